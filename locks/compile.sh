@@ -1,0 +1,27 @@
+#!/bin/sh
+# Writes locks/dev.txt and locks/run.txt from pyproject.toml, for every platform, with hashes.
+# A version that still fits is kept; --upgrade takes the newest allowed ones.
+set -eu
+cd "$(dirname "$0")/.."
+
+if command -v uv >/dev/null 2>&1; then
+    uv=uv
+else
+    scratch=$(mktemp -d)
+    trap 'rm -rf "$scratch"' EXIT
+    "${PYTHON:-python3}" -m venv "$scratch"
+    "$scratch/bin/python" -m pip --disable-pip-version-check --quiet install uv
+    uv=$scratch/bin/uv
+fi
+
+compile() { # output, further options
+    out=$1
+    shift
+    # no header: it would repeat the command line; no index URL: whoever installs chooses where from
+    "$uv" pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-header --no-emit-index-url --no-emit-find-links --annotation-style line "$@" --output-file "$out"
+}
+
+# run.txt is a part of dev.txt, to the version: `make test` must not change what `make run` installed
+compile locks/dev.txt --extra server --group dev "$@"
+compile locks/run.txt --extra server --group build --constraints locks/dev.txt "$@"

@@ -1,0 +1,74 @@
+#!/bin/sh
+# Makes .venv hold exactly what locks/$1.txt names ($1 is run or dev), and this tree itself; quick when it already does.
+set -eu
+cd "$(dirname "$0")/.."
+kind=$1
+lock=locks/$kind.txt
+venv=.venv
+
+fail() {
+    echo "namesrv: $*" >&2
+    exit 1
+}
+
+# What the stamp says when nothing is left to do: contents, not times, so that a fresh clone or a touched file changes
+# nothing; the place and the Python too, because a copied venv points to the old tree and an upgraded Python sees none.
+state_of() {
+    echo "$(cksum <"$1") $(pwd -P) $("$venv/bin/python" --version 2>&1)"
+}
+
+is_current() { # stamp, file
+    [ -f "$venv/$1" ] && [ -x "$venv/bin/namesrv" ] && "$venv/bin/python" --version >/dev/null 2>&1 &&
+        [ "$(cat "$venv/$1")" = "$(state_of "$2")" ]
+}
+
+find_python() {
+    for python in ${PYTHON:-python3 python3.11 python3.12 python3.13 python3.14}; do
+        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+            "$python" -c 'import sys; print(sys.executable)'
+            return
+        fi
+    done
+    fail "Python 3.11 or newer is needed, and none of these is: ${PYTHON:-python3 python3.11 python3.12 python3.13 python3.14}"
+}
+
+make_venv() {
+    python=$(find_python)
+    "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
+        fail "$python lacks the modules venv and ensurepip (Debian and Ubuntu: apt install python3-venv)"
+    "$python" -m venv --clear "$venv"
+}
+
+pip() {
+    "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"
+}
+
+# make run and make test may be started at the same moment in two terminals
+if command -v flock >/dev/null 2>&1; then
+    exec 9>.venv.lock
+    flock 9
+fi
+
+if ! is_current "stamp-$kind" "$lock"; then
+    echo "setting up $venv from $lock" >&2
+    rm -f "$venv/stamp-$kind"
+    # a venv that cannot start, that was copied from elsewhere or whose Python changed is of no use
+    if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1 || [ "$(cat "$venv/home" 2>/dev/null)" != "$(pwd -P)" ]; then
+        make_venv
+        pwd -P >"$venv/home"
+    fi
+    pip install --require-hashes --requirement "$lock"
+    pip install --no-deps --no-build-isolation --editable .
+    state_of pyproject.toml >"$venv/stamp-project"
+    state_of "$lock" >"$venv/stamp-$kind"
+    if [ "$kind" = dev ]; then
+        # dev.txt contains run.txt, to the version
+        state_of locks/run.txt >"$venv/stamp-run"
+    fi
+fi
+
+# another entry point or version in pyproject.toml: nothing is fetched, only this tree is registered anew
+if ! is_current stamp-project pyproject.toml; then
+    pip install --no-deps --no-build-isolation --editable .
+    state_of pyproject.toml >"$venv/stamp-project"
+fi

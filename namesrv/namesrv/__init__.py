@@ -1,0 +1,1 @@
+"""The daemon: a NameServer for message brokers."""

@@ -1,0 +1,75 @@
+"""The command `namesrv`: settings in, exit code out."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from namesrv import log
+from namesrv.flags import Action, help_text, parse
+from namesrv.settings_sources import Loaded, SettingsError, config_table, load_command_line
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+_logger = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon, or do what the arguments ask for instead."""
+    line = parse(sys.argv[1:] if argv is None else argv)
+    if line.action is Action.HELP:
+        return _print(help_text())
+    if line.action is Action.VERSION:
+        return _print(f"namesrv {_version()}\n")
+    try:
+        loaded = load_command_line(line, os.environ)
+    except SettingsError as error:
+        _complain(error.problems)
+        return EXIT_USAGE
+    if loaded.action is Action.RUN:
+        return _run(loaded)
+    _complain([f"warning: {warning}" for warning in loaded.warnings])
+    return _print(config_table(loaded) if loaded.action is Action.PRINT_CONFIG else "configuration is valid\n")
+
+
+def _run(loaded: Loaded) -> int:
+    log.configure(loaded.settings.log_level, loaded.settings.log_format, sys.stderr)
+    for warning in loaded.warnings:
+        log.event(_logger, logging.WARNING, "settings_doubted", warning=warning)
+    from namesrv.controller import run  # noqa: PLC0415  # brings the event loop, which --help does not need
+
+    return run(loaded.settings)
+
+
+def _complain(lines: Sequence[str]) -> None:
+    # without standard error (closed, or its disk is full) the exit code has to do
+    with suppress(AttributeError, OSError):
+        sys.stderr.write("".join(f"namesrv: {line}\n" for line in lines))
+
+
+def _print(text: str) -> int:
+    if sys.stdout is None:  # closed, as by >&-
+        _complain(["standard output: closed"])
+        return EXIT_FAILED
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would try again at exit what is left to write, and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # that is a reader like `head`, which has seen enough
+            _complain([f"standard output: {str(error.strerror).lower()}"])
+            return EXIT_FAILED
+    return EXIT_OK
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # start-up counts
+
+    try:
+        return version("namesrv")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,286 @@
+"""How is a route question or a heartbeat answered inside `data_received`?
+
+One typed decode of the header, one look-up of an answer that is already encoded, one copy with the opaque in it. What
+is unusual in any way is left to the ordinary road, which knows every case and every error.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Annotated, Final, TypeVar
+
+import msgpack
+import msgspec
+
+from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.route_cache import RouteCache
+from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.bodies.extensions import heartbeat_state
+from namesrv_remoting.bodies.route import TopicRouteData, route_to_json, route_to_native
+from namesrv_remoting.bodies.tables import data_version_from_json, data_version_to_json
+from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
+from namesrv_remoting.errors import BadRequestError
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+
+T = TypeVar("T")
+# what comes before the opaque, and after it
+NativeAnswer = tuple[bytes, bytes]
+
+_PULL: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+_HEARTBEAT: Final = int(RequestCode.BROKER_HEARTBEAT)
+_DATA_VERSION: Final = int(RequestCode.QUERY_DATA_VERSION)
+
+
+class _Ext(msgspec.Struct, gc=False):
+    topic: str | None = None
+    zone_mode: str | None = msgspec.field(default=None, name="__ZONE_MODE")
+    zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
+    cluster_name: str | None = msgspec.field(default=None, name="clusterName")
+    broker_addr: str | None = msgspec.field(default=None, name="brokerAddr")
+    broker_name: str | None = msgspec.field(default=None, name="brokerName")
+    broker_id: str | int | None = msgspec.field(default=None, name="brokerId")
+    agent_id: str | None = msgspec.field(default=None, name="agentId")
+
+
+class _JsonHeader(msgspec.Struct, gc=False):
+    # no default where the ordinary road has to decide
+    code: int
+    opaque: Int32
+    flag: int = 0
+    extFields: _Ext | None = None  # noqa: N815 - the wire's name
+
+
+class _NativeHeader(msgspec.Struct, gc=False, array_like=True, forbid_unknown_fields=True):
+    code: int
+    opaque: Int32
+    flag: int
+    version: int
+    remark: str | None
+    ext: _Ext | None
+
+
+_decode_json: Final = msgspec.json.Decoder(_JsonHeader).decode
+_decode_native: Final = msgspec.msgpack.Decoder(_NativeHeader).decode
+
+# -- JSON: the opaque has as many digits as it has, so both lengths are made when answering ---------------------------
+
+_pack_head: Final = Struct(">II").pack
+_JSON_HEAD: Final = b'{"code":0,"flag":1,"language":"PYTHON","opaque":'
+_JSON_TAIL: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
+_JSON_LENGTH: Final = len(_JSON_HEAD) + len(_JSON_TAIL)
+# what comes after the opaque, and the frame's length without the opaque
+JsonAnswer = tuple[bytes, int]
+
+
+def json_answer(body: bytes) -> JsonAnswer:
+    """A body, ready to be sent to whoever asks in JSON."""
+    return _JSON_TAIL + body, 4 + _JSON_LENGTH + len(body)
+
+
+def _json_frame(answer: JsonAnswer, opaque: int) -> bytes:
+    digits = b"%d" % opaque
+    size = len(digits)
+    return _pack_head(answer[1] + size, _JSON_LENGTH + size) + _JSON_HEAD + digits + answer[0]
+
+
+_NO_BODY: Final = json_answer(b"")
+
+# 322's answer has an ext field and is put together whole: it is as short as it gets
+_CHANGED: Final = {
+    changed: b'{"code":0,"extFields":{"changed":"%b"},"flag":1,"language":"PYTHON","opaque":' % text
+    for changed, text in ((True, b"true"), (False, b"false"))
+}
+
+
+class FastLane:
+    """Answers 105, 904 and 322, in JSON and natively, as long as `is_ready`."""
+
+    def __init__(self, manager: RouteInfoManager, order_topic_conf: Callable[[str], str | None], boot_id: str) -> None:
+        self.is_ready = False
+        # answered here, for metrics
+        self.pulls = 0
+        self.heartbeats = 0
+        self._manager = manager
+        # -- native: the opaque always takes five bytes, so that everything around it is constant
+        ext: bytes = msgpack.packb({"boot_id": boot_id})
+        self._native_header_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + ext
+        self._native_header_length = 3 + 4 + len(self._native_header_tail)
+        self._native_no_body = self.native_answer(b"")
+        self.json_cache: RouteCache[JsonAnswer] = RouteCache(
+            manager.tables, manager.options, order_topic_conf, self._encode_json
+        )
+        self.native_cache: RouteCache[NativeAnswer] = RouteCache(
+            manager.tables, manager.options, order_topic_conf, self._encode_native
+        )
+        manager.caches = [self.json_cache, self.native_cache]
+        self._json_entry = self.json_cache.entries.get
+        self._native_entry = self.native_cache.entries.get
+
+    def __repr__(self) -> str:
+        return f"<FastLane [{self.pulls} pulls | {self.heartbeats} heartbeats | {self.json_cache!r}]>"
+
+    def __call__(  # noqa: PLR0913, PLR0917 - one call per frame: a value made for it would cost as much as the answer
+        self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+    ) -> bytes | None:
+        """The encoded answer, empty when none is due; None: not mine."""
+        try:
+            if serialize_type == SerializeType.JSON:
+                return self._answer_json(connection, _decode_json(header), data, body_at, end)
+            if serialize_type == SerializeType.MSGPACK:
+                return self._answer_native(connection, _decode_native(header), data, body_at, end)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        return None
+
+    def _answer_json(
+        self, connection: ServerConnection, asked: _JsonHeader, data: bytes, body_at: int, end: int
+    ) -> bytes | None:
+        ext = asked.extFields
+        if ext is None:
+            return None
+        if asked.code == _PULL:
+            return self._pull_json(connection, asked, ext)
+        if asked.code == _HEARTBEAT:
+            return self._heartbeat_json(connection, asked, ext)
+        if asked.code == _DATA_VERSION:
+            return self._data_version_json(connection, asked, ext, data[body_at:end])
+        return None
+
+    def _answer_native(
+        self, connection: ServerConnection, asked: _NativeHeader, data: bytes, body_at: int, end: int
+    ) -> bytes | None:
+        if asked.ext is None or asked.flag:
+            return None
+        if asked.code == _PULL:
+            return self._pull_native(connection, asked, asked.ext)
+        if asked.code == _HEARTBEAT:
+            return self._heartbeat_native(connection, asked, asked.ext, data[body_at:end])
+        return None
+
+    # -- route questions ----------------------------------------------------------------------------------------------
+
+    def _pull_json(self, connection: ServerConnection, asked: _JsonHeader, ext: _Ext) -> bytes | None:
+        topic = ext.topic
+        if topic is None or asked.flag or not self.is_ready:
+            return None
+        if ext.zone_mode is None:
+            answer = self._json_entry(topic) or self.json_cache.fill(topic)
+        else:
+            answer = self._in_zone(self.json_cache, topic, ext) or self.json_cache.fill(topic)
+        if answer is None:
+            return None
+        self._count_pull(connection, SerializeType.JSON)
+        return _json_frame(answer, asked.opaque)
+
+    def _pull_native(self, connection: ServerConnection, asked: _NativeHeader, ext: _Ext) -> bytes | None:
+        topic = ext.topic
+        if topic is None or not self.is_ready:
+            return None
+        if ext.zone_mode is None:
+            answer = self._native_entry(topic) or self.native_cache.fill(topic)
+        else:
+            answer = self._in_zone(self.native_cache, topic, ext) or self.native_cache.fill(topic)
+        if answer is None:
+            return None
+        self._count_pull(connection, SerializeType.MSGPACK)
+        return answer[0] + asked.opaque.to_bytes(4, signed=True) + answer[1]
+
+    def _in_zone(self, cache: RouteCache[T], topic: str, ext: _Ext) -> T | None:
+        zone = ext.zone_name
+        if zone is None or not zone.strip() or ext.zone_mode is None or ext.zone_mode.lower() != "true":
+            return None
+        return cache.fill_zone(topic, zone)
+
+    def _count_pull(self, connection: ServerConnection, serialize_type: int) -> None:
+        self.pulls += 1
+        connection.requests += 1
+        connection.serialize_type = serialize_type
+        if not connection.role:
+            connection.role = "client"
+
+    # -- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def _heartbeat_json(self, connection: ServerConnection, asked: _JsonHeader, ext: _Ext) -> bytes | None:
+        key = _key(ext)
+        if key is None or asked.flag & FLAG_RESPONSE or self._manager.touch(key, connection.id) is None:
+            return None
+        self._count_heartbeat(connection, SerializeType.JSON)
+        return b"" if asked.flag & FLAG_ONEWAY else _json_frame(_NO_BODY, asked.opaque)
+
+    def _data_version_json(
+        self, connection: ServerConnection, asked: _JsonHeader, ext: _Ext, body: bytes
+    ) -> bytes | None:
+        key = _key(ext)
+        if key is None or asked.flag & FLAG_RESPONSE or not _is_number(ext.broker_id):
+            return None
+        try:
+            offered = data_version_from_json(body)
+        except BadRequestError:
+            return None
+        stored = self._manager.query_data_version(key, connection.id)
+        if stored is None:
+            return None
+        self._count_heartbeat(connection, SerializeType.JSON)
+        if asked.flag & FLAG_ONEWAY:
+            return b""
+        header = b"%b%d%b" % (_CHANGED[offered is None or offered != stored], asked.opaque, _JSON_TAIL)
+        answer = data_version_to_json(stored)
+        return _pack_head(4 + len(header) + len(answer), len(header)) + header + answer
+
+    def _heartbeat_native(
+        self, connection: ServerConnection, asked: _NativeHeader, ext: _Ext, body: bytes
+    ) -> bytes | None:
+        key = _key(ext)
+        if key is None or not self._manager.is_registered(key, ext.broker_name or "", ext.broker_id, ext.agent_id):
+            return None
+        try:
+            state = heartbeat_state(body)
+        except BadRequestError:
+            return None
+        self._manager.touch(key, connection.id, state)
+        self._count_heartbeat(connection, SerializeType.MSGPACK)
+        before, after = self._native_no_body
+        return before + asked.opaque.to_bytes(4, signed=True) + after
+
+    def _count_heartbeat(self, connection: ServerConnection, serialize_type: int) -> None:
+        self.heartbeats += 1
+        connection.requests += 1
+        connection.serialize_type = serialize_type
+        connection.role = "broker"
+        connection.is_broker = True
+
+    # -- encoding -----------------------------------------------------------------------------------------------------
+
+    def _encode_json(self, route: TopicRouteData) -> tuple[JsonAnswer, int]:
+        body = route_to_json(route)
+        return json_answer(body), len(body)
+
+    def _encode_native(self, route: TopicRouteData) -> tuple[NativeAnswer, int]:
+        body = route_to_native(route)
+        return self.native_answer(body), len(body)
+
+    def native_answer(self, body: bytes) -> NativeAnswer:
+        """A body, ready to be sent to whoever asks natively."""
+        length = self._native_header_length
+        head = _pack_head(4 + length + len(body), SerializeType.MSGPACK << 24 | length)
+        # [code 0, opaque as int32, flag 1, version, nil, ext]
+        return head + b"\x96\x00\xd2", self._native_header_tail + body
+
+    def native_body(self, topic: str) -> bytes | None:
+        """The native route of a topic, for an answer with many; None when it has none."""
+        answer = self._native_entry(topic) or self.native_cache.fill(topic)
+        return None if answer is None else answer[1][len(self._native_header_tail) :]
+
+
+def _key(ext: _Ext) -> BrokerAddrInfo | None:
+    if ext.cluster_name and ext.broker_addr and ext.broker_name:
+        return BrokerAddrInfo(ext.cluster_name, ext.broker_addr)
+    return None
+
+
+def _is_number(value: str | int | None) -> bool:
+    if isinstance(value, str):
+        # as many digits as a Java long can have
+        return value.lstrip("-").isdecimal() and len(value) <= len(str(-(1 << 63)))
+    return value is not None

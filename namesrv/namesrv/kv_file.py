@@ -1,0 +1,133 @@
+"""What does the key-value configuration look like on disk?
+
+As Apache's does, `{"configTable":{"NAMESPACE":{"key":"value"}}}`, so that a file of Apache's can be dropped in.
+"""
+
+import json
+import logging
+import re
+import reprlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from namesrv.durable_file import remove_leftovers, set_aside, write_atomically
+from namesrv.log import event
+
+logger = logging.getLogger(__name__)
+
+# namespace -> key -> value; never changed, only replaced, so that a thread can write it while the loop reads it
+Tables = Mapping[str, Mapping[str, str]]
+
+# half of a UTF-16 pair: JSON can spell it, UTF-8 cannot write it
+LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+class KVReadError(OSError):
+    """The file is there and cannot be read: to start without it would be to forget what operators put there."""
+
+
+def write(path: Path, tables: Tables) -> None:
+    """Replace the file; blocks until it is on disk.
+
+    Raises:
+        OSError: it could not be written, and is as it was.
+    """
+    write_atomically(path, msgspec.json.encode({"configTable": tables}))
+
+
+def read(path: Path) -> Tables:
+    """What the file holds. No file is fine; a damaged one is set aside with a warning, and the table is empty.
+
+    Raises:
+        KVReadError: the file is there and cannot be read, or is damaged and cannot be set aside.
+    """
+    remove_leftovers(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise KVReadError(
+            error.errno, f"key-value configuration cannot be read: {error.strerror}", str(path)
+        ) from error
+    try:
+        tables, ignored = decode(data)
+    except (ValueError, RecursionError) as error:
+        _set_aside(path, str(error))
+        return {}
+    if ignored:
+        event(logger, logging.WARNING, "kv_entries_ignored", path=path, count=len(ignored), first=ignored[0])
+    return tables
+
+
+def decode(data: bytes) -> tuple[Tables, list[str]]:
+    """The tables, and what was wrong with those entries that are not in them.
+
+    Raises:
+        ValueError: this is no key-value configuration.
+        RecursionError: nor is this.
+    """
+    # like Apache's reader, takes bare numbers for the text they are written in
+    document = json.loads(data.decode("utf-8-sig"), parse_int=str, parse_float=str, parse_constant=str)
+    tables: dict[str, dict[str, str]] = {}
+    ignored: list[str] = []
+    for namespace, table in _object(_object(document, "file").get("configTable"), "configTable").items():
+        if table is None or LONE_SURROGATE.search(namespace):
+            ignored.append(f"namespace {namespace!r} {'is null' if table is None else 'is not unicode'}")
+            continue
+        tables[namespace] = {}
+        for key, value in _object(table, f"namespace {namespace!r}").items():
+            text = _text(value, f"value of {namespace!r} {key!r}")
+            # Apache's server keeps the null of a put without a value
+            if text is None or LONE_SURROGATE.search(key + text):
+                ignored.append(f"{namespace!r} {key!r} {'is null' if text is None else 'is not unicode'}")
+            else:
+                tables[namespace][key] = text
+    return tables, ignored
+
+
+# Sizes are those in the file, each with its punctuation. Their sum is a comma per table too high, never too low.
+
+
+def size_of(tables: Tables) -> int:
+    """Bytes of the whole file."""
+    return len('{"configTable":{}}') + sum(
+        size_of_table(namespace) + sum(size_of_entry(key, value) for key, value in table.items())
+        for namespace, table in tables.items()
+    )
+
+
+def size_of_table(namespace: str) -> int:
+    """Bytes of an empty namespace."""
+    return len(msgspec.json.encode(namespace)) + len(":{},")
+
+
+def size_of_entry(key: str, value: str) -> int:
+    """Bytes of a key and its value."""
+    return len(msgspec.json.encode(key)) + len(msgspec.json.encode(value)) + len(":,")
+
+
+def _set_aside(path: Path, reason: str) -> None:
+    try:
+        set_aside(path, reason)
+    except OSError as error:
+        raise KVReadError(
+            error.errno, f"damaged key-value configuration cannot be set aside: {error.strerror}", str(path)
+        ) from error
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no object: {reprlib.repr(value)}")  # noqa: TRY004  # the file's fault
+    return value
+
+
+def _text(value: Any, what: str) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError(f"{what} is no text: {reprlib.repr(value)}")

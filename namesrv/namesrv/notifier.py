@@ -1,0 +1,80 @@
+"""How do the members of a broker group learn that its smallest id changed (905)?
+
+A native member is told over the connection that it registered on; a Java broker listens, and is dialled. Nobody waits
+for it, and a member that cannot be reached finds out at its next question.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from namesrv.context import Namesrv
+from namesrv.log import event
+from namesrv.routeinfo.records import MinBrokerIdChanged
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import RemotingError
+from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
+from namesrv_remoting.serializers import encode_command
+
+logger: Final = logging.getLogger(__name__)
+
+# Java gives it 300 ms for the send alone, over connections that it keeps
+TIMEOUT_SECONDS: Final = 3.0
+
+
+class MinBrokerIdNotifier:
+    """Tells members of groups, each in a task of its own."""
+
+    def __init__(self) -> None:
+        self.namesrv: Namesrv | None = None
+
+    def __call__(self, change: MinBrokerIdChanged) -> None:
+        """Tell all recipients."""
+        namesrv = self.namesrv
+        if namesrv is None:
+            return
+        header = NotifyMinBrokerIdChangeRequestHeader(
+            min_broker_id=change.min_broker_id,
+            # Java leaves the name out, and its brokers do not miss it
+            broker_name=change.broker_name,
+            min_broker_addr=change.min_broker_addr,
+            ha_broker_addr=change.ha_broker_addr,
+            offline_broker_addr=change.offline_broker_addr,
+        )
+        native = {
+            key.broker_addr: live.connection_id
+            for key, live in namesrv.manager.tables.broker_live_table.items()
+            if live.is_native and live.broker_name == change.broker_name
+        }
+        for addr in change.recipients:
+            connection = namesrv.server.connections.get(native.get(addr, 0))
+            if connection is not None:
+                connection.write(_native_notice(header))
+            else:
+                namesrv.spawn(self._dial(namesrv, addr, header))
+
+    async def _dial(self, namesrv: Namesrv, addr: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                client = RemotingClient(addr, clock=namesrv.clock, connect_timeout_seconds=TIMEOUT_SECONDS)
+                async with client:
+                    await client.oneway(
+                        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+                        ext_fields=header.to_ext(),
+                        timeout_seconds=TIMEOUT_SECONDS,
+                    )
+        except (RemotingError, OSError, ValueError, TimeoutError) as error:
+            event(logger, logging.INFO, "min_broker_id_not_notified", broker_addr=addr, error=error)
+
+
+def _native_notice(header: NotifyMinBrokerIdChangeRequestHeader) -> bytes:
+    return encode_command(
+        RemotingCommand(
+            code=RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+            flag=FLAG_ONEWAY,
+            ext_fields=header.to_ext(),
+            serialize_type=SerializeType.MSGPACK,
+        )
+    )

@@ -1,0 +1,40 @@
+"""Which handler answers which request code?"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from namesrv.context import Namesrv
+from namesrv.processors import admin, broker, client, extensions, kvconfig
+from namesrv_remoting.aio.dispatch import Handler, Reply, Request
+from namesrv_remoting.codes import RequestCode
+
+# role of whoever asks -> what makes the handlers of that role's codes
+PROCESSORS: Final[Mapping[str, tuple[Callable[[Namesrv], Mapping[RequestCode, Handler]], ...]]] = {
+    "broker": (broker.handlers,),
+    "client": (client.handlers,),
+    "admin": (admin.handlers, kvconfig.handlers, extensions.handlers),
+}
+# answered when something happens, not in turn
+CONCURRENT: Final = frozenset({int(RequestCode.PULL_ROUTES)})
+
+
+def handlers(namesrv: Namesrv) -> dict[int, Handler]:
+    """All of them, each noting on the connection what kind of peer asks."""
+    return {
+        int(code): _noting(role, handler)
+        for role, makers in PROCESSORS.items()
+        for make in makers
+        for code, handler in make(namesrv).items()
+    }
+
+
+def _noting(role: str, handler: Handler) -> Handler:
+    async def note_and_handle(request: Request) -> Reply:
+        connection = request.connection
+        # a broker asks for routes too, and stays a broker
+        if not connection.is_broker and (role != "admin" or not connection.role):
+            connection.role = role
+            connection.is_broker = role == "broker"
+        return await handler(request)
+
+    return note_and_handle

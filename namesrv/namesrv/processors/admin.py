@@ -1,0 +1,124 @@
+"""What is answered to operators' tools: lists, permissions, topics, settings?"""
+
+from collections.abc import Iterable, Mapping
+
+from namesrv.admin_settings import apply_update, effective_properties
+from namesrv.context import Namesrv
+from namesrv.routeinfo import views
+from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
+from namesrv_remoting.bodies.route import cluster_info_to_json, queue_datas_from_json
+from namesrv_remoting.bodies.tables import topic_list_to_json
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.errors import SystemError_
+from namesrv_remoting.headers.admin import (
+    AddWritePermResponseHeader,
+    BrokerNameRequestHeader,
+    ClusterRequestHeader,
+    DeleteTopicRequestHeader,
+    RegisterTopicRequestHeader,
+    WipeWritePermResponseHeader,
+)
+
+
+def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
+    """The handlers of operators' requests."""
+    processor = AdminProcessor(namesrv)
+    return {
+        RequestCode.GET_BROKER_CLUSTER_INFO: processor.cluster_info,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: processor.wipe_write_perm,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: processor.add_write_perm,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: processor.all_topics,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV: processor.delete_topic,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV: processor.register_topic,
+        RequestCode.GET_TOPICS_BY_CLUSTER: processor.topics_of_cluster,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: processor.system_topics,
+        RequestCode.GET_UNIT_TOPIC_LIST: processor.unit_topics,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: processor.unit_sub_topics,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: processor.unit_sub_not_unit_topics,
+        RequestCode.UPDATE_NAMESRV_CONFIG: processor.update_config,
+        RequestCode.GET_NAMESRV_CONFIG: processor.get_config,
+    }
+
+
+class AdminProcessor:
+    """Reads the tables for people, and changes what people may change."""
+
+    def __init__(self, namesrv: Namesrv) -> None:
+        self._namesrv = namesrv
+        self._manager = namesrv.manager
+        self._tables = namesrv.manager.tables
+
+    async def cluster_info(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """106."""
+        return Reply(cluster_info_to_json(self._tables.broker_addr_table.values(), self._tables.cluster_addr_table))
+
+    async def wipe_write_perm(self, request: Request) -> Reply:
+        """205."""
+        header = BrokerNameRequestHeader.from_ext(request.command.ext_fields)
+        count = await self._manager.wipe_write_perm(header.broker_name)
+        return Reply(ext_fields=WipeWritePermResponseHeader(wipe_topic_count=count).to_ext())
+
+    async def add_write_perm(self, request: Request) -> Reply:
+        """327."""
+        header = BrokerNameRequestHeader.from_ext(request.command.ext_fields)
+        count = await self._manager.add_write_perm(header.broker_name)
+        return Reply(ext_fields=AddWritePermResponseHeader(add_topic_count=count).to_ext())
+
+    async def all_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """206."""
+        if not self._namesrv.live.enable_all_topic_list:
+            raise SystemError_("disable")
+        return Reply(topic_list_to_json(self._tables.topic_queue_table))
+
+    async def delete_topic(self, request: Request) -> Reply:
+        """216."""
+        header = DeleteTopicRequestHeader.from_ext(request.command.ext_fields)
+        await self._manager.delete_topic(header.topic, header.cluster_name)
+        return SUCCESS
+
+    async def register_topic(self, request: Request) -> Reply:
+        """217."""
+        header = RegisterTopicRequestHeader.from_ext(request.command.ext_fields)
+        if request.command.body:
+            await self._manager.register_topic(header.topic, queue_datas_from_json(request.command.body))
+        return SUCCESS
+
+    async def topics_of_cluster(self, request: Request) -> Reply:
+        """224."""
+        header = ClusterRequestHeader.from_ext(request.command.ext_fields)
+        return self._list(views.topics_of_cluster(self._tables, header.cluster))
+
+    async def system_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """304."""
+        names, broker_addr = views.system_topics(self._tables)
+        return Reply(topic_list_to_json(names, broker_addr))
+
+    async def unit_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """311."""
+        return self._list(views.topics_where(self._tables.topic_queue_table, views.is_unit))
+
+    async def unit_sub_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """312."""
+        return self._list(views.topics_where(self._tables.topic_queue_table, views.has_unit_sub))
+
+    async def unit_sub_not_unit_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """313."""
+        return self._list(
+            views.topics_where(
+                self._tables.topic_queue_table, lambda flags: views.has_unit_sub(flags) and not views.is_unit(flags)
+            )
+        )
+
+    def _list(self, topics: Iterable[str]) -> Reply:
+        if not self._namesrv.live.enable_topic_list:
+            raise SystemError_("disable")
+        return Reply(topic_list_to_json(topics))
+
+    async def update_config(self, request: Request) -> Reply:
+        """318."""
+        apply_update(self._namesrv, request.command.body)
+        return SUCCESS
+
+    async def get_config(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """319."""
+        return Reply(effective_properties(self._namesrv).encode())

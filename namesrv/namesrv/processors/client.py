@@ -1,0 +1,86 @@
+"""What is answered to producers and consumers: routes, one or many, now or when they change (105, 20001)?"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from namesrv.context import Namesrv
+from namesrv.routeinfo.views import in_zone
+from namesrv_remoting.aio.dispatch import Handler, Reply, Request
+from namesrv_remoting.bodies.extensions import PullRoutesRequest, pull_routes_request
+from namesrv_remoting.bodies.route import route_to_json, route_to_native
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.errors import NotReadyError, TopicNotExistError
+from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
+
+FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+# Routes put into one answer between two looks at the loop.
+_CHUNK: Final = 500
+
+
+def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
+    """The handlers of clients' requests."""
+    processor = ClientProcessor(namesrv)
+    return {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: processor.route,
+        RequestCode.PULL_ROUTES: processor.pull_routes,
+    }
+
+
+class ClientProcessor:
+    """Answers route questions that the fast lane left."""
+
+    def __init__(self, namesrv: Namesrv) -> None:
+        self._namesrv = namesrv
+
+    async def route(self, request: Request) -> Reply:
+        """105."""
+        self._check_ready()
+        header = GetRouteInfoRequestHeader.from_ext(request.command.ext_fields)
+        route = self._namesrv.fast_lane.json_cache.route(header.topic)
+        if route is None:
+            raise TopicNotExistError(f"No topic route info in name server for the topic: {header.topic}\n{FAQ}")
+        if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
+            route = in_zone(route, header.zone_name)
+        return Reply(route_to_native(route) if request.command.is_native else route_to_json(route))
+
+    async def pull_routes(self, request: Request) -> Reply:
+        """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
+        self._check_ready()
+        namesrv = self._namesrv
+        asked = pull_routes_request(request.command.body)
+        if asked.wait_ms and not namesrv.is_draining and self._changed(asked) == []:
+            try:
+                async with asyncio.timeout(asked.wait_ms / 1000):
+                    await namesrv.watchers.wait(set(asked.topics))
+            except TimeoutError:
+                pass
+        routes: dict[str, msgspec.Raw | None] = {}
+        # under the read lock: the revision in the answer must hold for all of its routes
+        async with namesrv.manager.lock.read():
+            revision = namesrv.manager.revisions.revision
+            changed = self._changed(asked)
+            for number, topic in enumerate(asked.topics if changed is None else changed, start=1):
+                body = namesrv.fast_lane.native_body(topic)
+                routes[topic] = None if body is None else msgspec.Raw(body)
+                if number % _CHUNK == 0:
+                    await asyncio.sleep(0)
+        answer: dict[str, Any] = {
+            "boot_id": namesrv.boot_id,
+            "revision": revision,
+            "ready": True,
+            "full": changed is None,
+            "routes": routes,
+        }
+        return Reply(msgspec.msgpack.encode(answer))
+
+    def _changed(self, asked: PullRoutesRequest) -> list[str] | None:
+        if asked.boot_id != self._namesrv.boot_id:
+            return None
+        return self._namesrv.manager.revisions.changed_since(asked.topics, asked.since)
+
+    def _check_ready(self) -> None:
+        if not self._namesrv.is_ready():
+            raise NotReadyError

@@ -1,0 +1,132 @@
+"""What is answered to operators in the native protocol: server, events, connections, brokers (20002 to 20005)?"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from namesrv.context import Namesrv
+from namesrv.version import version
+from namesrv_remoting.aio.dispatch import Handler, Reply, Request
+from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.bodies.extensions import (
+    list_brokers_request,
+    list_connections_request,
+    recent_events_request,
+    to_msgpack,
+)
+from namesrv_remoting.codes import RequestCode, SerializeType
+
+_PROTOCOLS = {SerializeType.JSON: "json", SerializeType.ROCKETMQ: "rocketmq", SerializeType.MSGPACK: "msgpack"}
+
+
+def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
+    """The handlers of the operators' extension codes."""
+    processor = ExtensionProcessor(namesrv)
+    return {
+        RequestCode.SERVER_INFO: processor.server_info,
+        RequestCode.RECENT_EVENTS: processor.recent_events,
+        RequestCode.LIST_CONNECTIONS: processor.list_connections,
+        RequestCode.LIST_BROKERS: processor.list_brokers,
+    }
+
+
+class ExtensionProcessor:
+    """Describes the running server as plain maps."""
+
+    def __init__(self, namesrv: Namesrv) -> None:
+        self._namesrv = namesrv
+
+    async def server_info(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """20002."""
+        namesrv, manager = self._namesrv, self._namesrv.manager
+        return Reply(
+            to_msgpack(
+                {
+                    "boot_id": namesrv.boot_id,
+                    "nameserver": namesrv.settings.nameserver_name,
+                    "revision": manager.revisions.revision,
+                    "ready": namesrv.is_ready(),
+                    "readiness": namesrv.readiness.reason(namesrv.clock.monotonic()),
+                    "draining": namesrv.is_draining,
+                    "started_ms": int(namesrv.started_wall * 1000),
+                    "version": version(),
+                    "pid": os.getpid(),
+                    "clusters": len(manager.tables.cluster_addr_table),
+                    "brokers": len(manager.tables.broker_live_table),
+                    "topics": len(manager.tables.topic_queue_table),
+                    "connections": len(namesrv.server.connections),
+                    "watchers": len(namesrv.watchers),
+                    "pulls": namesrv.fast_lane.pulls,
+                    "heartbeats": namesrv.fast_lane.heartbeats,
+                    "refusals": dict(namesrv.server.refusals),
+                    "last_event_seq": namesrv.events.last_seq,
+                }
+            )
+        )
+
+    async def recent_events(self, request: Request) -> Reply:
+        """20003."""
+        asked = recent_events_request(request.command.body)
+        events = self._namesrv.events.since(asked.since, asked.limit)
+        return Reply(to_msgpack({"boot_id": self._namesrv.boot_id, "events": events}))
+
+    async def list_connections(self, request: Request) -> Reply:
+        """20004."""
+        asked = list_connections_request(request.command.body)
+        now = self._namesrv.clock.monotonic()
+        found = [
+            self._connection(connection, now)
+            for connection in self._namesrv.server.connections.values()
+            if asked.role in (None, connection.role)
+        ]
+        return Reply(to_msgpack({"connections": found}))
+
+    def _connection(self, connection: ServerConnection, now: float) -> dict[str, Any]:
+        return {
+            "id": connection.id,
+            "peer": connection.peer,
+            "proxied": connection.proxied,
+            "role": connection.role or None,
+            "protocol": _PROTOCOLS.get(SerializeType(connection.serialize_type))
+            if connection.serialize_type >= 0
+            else None,
+            "since_ms": int(connection.opened_wall * 1000),
+            "last_request_seconds": round(now - connection.last_read, 3),
+            "requests": connection.requests,
+            "in_flight": connection.in_flight,
+            "unsent_bytes": connection.unsent_bytes,
+        }
+
+    async def list_brokers(self, request: Request) -> Reply:
+        """20005."""
+        asked = list_brokers_request(request.command.body)
+        tables, now = self._namesrv.manager.tables, self._namesrv.manager.now()
+        found = [
+            {
+                "cluster": key.cluster_name,
+                "broker_name": live.broker_name,
+                "broker_id": live.broker_id,
+                "broker_addr": key.broker_addr,
+                "ha_server_addr": live.ha_server_addr,
+                "age_seconds": round(now - live.last_update, 3),
+                "expires_in_seconds": round(live.expires_at() - now, 3),
+                "expiry_seconds": live.expiry_seconds,
+                "data_version": None
+                if live.data_version is None
+                else {
+                    "counter": live.data_version.counter,
+                    "state_version": live.data_version.state_version,
+                    "timestamp": live.data_version.timestamp,
+                },
+                "topics": len(tables.topics_of_broker.get(live.broker_name, ())),
+                "write_wiped": live.broker_name in tables.wiped,
+                "agent_id": live.agent_id,
+                "registration_seq": live.registration_seq,
+                "connection": live.connection_id,
+                "protocol": "msgpack" if live.is_native else "rocketmq",
+                "state": None if live.state is None else dict(live.state),
+            }
+            for key, live in sorted(tables.broker_live_table.items())
+            if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
+        ]
+        return Reply(to_msgpack({"boot_id": self._namesrv.boot_id, "brokers": found}))

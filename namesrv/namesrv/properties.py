@@ -1,0 +1,88 @@
+"""Text in the syntax of java.util.Properties: read as Java reads it, written so that Java reads it back."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+# Java knows these three as line ends, and these three as blanks; str.splitlines and str.strip know more
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANKS = " \t\f"
+_KEY = re.compile(r"(?:[^\\=: \t\f]++|\\.)*+", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN = {character: f"\\{letter}" for letter, character in _CONTROLS.items()} | {"\\": "\\\\"}
+
+
+class PropertiesError(ValueError):
+    """The text is not what java.util.Properties could load."""
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """All keys and values; of a repeated key the last value.
+
+    Raises:
+        PropertiesError: for a broken Unicode escape, the only thing that the syntax forbids.
+    """
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key = _KEY.match(line)
+        end = key.end() if key else 0
+        separator = _SEPARATOR.match(line, end)
+        value = line[separator.end() if separator else end :]
+        properties[_unescaped(line[:end])] = _unescaped(value)
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Sorted `key=value` lines, without the comment and date that Java puts first."""
+    return "".join(f"{_escaped_key(key)}={_escaped(properties[key])}\n" for key in sorted(properties))
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    lines = iter(_LINE_END.split(text))
+    for first in lines:
+        line = first.lstrip(_BLANKS)
+        if line.startswith(("#", "!")):
+            continue
+        parts = []
+        while _is_continued(line):
+            parts.append(line[:-1])
+            line = next(lines, "").lstrip(_BLANKS)
+        parts.append(line)
+        if joined := "".join(parts):
+            yield joined
+
+
+def _is_continued(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescaped(text: str) -> str:
+    plain = _ESCAPE.sub(_meaning, text)
+    if plain.isascii():
+        return plain
+    try:
+        # Java's characters are UTF-16 units, so that two escapes can make one character
+        return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise PropertiesError(f"half a surrogate pair in {text[:100]!a}") from None
+
+
+def _meaning(escape: re.Match[str]) -> str:
+    what = escape[1]
+    if len(what) > 1:
+        return chr(int(what[1:], 16))
+    if what == "u":
+        raise PropertiesError(f"malformed \\uxxxx escape {escape.string[escape.start() : escape.start() + 6]!a}")
+    return _CONTROLS.get(what, what)
+
+
+def _escaped(value: str) -> str:
+    text = "".join(_WRITTEN.get(character, character) for character in value)
+    # a leading blank would be taken for part of the separator
+    return f"\\{text}" if text.startswith(" ") else text
+
+
+def _escaped_key(key: str) -> str:
+    text = "".join(_WRITTEN.get(character, character) for character in key)
+    return re.sub(r"[=: #!]", r"\\\g<0>", text)

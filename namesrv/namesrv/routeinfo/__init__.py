@@ -1,0 +1,1 @@
+"""Who is alive, and which queue lives where: the four tables and the rules that change them."""

@@ -1,0 +1,103 @@
+"""Who has to leave, and what does their leaving change?"""
+
+import heapq
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged, RouteOptions
+from namesrv.routeinfo.registration import CHUNK_TOPICS, plan_rows_without
+from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables
+from namesrv_remoting.bodies.route import BrokerData, QueueData
+from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
+
+
+def silent_brokers(tables: RouteTables, now: float) -> list[BrokerAddrInfo]:
+    """Brokers not heard from within their expiry, longest overdue first.
+
+    A broker may be silent for exactly its expiry; the first instant after that it is due. Costs what is due: deadlines
+    that have moved on since are put back where they belong now.
+    """
+    due: list[tuple[float, BrokerAddrInfo]] = []
+    while tables.deadlines and tables.deadlines[0][0] < now:
+        deadline, key = heapq.heappop(tables.deadlines)
+        if tables.deadline_of.get(key) != deadline:
+            continue
+        expires_at = tables.broker_live_table[key].expires_at()
+        if expires_at < now:
+            due.append((expires_at, key))
+        else:
+            tables.set_deadline(key, expires_at)
+    for deadline, key in due:
+        # whoever decides not to evict after all finds it again
+        tables.set_deadline(key, deadline)
+    return [key for _, key in sorted(due)]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A broker's leaving, worked out."""
+
+    changes: Changes
+    min_id_changed: MinBrokerIdChanged | None
+
+
+def plan_removal(
+    tables: RouteTables, key: BrokerAddrInfo, live: BrokerLiveInfo, options: RouteOptions
+) -> Generator[None, None, Removal]:
+    """Work out what the leaving of one broker changes, yielding about every millisecond."""
+    changes = Changes(dropped=[key])
+    name = live.broker_name
+    group = tables.broker_addr_table.get(name)
+    if group is None:
+        return Removal(changes, None)
+    addrs = {i: addr for i, addr in group.broker_addrs.items() if addr != key.broker_addr}
+    if not addrs:
+        changes.groups[name] = None
+        yield from plan_rows_without(tables, changes, name, tables.topics_of_broker.get(name, set()))
+        return Removal(changes, None)
+    changes.groups[name] = BrokerData(group.cluster, name, addrs, group.zone_name, group.enable_acting_master)
+    if group.enable_acting_master and min(addrs) > MASTER_ID:
+        # nobody takes writes until the master is back
+        yield from plan_perms(tables, changes, name, lambda perm: perm & ~PERM_WRITE)
+    notice = None
+    if options.notify_min_broker_id_changed and group.enable_acting_master and min(addrs) != min(group.broker_addrs):
+        notice = MinBrokerIdChanged(
+            name,
+            min(addrs),
+            addrs[min(addrs)],
+            tuple(addr for _, addr in sorted(addrs.items())),
+            offline_broker_addr=key.broker_addr,
+        )
+    return Removal(changes, notice)
+
+
+def plan_perms(
+    tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]
+) -> Generator[None, None, None]:
+    """Give all topics of a broker the permission that the rule makes of theirs."""
+    steps: dict[int, QueueRow] = {}
+    for number, topic in enumerate(tables.topics_of_broker.get(broker_name, ()), start=1):
+        row = tables.topic_queue_table[topic]
+        after = steps.get(id(row))
+        if after is None:
+            after = steps[id(row)] = _with_perm(row, broker_name, new_perm)
+        if after is not row:
+            changes.rows[topic] = after
+        if number % CHUNK_TOPICS == 0:
+            yield
+
+
+def _with_perm(row: QueueRow, broker_name: str, new_perm: Callable[[int], int]) -> QueueRow:
+    after = tuple(
+        QueueData(
+            queues.broker_name,
+            queues.read_queue_nums,
+            queues.write_queue_nums,
+            new_perm(queues.perm),
+            queues.topic_sys_flag,
+        )
+        if queues.broker_name == broker_name
+        else queues
+        for queues in row
+    )
+    return row if after == row else after

@@ -1,0 +1,356 @@
+"""Who may change the tables, when, and what follows from it?
+
+The rule: *one lock; the only await under it is the yield between chunks, never I/O; effects are performed after it is
+released.*
+
+A change is worked out in chunks under the write lock and then applied in one step, so that the tables are whole
+whenever the loop runs anything else. From this follow two things that need no lock: reading, and steps that never
+await (a heartbeat, an unchanged registration). A removal in the making looks again before it is applied, because such
+a step may have come in between.
+
+Liveness seconds are the monotonic clock minus all the time by which this process itself was late: a server that was
+stopped for five minutes has heard nobody, and evicts nobody for it.
+"""
+
+import asyncio
+import operator
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from namesrv.routeinfo.eviction import Removal, plan_perms, plan_removal, silent_brokers
+from namesrv.routeinfo.records import (
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    Effect,
+    Evicted,
+    Fenced,
+    Reason,
+    Registered,
+    RegisterResult,
+    Registration,
+    RouteChanged,
+    RouteOptions,
+    Touched,
+    Unregistered,
+)
+from namesrv.routeinfo.registration import check_registration, master_of, plan_registration
+from namesrv.routeinfo.revisions import RouteRevisions
+from namesrv.routeinfo.route_cache import RouteCache
+from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables
+from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
+from namesrv.rwlock import ReadWriteLock
+from namesrv_remoting.aio.clock import Clock
+from namesrv_remoting.bodies.route import QueueData
+from namesrv_remoting.bodies.topic import DataVersion
+from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
+
+T = TypeVar("T")
+
+# A tick that is later than this was held up by us, not by a timer's grain.
+LATENESS_TOLERANCE_SECONDS: Final = 0.25
+
+
+class RouteInfoManager:
+    """The tables, their lock, and the verbs of the requests."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        options: RouteOptions,
+        sink: Callable[[Effect], None],
+        is_connected: Callable[[int], bool],
+    ) -> None:
+        self.tables = RouteTables()
+        self.lock = ReadWriteLock()
+        self.revisions = RouteRevisions()
+        self.options = options
+        # what has to forget a topic as soon as its route changes
+        self.caches: list[RouteCache[Any]] = []
+        # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
+        self.membership = 0
+        self._clock = clock
+        self._sink = sink
+        self._is_connected = is_connected
+        self._late_seconds = 0.0
+        self._last_generation = 0
+
+    def __repr__(self) -> str:
+        return f"<RouteInfoManager [{self.tables!r} | revision {self.revisions.revision} | {self.lock!r}]>"
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Liveness seconds."""
+        return self._clock.monotonic() - self._late_seconds
+
+    def was_late(self, seconds: float) -> None:
+        """This process was held up that long: move every deadline by as much."""
+        if seconds < LATENESS_TOLERANCE_SECONDS:
+            return
+        self._late_seconds += seconds
+        now = self.now()
+        for key, live in list(self.tables.broker_live_table.items()):
+            if live.last_update > now:
+                # heard between waking up and being told how late we are
+                self.tables.set_live(key, live.heard(now, live.connection_id, None))
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    async def register(self, registration: Registration) -> RegisterResult:
+        """Apply a registration.
+
+        Raises:
+            ResponseError: it is refused (see `check_registration`); nothing has changed.
+        """
+        effects: list[Effect] = []
+        async with self.lock.write():
+            check_registration(self.tables, registration)
+            now = self.now()
+            self._last_generation += 1
+            generation = self._last_generation
+            plan = await _in_chunks(plan_registration(self.tables, registration, self.options, now, generation))
+            if not self._is_connected(registration.connection_id):
+                # it hung up meanwhile; nothing would ever report its end
+                return RegisterResult()
+            key = registration.key
+            before = self.tables.broker_live_table.get(key)
+            if plan.displaced is not None:
+                displaced = self.tables.broker_live_table.get(plan.displaced)
+                if displaced is not None:
+                    effects.append(Evicted(plan.displaced, displaced, "superseded", now - displaced.last_update))
+            self._apply(plan.changes, effects)
+            live = self.tables.broker_live_table[key]
+            if registration.digest is None:
+                self.tables.digests.pop(key, None)
+            else:
+                self.tables.digests[key] = registration.digest
+            self.membership += before is None or plan.displaced is not None or before.broker_id != live.broker_id
+            silent = 0.0 if before is None else now - before.last_update
+            topics = len(registration.body.topic_configs)
+            effects.append(Registered(key, live, registration.kind, topics, before is None, silent))
+            if plan.min_id_changed is not None:
+                effects.append(plan.min_id_changed)
+        self._perform(effects)
+        return plan.result
+
+    def register_unchanged(
+        self, key: BrokerAddrInfo, digest: bytes, connection_id: int, registration_seq: int | None
+    ) -> RegisterResult | None:
+        """Recognise the last registration of a broker: only its live entry is refreshed. None: it is another one."""
+        live = self.tables.broker_live_table.get(key)
+        if live is None or self.tables.digests.get(key) != digest or connection_id < live.connection_id:
+            return None
+        now = self.now()
+        self._last_generation += 1
+        refreshed = BrokerLiveInfo(
+            live.broker_name,
+            live.broker_id,
+            now,
+            live.expiry_seconds,
+            live.data_version,
+            connection_id,
+            live.ha_server_addr,
+            self._last_generation,
+            live.agent_id,
+            live.registration_seq if registration_seq is None else registration_seq,
+            live.is_native,
+            live.state,
+        )
+        self.tables.set_live(key, refreshed)
+        topics = len(self.tables.topics_of_broker.get(live.broker_name, ()))
+        self._sink(Registered(key, refreshed, "unchanged", topics, False, now - live.last_update))  # noqa: FBT003
+        group = self.tables.broker_addr_table[live.broker_name]
+        return master_of(self.tables, key.cluster_name, group.broker_addrs, live.broker_id)
+
+    def touch(
+        self, key: BrokerAddrInfo, connection_id: int, state: Mapping[str, Any] | None = None
+    ) -> BrokerLiveInfo | None:
+        """Count a heartbeat; the live entry, None when the broker is not known."""
+        live = self.tables.broker_live_table.get(key)
+        if live is None:
+            return None
+        now = self.now()
+        heard = live.heard(now, connection_id, state)
+        self.tables.set_live(key, heard)
+        self._sink(Touched(key, heard, now - live.last_update))
+        return heard
+
+    def is_registered(
+        self, key: BrokerAddrInfo, broker_name: str, broker_id: str | int | None, agent_id: str | None
+    ) -> bool:
+        """Whether a native heartbeat speaks of what is registered; if not, its sender has to register again."""
+        live = self.tables.broker_live_table.get(key)
+        return (
+            live is not None
+            and live.broker_name == broker_name
+            and (broker_id is None or str(broker_id) == str(live.broker_id))
+            and (agent_id is None or agent_id == live.agent_id)
+        )
+
+    def query_data_version(self, key: BrokerAddrInfo, connection_id: int) -> DataVersion | None:
+        """The stored DataVersion of a broker; asking counts as a heartbeat."""
+        live = self.touch(key, connection_id)
+        return None if live is None else live.data_version
+
+    async def unregister(
+        self,
+        key: BrokerAddrInfo,
+        broker_name: str,
+        connection_id: int,
+        *,
+        agent_id: str | None = None,
+        registration_seq: int | None = None,
+    ) -> None:
+        """Take a broker out at its own wish, unless it has registered anew since it said so."""
+        effects: list[Effect] = []
+        async with self.lock.write():
+            live = self.tables.broker_live_table.get(key)
+            if live is None or live.broker_name != broker_name:
+                return
+            is_stale = live.connection_id > connection_id or (
+                agent_id is not None
+                and (live.agent_id != agent_id or (live.registration_seq or 0) > (registration_seq or 0))
+            )
+            if is_stale:
+                effects.append(Fenced(key, live, "unregistered"))
+            else:
+                effects.append(Unregistered(key, live))
+                generation = live.generation
+                await self._remove(key, live, "unregistered", effects, lambda now: now.generation == generation)
+        self._perform(effects)
+
+    async def evict_silent(self) -> int:
+        """Take out every broker that was silent for longer than it may be; how many."""
+        effects: list[Effect] = []
+        evicted = 0
+        async with self.lock.write():
+            for key in silent_brokers(self.tables, self.now()):
+                live = self.tables.broker_live_table.get(key)
+                if live is not None and live.expires_at() < self.now():
+                    evicted += await self._remove(key, live, "silent", effects, partial(operator.is_, live))
+        self._perform(effects)
+        return evicted
+
+    async def connection_closed(self, connection_id: int) -> None:
+        """Take out all brokers whose registration a closed connection carried."""
+        if connection_id not in self.tables.brokers_on_connection:
+            return
+        effects: list[Effect] = []
+        async with self.lock.write():
+            for key in sorted(self.tables.brokers_on_connection.get(connection_id, ())):
+                live = self.tables.broker_live_table[key]
+                await self._remove(key, live, "disconnected", effects, lambda now: now.connection_id == connection_id)
+        self._perform(effects)
+
+    async def _remove(
+        self,
+        key: BrokerAddrInfo,
+        live: BrokerLiveInfo,
+        reason: Reason,
+        effects: list[Effect],
+        is_same: Callable[[BrokerLiveInfo], bool],
+    ) -> bool:
+        """Remove a broker, if after working it out the entry is still the one that was decided on."""
+        removal: Removal = await _in_chunks(plan_removal(self.tables, key, live, self.options))
+        latest = self.tables.broker_live_table.get(key)
+        if latest is None:
+            return False
+        if not is_same(latest):
+            effects.append(Fenced(key, latest, reason))
+            return False
+        self._apply(removal.changes, effects)
+        if live.broker_id == MASTER_ID:
+            self.tables.wiped.discard(live.broker_name)
+        self.membership += 1
+        effects.append(Evicted(key, latest, reason, self.now() - latest.last_update))
+        if removal.min_id_changed is not None:
+            effects.append(removal.min_id_changed)
+        return True
+
+    # -- topics and permissions ---------------------------------------------------------------------------------------
+
+    async def delete_topic(self, topic: str, cluster_name: str | None) -> None:
+        """Drop a topic, or take one cluster's brokers out of it; unknown ones change nothing."""
+        async with self.lock.write():
+            row = self.tables.topic_queue_table.get(topic)
+            effects = self._change_topic(plan_delete_topic(self.tables, topic, cluster_name), row)
+        self._perform(effects)
+
+    async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
+        """Put one topic's queues on brokers that are known."""
+        async with self.lock.write():
+            changes = plan_register_topic(self.tables, topic, queue_datas)
+            effects = self._change_topic(changes, changes.rows.get(topic))
+        self._perform(effects)
+
+    def _change_topic(self, changes: Changes, row: QueueRow | None) -> list[Effect]:
+        effects: list[Effect] = []
+        self.tables.forget_digests(queues.broker_name for queues in row or ())
+        self._apply(changes, effects)
+        return effects
+
+    async def wipe_write_perm(self, broker_name: str) -> int:
+        """Take the write permission of a broker away, until it is added back or the broker's life ends.
+
+        Returns how many topics the broker has (they count even if they could not be written to before).
+        """
+        return await self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE, wiped=True)
+
+    async def add_write_perm(self, broker_name: str) -> int:
+        """Give all topics of a broker read and write permission (and no other bit, as in Java); how many it has."""
+        return await self._change_perms(broker_name, lambda _: PERM_READ | PERM_WRITE, wiped=False)
+
+    async def _change_perms(self, broker_name: str, new_perm: Callable[[int], int], *, wiped: bool) -> int:
+        effects: list[Effect] = []
+        async with self.lock.write():
+            changes = Changes()
+            await _in_chunks(plan_perms(self.tables, changes, broker_name, new_perm))
+            self.tables.forget_digests((broker_name,))
+            if wiped and broker_name in self.tables.broker_addr_table:
+                self.tables.wiped.add(broker_name)
+            elif not wiped:
+                self.tables.wiped.discard(broker_name)
+            self.membership += 1
+            self._apply(changes, effects)
+            count = len(self.tables.topics_of_broker.get(broker_name, ()))
+        self._perform(effects)
+        return count
+
+    # -- publishing ---------------------------------------------------------------------------------------------------
+
+    def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
+        """Something outside the tables changed what routes look like (order configuration, options); None: anything."""
+        if topics is None:
+            for cache in self.caches:
+                cache.clear()
+            self._perform([RouteChanged(None, self.revisions.everything_changed())])
+            return
+        effects: list[Effect] = []
+        self._publish(set(topics), effects)
+        self._perform(effects)
+
+    def _apply(self, changes: Changes, effects: list[Effect]) -> None:
+        self._publish(self.tables.apply(changes), effects)
+
+    def _publish(self, topics: set[str], effects: list[Effect]) -> None:
+        if topics:
+            for cache in self.caches:
+                cache.invalidate(topics)
+            changed = tuple(topics)
+            effects.append(RouteChanged(changed, self.revisions.changed(changed)))
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._sink(effect)
+
+
+async def _in_chunks(work: Generator[None, None, T]) -> T:
+    """Run the work, letting the loop run between its chunks."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        await asyncio.sleep(0)

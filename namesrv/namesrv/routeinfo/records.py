@@ -1,0 +1,190 @@
+"""What are the tables' keys and values, what changes them, and what came of it?
+
+Everything here is frozen: a table's entry is replaced, never edited.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from namesrv_remoting.bodies.register import RegisterBrokerBody
+from namesrv_remoting.bodies.topic import DataVersion
+
+Kind = Literal["full", "delta"]
+Reason = Literal["silent", "disconnected", "unregistered", "superseded"]
+
+
+class BrokerAddrInfo(NamedTuple):
+    """The key of a live broker. An address alone is not enough: two clusters may use one."""
+
+    cluster_name: str
+    broker_addr: str
+
+
+class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
+    """One live broker: how it registered, and when it was last heard."""
+
+    broker_name: str
+    broker_id: int
+    # liveness seconds, see manager
+    last_update: float
+    # how long it may be silent
+    expiry_seconds: float
+    # None (the broker named none) differs from every other
+    data_version: DataVersion | None
+    # the connection that carries its registration, or a newer one that carried a heartbeat
+    connection_id: int
+    ha_server_addr: str | None
+    # the number of this registration, unique within the server's run: what removals are fenced with
+    generation: int
+    # native agents: which process, and its own count of registrations
+    agent_id: str | None = None
+    registration_seq: int | None = None
+    is_native: bool = False
+    # what the broker says of itself in its heartbeats
+    state: Mapping[str, Any] | None = None
+
+    def expires_at(self) -> float:
+        """The last moment at which it counts as alive."""
+        return self.last_update + self.expiry_seconds
+
+    def heard(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
+        """The same broker, heard from now. A heartbeat over a newer connection takes the entry along to it."""
+        return BrokerLiveInfo(
+            self.broker_name,
+            self.broker_id,
+            now,
+            self.expiry_seconds,
+            self.data_version,
+            max(connection_id, self.connection_id),
+            self.ha_server_addr,
+            self.generation,
+            self.agent_id,
+            self.registration_seq,
+            self.is_native,
+            self.state if state is None else state,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One broker's registration, read and checked, not yet applied."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    body: RegisterBrokerBody
+    connection_id: int
+    expiry_seconds: float
+    ha_server_addr: str | None = None
+    zone_name: str | None = None
+    # None: a broker older than 5.x, which does not say
+    enable_acting_master: bool | None = None
+    is_native: bool = False
+    kind: Kind = "full"
+    agent_id: str | None = None
+    registration_seq: int | None = None
+    # of the request as it came, for recognising the next equal one; None: do not
+    digest: bytes | None = None
+
+    @property
+    def key(self) -> BrokerAddrInfo:
+        """Its entry in the live table."""
+        return BrokerAddrInfo(self.cluster_name, self.broker_addr)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterResult:
+    """What a slave is told about its master; empty for masters and as long as there is none."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+
+
+# -- effects: what a write section hands to the sink once the lock is released ----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registration was applied, or recognised as the last one again (`unchanged`)."""
+
+    key: BrokerAddrInfo
+    live: BrokerLiveInfo
+    kind: Literal["full", "delta", "unchanged"]
+    topics: int
+    # not in the live table before
+    is_new: bool
+    # since it was last heard; 0 for a new one
+    silent_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A heartbeat was counted."""
+
+    key: BrokerAddrInfo
+    live: BrokerLiveInfo
+    silent_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """A broker said that it leaves."""
+
+    key: BrokerAddrInfo
+    live: BrokerLiveInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A broker left the tables. After `silent` its connection is closed, unless it carries others that live."""
+
+    key: BrokerAddrInfo
+    live: BrokerLiveInfo
+    reason: Reason
+    silent_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """A late removal that was meant for an older registration, and did nothing."""
+
+    key: BrokerAddrInfo
+    live: BrokerLiveInfo
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RouteChanged:
+    """The routes of these topics (None: of any) are others than before; `revision` counts such changes."""
+
+    topics: tuple[str, ...] | None
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class MinBrokerIdChanged:
+    """The smallest id of a group changed: its members are to be told (905)."""
+
+    broker_name: str
+    min_broker_id: int
+    min_broker_addr: str
+    recipients: tuple[str, ...]
+    ha_broker_addr: str | None = None
+    offline_broker_addr: str | None = None
+
+
+Effect = Registered | Touched | Unregistered | Evicted | Fenced | RouteChanged | MinBrokerIdChanged
+
+
+@dataclass(slots=True)
+class RouteOptions:
+    """The settings that shape tables and routes; all can change while the server runs."""
+
+    support_acting_master: bool = False
+    notify_min_broker_id_changed: bool = False
+    order_message_enable: bool = False
+    delete_topic_with_broker_registration: bool = False

@@ -1,0 +1,259 @@
+"""What does a registration change?
+
+After `RouteInfoManager.registerBroker`, step by step (the numbers are those of the reference), without its faults: a
+refused registration changes nothing at all, a displaced master leaves entirely, and a wiped write permission stays so.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv.routeinfo.records import (
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    MinBrokerIdChanged,
+    RegisterResult,
+    Registration,
+    RouteOptions,
+)
+from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables
+from namesrv_remoting.bodies.route import BrokerData, QueueData
+from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
+from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
+
+# Topics worked out between two yields: about a millisecond.
+CHUNK_TOPICS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A registration, worked out: what it changes, what the broker is told, who has to be told besides."""
+
+    changes: Changes
+    result: RegisterResult
+    displaced: BrokerAddrInfo | None
+    min_id_changed: MinBrokerIdChanged | None
+
+
+def check_registration(tables: RouteTables, registration: Registration) -> None:
+    """Refuse what must not be applied, before anything is worked out.
+
+    Raises:
+        QueryNotFoundError: a delta of a broker that is not known under this agent: it has to register fully.
+        BadRequestError: another address holds the id with a higher state version.
+        SystemError_: a first registration with exactly one topic, which could be a part taken for the whole.
+    """
+    key, live = registration.key, tables.broker_live_table.get(registration.key)
+    group = tables.broker_addr_table.get(registration.broker_name)
+    addrs = {} if group is None else group.broker_addrs
+    if registration.kind == "delta" and (
+        live is None
+        or live.agent_id != registration.agent_id
+        or live.broker_name != registration.broker_name
+        or addrs.get(registration.broker_id) != key.broker_addr
+    ):
+        raise QueryNotFoundError(f"broker {registration.broker_name} at {key.broker_addr} is not registered")
+    _check_state_version(tables, registration, addrs)
+    if (
+        not registration.is_native
+        and registration.broker_id not in addrs
+        and len({topic.topic_name for topic in registration.body.topic_configs}) == 1
+    ):
+        raise SystemError_("register broker failed", ext_fields={})
+
+
+def _check_state_version(tables: RouteTables, registration: Registration, addrs: Mapping[int, str]) -> None:
+    holder = addrs.get(registration.broker_id)
+    if holder is None or holder == registration.broker_addr:
+        return
+    live = tables.broker_live_table.get(BrokerAddrInfo(registration.cluster_name, holder))
+    held = 0 if live is None or live.data_version is None else live.data_version.state_version
+    offered = 0 if registration.body.data_version is None else registration.body.data_version.state_version
+    if held > offered:
+        raise BadRequestError(
+            f"field stateVersion: {offered} is lower than {held} of {holder}, "
+            f"which holds id {registration.broker_id} of {registration.broker_name}",
+            ext_fields={},
+        )
+
+
+def plan_registration(
+    tables: RouteTables, registration: Registration, options: RouteOptions, now: float, generation: int
+) -> Generator[None, None, Plan]:
+    """Work out what a registration changes, yielding about every millisecond; `check_registration` comes before."""
+    name, key = registration.broker_name, registration.key
+    before = tables.broker_addr_table.get(name)
+    addrs_before = {} if before is None else dict(before.broker_addrs)
+    holder = addrs_before.get(registration.broker_id)
+    # 4: the same address under another id is this broker in its former role
+    addrs = {i: addr for i, addr in addrs_before.items() if addr != key.broker_addr or i == registration.broker_id}
+    addrs[registration.broker_id] = key.broker_addr
+    changes = Changes(cluster_name=registration.cluster_name)
+    changes.groups[name] = BrokerData(
+        # the first cluster's: a name is global, as in Java
+        registration.cluster_name if before is None else before.cluster,
+        name,
+        addrs,
+        registration.zone_name,
+        registration.enable_acting_master is True,
+    )
+    displaced = None
+    if holder is not None and holder != key.broker_addr:
+        displaced = BrokerAddrInfo(registration.cluster_name, holder)
+        changes.dropped.append(displaced)
+
+    live = tables.broker_live_table.get(key)
+    is_first = before is None or holder is None
+    is_changed = live is None or live.data_version is None or live.data_version != registration.body.data_version
+    is_prime_slave = (
+        registration.enable_acting_master is not None
+        and registration.broker_id != MASTER_ID
+        and registration.broker_id == min(addrs)
+    )
+    # 8: only a master creates routes, or the slave that stands in for one
+    if registration.broker_id == MASTER_ID or is_prime_slave:
+        taken = 0
+        if name in tables.wiped or (is_prime_slave and registration.enable_acting_master):
+            taken = PERM_WRITE
+        yield from _plan_rows(tables, registration, changes, overwrite=is_first or is_changed, without_perm=taken)
+        yield from _plan_dropped_topics(tables, registration, changes, options)
+        if is_first or is_changed or registration.is_native:
+            _plan_mappings(tables, registration, changes)
+
+    changes.live[key] = BrokerLiveInfo(
+        name,
+        registration.broker_id,
+        now,
+        registration.expiry_seconds,
+        registration.body.data_version,
+        registration.connection_id,
+        registration.ha_server_addr,
+        generation,
+        registration.agent_id,
+        registration.registration_seq,
+        registration.is_native,
+        None if live is None else live.state,
+    )
+    if registration.body.filter_servers is not None:
+        changes.filter_servers[key] = registration.body.filter_servers
+    return Plan(
+        changes,
+        master_of(tables, registration.cluster_name, addrs, registration.broker_id),
+        displaced,
+        _min_id_changed(registration, addrs_before, addrs) if options.notify_min_broker_id_changed else None,
+    )
+
+
+def _plan_rows(
+    tables: RouteTables, registration: Registration, changes: Changes, *, overwrite: bool, without_perm: int
+) -> Generator[None, None, None]:
+    """8b and 8c: with an unchanged DataVersion new topics are added, and those known stay as they are."""
+    name, table = registration.broker_name, tables.topic_queue_table
+    # (row before, the queues registered) -> row after; nearly all topics of a broker make the same step
+    steps: dict[tuple[int, int, int, int, int], QueueRow] = {}
+    queues: dict[tuple[int, int, int, int], QueueData] = {}
+    rows = changes.rows
+    for number, topic in enumerate(registration.body.topic_configs, start=1):
+        row = table.get(topic.topic_name)
+        step = (id(row), topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
+        after = steps.get(step)
+        if after is None:
+            after = steps[step] = _row_after(row, name, _queues(queues, name, topic, without_perm), overwrite=overwrite)
+        if after is not row:
+            rows[topic.topic_name] = after
+        if number % CHUNK_TOPICS == 0:
+            yield
+
+
+def _queues(
+    known: dict[tuple[int, int, int, int], QueueData], name: str, topic: TopicConfig, without_perm: int
+) -> QueueData:
+    perm = topic.perm & ~without_perm
+    key = (topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = QueueData(name, *key)
+    return found
+
+
+def _row_after(row: QueueRow | None, name: str, queues: QueueData, *, overwrite: bool) -> QueueRow:
+    if row is None:
+        return (queues,)
+    for at, known in enumerate(row):
+        if known.broker_name == name:
+            if known == queues or not overwrite:
+                return row
+            return (*row[:at], queues, *row[at + 1 :])
+        if known.broker_name > name:
+            return (*row[:at], queues, *row[at:])
+    return (*row, queues)
+
+
+def _plan_dropped_topics(
+    tables: RouteTables, registration: Registration, changes: Changes, options: RouteOptions
+) -> Generator[None, None, None]:
+    """8a: topics that the broker does not name any more.
+
+    A RocketMQ registration may be a part of the table, so that only the setting makes it the whole; a native one says.
+    """
+    name = registration.broker_name
+    known = tables.topics_of_broker.get(name, set())
+    if registration.kind == "delta":
+        gone = known.intersection(registration.body.deleted_topics)
+    elif registration.is_native or (options.delete_topic_with_broker_registration and not registration.body.mappings):
+        gone = known - {topic.topic_name for topic in registration.body.topic_configs}
+    else:
+        return
+    yield from plan_rows_without(tables, changes, name, gone)
+
+
+def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> None:
+    """8d: static mappings, for topics that have queues on this broker."""
+    name, mappings = registration.broker_name, registration.body.mappings
+    for topic, mapping in mappings.items():
+        row = changes.rows.get(topic, tables.topic_queue_table.get(topic)) or ()
+        if any(queues.broker_name == name for queues in row):
+            changes.mappings[topic, name] = mapping
+    if registration.is_native and registration.kind == "full":
+        for topic, by_broker in tables.topic_queue_mapping_info_table.items():
+            if name in by_broker and topic not in mappings:
+                changes.mappings[topic, name] = None
+
+
+def plan_rows_without(
+    tables: RouteTables, changes: Changes, broker_name: str, topics: set[str]
+) -> Generator[None, None, None]:
+    """Take a broker out of topics; a topic without queues goes."""
+    steps: dict[int, QueueRow | None] = {}
+    for number, topic in enumerate(topics, start=1):
+        row = tables.topic_queue_table[topic]
+        if id(row) not in steps:
+            steps[id(row)] = tuple(queues for queues in row if queues.broker_name != broker_name) or None
+        changes.rows[topic] = steps[id(row)]
+        if number % CHUNK_TOPICS == 0:
+            yield
+
+
+def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], broker_id: int) -> RegisterResult:
+    """11: what a slave is told: its master's address and HA address, if that one is alive in the same cluster."""
+    if broker_id == MASTER_ID or MASTER_ID not in addrs:
+        return RegisterResult()
+    live = tables.broker_live_table.get(BrokerAddrInfo(cluster_name, addrs[MASTER_ID]))
+    return RegisterResult() if live is None else RegisterResult(addrs[MASTER_ID], live.ha_server_addr)
+
+
+def _min_id_changed(
+    registration: Registration, before: Mapping[int, str], after: Mapping[int, str]
+) -> MinBrokerIdChanged | None:
+    """12: an empty group counts as one whose smallest id is 0, so that its first member changes nothing."""
+    if registration.broker_id >= min(before, default=0):
+        return None
+    others = tuple(addr for i, addr in sorted(after.items()) if i != registration.broker_id)
+    return MinBrokerIdChanged(
+        registration.broker_name,
+        registration.broker_id,
+        registration.broker_addr,
+        others or (registration.broker_addr,),
+        ha_broker_addr=registration.ha_server_addr,
+    )

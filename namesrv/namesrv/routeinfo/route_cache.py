@@ -1,0 +1,116 @@
+"""Which answers to route questions are already encoded?
+
+Filled lazily, emptied by topic when a write section publishes. Topics with the same queues have the same answer, so
+that ten thousand topics of one broker group cost one encoding and one body.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final, Generic, TypeVar
+
+from namesrv.routeinfo import views
+from namesrv.routeinfo.records import RouteOptions
+from namesrv.routeinfo.tables import QueueRow, RouteTables
+from namesrv_remoting.bodies.route import TopicRouteData
+
+T = TypeVar("T")
+
+# Bodies held per dialect before the cache is emptied and fills again: only when most topics have queues of their own.
+DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
+# Zones with a cache of their own; a deployment has a handful, and a hostile peer could name any number.
+MAX_ZONES: Final = 32
+
+
+class RouteCache(Generic[T]):
+    """Encoded answers in one dialect: `entries[topic]`, or `fill(topic)` when that has none."""
+
+    def __init__(
+        self,
+        tables: RouteTables,
+        options: RouteOptions,
+        order_topic_conf: Callable[[str], str | None],
+        encode: Callable[[TopicRouteData], tuple[T, int]],
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        # topic -> its answer, ready but for the opaque
+        self.entries: dict[str, T] = {}
+        # zone (casefolded) -> topic -> answer
+        self.zones: dict[str, dict[str, T]] = {}
+        self._tables = tables
+        self._options = options
+        self._order_topic_conf = order_topic_conf
+        self._encode = encode
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        # id of a row -> the row (which keeps the id its own) and its answer
+        self._by_row: dict[int, tuple[QueueRow, T]] = {}
+
+    def __repr__(self) -> str:
+        return f"<RouteCache [{len(self.entries)} topics | {len(self._by_row)} bodies | {len(self.zones)} zones]>"
+
+    def fill(self, topic: str) -> T | None:
+        """The answer for a topic that has no entry; None when it has no route."""
+        row = self._tables.topic_queue_table.get(topic)
+        if row is None:
+            return None
+        shared = self._by_row.get(id(row)) if self._is_shareable(topic) else None
+        if shared is None:
+            answer = self._encoded(topic)
+            if self._is_shareable(topic):
+                self._by_row[id(row)] = (row, answer)
+        else:
+            answer = shared[1]
+        self.entries[topic] = answer
+        return answer
+
+    def fill_zone(self, topic: str, zone_name: str) -> T | None:
+        """The answer for a client in a zone."""
+        zone = zone_name.casefold()
+        known = self.zones.get(zone, {}).get(topic)
+        if known is not None:
+            return known
+        route = self.route(topic)
+        if route is None:
+            return None
+        answer, _ = self._encode(views.in_zone(route, zone_name))
+        if zone in self.zones or len(self.zones) < MAX_ZONES:
+            self.zones.setdefault(zone, {})[topic] = answer
+        return answer
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """The route as it is now."""
+        return views.topic_route(self._tables, topic, self._options, self._order_topic_conf(topic))
+
+    def _is_shareable(self, topic: str) -> bool:
+        return (
+            topic not in self._tables.topic_queue_mapping_info_table
+            and not self._options.order_message_enable
+            and not self._options.support_acting_master
+        )
+
+    def _encoded(self, topic: str) -> T:
+        route = self.route(topic)
+        assert route is not None  # noqa: S101 - the caller has its row
+        answer, size = self._encode(route)
+        self._bytes += size
+        if self._bytes > self._max_bytes:
+            self.clear()
+            self._bytes = size
+        return answer
+
+    def invalidate(self, topics: Collection[str]) -> None:
+        """Forget the answers of these topics."""
+        pop = self.entries.pop
+        for topic in topics:
+            pop(topic, None)
+        for answers in self.zones.values():
+            for topic in topics:
+                answers.pop(topic, None)
+        # the bodies are few and cheap to make; which of them a change touches is not worth knowing
+        self._by_row.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.entries.clear()
+        self.zones.clear()
+        self._by_row.clear()
+        self._bytes = 0

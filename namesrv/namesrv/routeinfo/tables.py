@@ -1,0 +1,295 @@
+"""What does a NameServer know?"""
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv_remoting.bodies.route import BrokerData, QueueData
+from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
+
+# The queues of one topic, ordered by broker name. Topics with the same queues share one such tuple, which is why a
+# million of them fit.
+QueueRow = tuple[QueueData, ...]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one operation will do to the tables: worked out in chunks, applied in one step by `RouteTables.apply`."""
+
+    # topic -> its new queues, None to drop it
+    rows: dict[str, QueueRow | None] = field(default_factory=dict)
+    # (topic, broker name) -> mapping, None to drop it
+    mappings: dict[tuple[str, str], TopicQueueMappingInfo | None] = field(default_factory=dict)
+    # broker name -> its group, None to drop it
+    groups: dict[str, BrokerData | None] = field(default_factory=dict)
+    # the cluster that a registration names
+    cluster_name: str | None = None
+    # live entries and filter servers to drop
+    dropped: list[BrokerAddrInfo] = field(default_factory=list)
+    # live entries to set, and filter servers (empty: to drop)
+    live: dict[BrokerAddrInfo, BrokerLiveInfo] = field(default_factory=dict)
+    filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = field(default_factory=dict)
+
+
+class RouteTables:
+    """The four tables of a NameServer and their side tables, and nothing else: no lock, no clock, no I/O."""
+
+    def __init__(self) -> None:
+        # cluster name -> names of its brokers; never holds an empty set
+        self.cluster_addr_table: dict[str, frozenset[str]] = {}
+        # broker name -> the group's instances; never a group without an address
+        self.broker_addr_table: dict[str, BrokerData] = {}
+        # who is alive
+        self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        # topic -> its queues; never an empty row, never a broker that is not in broker_addr_table
+        self.topic_queue_table: dict[str, QueueRow] = {}
+
+        # filter servers of an address; never an empty tuple
+        self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
+        # topic -> broker name -> static-topic mapping; only where the topic has queues on that broker
+        self.topic_queue_mapping_info_table: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        # brokers whose write permission an operator took away; until it is added back or the broker's life ends
+        self.wiped: set[str] = set()
+        # the digest of what a broker registered last; dropped when anything else touches its topics
+        self.digests: dict[BrokerAddrInfo, bytes] = {}
+
+        # Indexes, so that every operation costs what it touches.
+        # broker name -> the topics that have a queue on it
+        self.topics_of_broker: dict[str, set[str]] = {}
+        # connection -> the brokers whose live entry names it
+        self.brokers_on_connection: dict[int, set[BrokerAddrInfo]] = {}
+        # (deadline, key), earliest first; an entry's deadline may have moved on since it was put here, and an entry
+        # counts only if deadline_of says the same
+        self.deadlines: list[tuple[float, BrokerAddrInfo]] = []
+        self.deadline_of: dict[BrokerAddrInfo, float] = {}
+        # one string object per topic, whoever registered it
+        self._topic_names: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"<RouteTables [{len(self.cluster_addr_table)} clusters | {len(self.broker_addr_table)} groups | "
+            f"{len(self.broker_live_table)} live | {len(self.topic_queue_table)} topics]>"
+        )
+
+    # -- live entries -------------------------------------------------------------------------------------------------
+
+    def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
+        """Put or replace a live entry."""
+        known = self.broker_live_table.get(key)
+        if known is None or known.connection_id != live.connection_id:
+            if known is not None:
+                self._leave_connection(key, known.connection_id)
+            self.brokers_on_connection.setdefault(live.connection_id, set()).add(key)
+        self.broker_live_table[key] = live
+        # a later deadline is found when the heap's comes up; only a new or an earlier one has to be put in
+        if live.expires_at() < self.deadline_of.get(key, math.inf):
+            self.set_deadline(key, live.expires_at())
+
+    def set_deadline(self, key: BrokerAddrInfo, deadline: float) -> None:
+        """When to look at a live entry again."""
+        self.deadline_of[key] = deadline
+        heapq.heappush(self.deadlines, (deadline, key))
+
+    def drop_live(self, key: BrokerAddrInfo) -> None:
+        """Take a live entry out, and what hangs on it."""
+        live = self.broker_live_table.pop(key, None)
+        self.deadline_of.pop(key, None)
+        if live is not None:
+            self._leave_connection(key, live.connection_id)
+        self.filter_server_table.pop(key, None)
+        self.digests.pop(key, None)
+
+    def _leave_connection(self, key: BrokerAddrInfo, connection_id: int) -> None:
+        on_connection = self.brokers_on_connection[connection_id]
+        on_connection.discard(key)
+        if not on_connection:
+            del self.brokers_on_connection[connection_id]
+
+    # -- queues -------------------------------------------------------------------------------------------------------
+
+    def queues_of(self, topic: str, broker_name: str) -> QueueData | None:
+        """The queues of a topic on one broker."""
+        for queues in self.topic_queue_table.get(topic, ()):
+            if queues.broker_name == broker_name:
+                return queues
+        return None
+
+    def forget_digests(self, broker_names: Iterable[str]) -> None:
+        """Read the next registration of these brokers again, whatever it looks like."""
+        for name in broker_names:
+            data = self.broker_addr_table.get(name)
+            if data is None:
+                continue
+            for cluster, names in self.cluster_addr_table.items():
+                if name in names:
+                    for addr in data.broker_addrs.values():
+                        self.digests.pop(BrokerAddrInfo(cluster, addr), None)
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def apply(self, changes: Changes) -> set[str]:
+        """Make the changes, in one step that nobody can see half of; the topics whose routes may be others now."""
+        affected = self._affected_by_groups(changes)
+        affected.update(changes.rows)
+        affected.update(
+            topic
+            for (topic, name), mapping in changes.mappings.items()
+            if self.topic_queue_mapping_info_table.get(topic, {}).get(name) != mapping
+        )
+        for key in changes.dropped:
+            self.drop_live(key)
+        self._set_rows(changes.rows)
+        for (topic, broker_name), mapping in changes.mappings.items():
+            self._set_mapping(topic, broker_name, mapping)
+        for broker_name, group in changes.groups.items():
+            self._set_group(broker_name, group, changes.cluster_name)
+        for key, servers in changes.filter_servers.items():
+            if servers:
+                self.filter_server_table[key] = servers
+            else:
+                self.filter_server_table.pop(key, None)
+        for key, live in changes.live.items():
+            self.set_live(key, live)
+        return affected
+
+    def _affected_by_groups(self, changes: Changes) -> set[str]:
+        """Topics on brokers whose addresses, zone, acting master or filter servers are about to change."""
+        names = {name for name, group in changes.groups.items() if self.broker_addr_table.get(name) != group}
+        for key, servers in changes.filter_servers.items():
+            if self.filter_server_table.get(key, ()) != servers:
+                names.update(changes.groups)
+        for key in changes.dropped:
+            if key in self.filter_server_table:
+                names.update(changes.groups)
+        affected: set[str] = set()
+        for name in names:
+            affected |= self.topics_of_broker.get(name, set())
+        return affected
+
+    def _set_rows(self, rows: Mapping[str, QueueRow | None]) -> None:
+        table, names = self.topic_queue_table, self._topic_names
+        # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
+        # values keep both alive, so that no id stands for two of them
+        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], object, object]] = {}
+        for topic, row in rows.items():
+            before = table.get(topic)
+            step = steps.get((id(before), id(row)))
+            if step is None:
+                names_before = frozenset(queues.broker_name for queues in before or ())
+                names_now = frozenset(queues.broker_name for queues in row or ())
+                step = (names_now - names_before, names_before - names_now, before, row)
+                steps[id(before), id(row)] = step
+            added, removed, _, _ = step
+            name = names.setdefault(topic, topic)
+            if row is not None:
+                table[name] = row
+            for broker_name in added:
+                self.topics_of_broker.setdefault(broker_name, set()).add(name)
+            for broker_name in removed:
+                self._leave_broker(name, broker_name)
+            if row is None:
+                table.pop(name, None)
+                del names[name]
+
+    def _leave_broker(self, topic: str, broker_name: str) -> None:
+        topics = self.topics_of_broker[broker_name]
+        topics.discard(topic)
+        if not topics:
+            del self.topics_of_broker[broker_name]
+        if topic in self.topic_queue_mapping_info_table:
+            self._set_mapping(topic, broker_name, None)
+
+    def _set_mapping(self, topic: str, broker_name: str, mapping: TopicQueueMappingInfo | None) -> None:
+        by_broker = dict(self.topic_queue_mapping_info_table.get(topic, {}))
+        if mapping is None:
+            by_broker.pop(broker_name, None)
+        else:
+            by_broker[broker_name] = mapping
+        if by_broker:
+            self.topic_queue_mapping_info_table[topic] = by_broker
+        else:
+            self.topic_queue_mapping_info_table.pop(topic, None)
+
+    def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:
+        if group is None:
+            self.broker_addr_table.pop(broker_name, None)
+            self.wiped.discard(broker_name)
+            # whichever clusters it was registered under: a name that stays behind alone would be a ghost
+            for cluster, names in list(self.cluster_addr_table.items()):
+                if broker_name in names:
+                    self._set_cluster(cluster, names - {broker_name})
+            return
+        self.broker_addr_table[broker_name] = group
+        if cluster_name is not None:
+            self._set_cluster(cluster_name, self.cluster_addr_table.get(cluster_name, frozenset()) | {broker_name})
+
+    def _set_cluster(self, cluster: str, names: frozenset[str]) -> None:
+        if names:
+            self.cluster_addr_table[cluster] = names
+        else:
+            self.cluster_addr_table.pop(cluster, None)
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def violations(self) -> list[str]:
+        """What is not as the comments above promise; empty, always. For tests, and slow."""
+        found = []
+        names_in_clusters = frozenset().union(*self.cluster_addr_table.values())
+        if names_in_clusters != frozenset(self.broker_addr_table):
+            found.append("cluster_addr_table and broker_addr_table name different brokers")
+        found += [f"empty cluster {name}" for name, names in self.cluster_addr_table.items() if not names]
+        found += [f"empty group {name}" for name, data in self.broker_addr_table.items() if not data.broker_addrs]
+        found += self._index_violations()
+        for topic, by_broker in self.topic_queue_mapping_info_table.items():
+            found += [f"mapping of {topic} on {name} hangs" for name in by_broker if not self.queues_of(topic, name)]
+        addresses = {
+            (cluster, addr)
+            for cluster, names in self.cluster_addr_table.items()
+            for name in names
+            for addr in self.broker_addr_table[name].broker_addrs.values()
+            if name in self.broker_addr_table
+        }
+        found += [f"{key} is live and in no group" for key in self.broker_live_table if key not in addresses]
+        live_addrs = {key.broker_addr for key in self.broker_live_table}
+        found += [
+            f"{data.broker_name}: {addr} is in the group and not live"
+            for data in self.broker_addr_table.values()
+            for addr in data.broker_addrs.values()
+            if addr not in live_addrs
+        ]
+        found += [
+            f"filter servers of {key} hang" for key in self.filter_server_table if key not in self.broker_live_table
+        ]
+        return found
+
+    def _index_violations(self) -> list[str]:
+        found: list[str] = []
+        if self._topics_by_rows(found) != self.topics_of_broker:
+            found.append("topics_of_broker is not what the rows say")
+        on_connection: dict[int, set[BrokerAddrInfo]] = {}
+        for key, live in self.broker_live_table.items():
+            on_connection.setdefault(live.connection_id, set()).add(key)
+            deadline = self.deadline_of.get(key, math.inf)
+            if deadline > live.expires_at() or (deadline, key) not in self.deadlines:
+                found.append(f"{key} has no deadline")
+        if self.deadline_of.keys() != self.broker_live_table.keys():
+            found.append("deadline_of is not what the live table says")
+        if on_connection != self.brokers_on_connection:
+            found.append("brokers_on_connection is not what the live table says")
+        if self._topic_names.keys() != self.topic_queue_table.keys():
+            found.append("_topic_names is not what topic_queue_table says")
+        return found
+
+    def _topics_by_rows(self, found: list[str]) -> dict[str, set[str]]:
+        topics_of_broker: dict[str, set[str]] = {}
+        for topic, row in self.topic_queue_table.items():
+            names = [queues.broker_name for queues in row]
+            if not row or names != sorted(set(names)):
+                found.append(f"row of {topic}: {names}")
+            for name in names:
+                topics_of_broker.setdefault(name, set()).add(topic)
+                if name not in self.broker_addr_table:
+                    found.append(f"{topic} has queues on {name}, which is no broker")
+        return topics_of_broker

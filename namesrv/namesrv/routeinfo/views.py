@@ -1,0 +1,101 @@
+"""What do the tables say to somebody who asks?"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
+from namesrv.routeinfo.tables import QueueRow, RouteTables
+from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
+from namesrv_remoting.codes import MASTER_ID, PERM_WRITE, SYNC_BROKER_MEMBER_PREFIX, UNIT_FLAG, UNIT_SUB_FLAG
+
+
+def topic_route(
+    tables: RouteTables, topic: str, options: RouteOptions, order_topic_conf: str | None = None
+) -> TopicRouteData | None:
+    """The route of a topic, None when it has none."""
+    row = tables.topic_queue_table.get(topic)
+    if row is None:
+        return None
+    groups = [tables.broker_addr_table[queues.broker_name] for queues in row]
+    if options.support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_PREFIX):
+        groups = [
+            _with_acting_master(group) if not queues.perm & PERM_WRITE else group
+            for group, queues in zip(groups, row, strict=True)
+        ]
+    return TopicRouteData(
+        groups,
+        row,
+        _filter_servers(tables, groups),
+        order_topic_conf if options.order_message_enable else None,
+        tables.topic_queue_mapping_info_table.get(topic),
+    )
+
+
+def _with_acting_master(group: BrokerData) -> BrokerData:
+    """The slave with the smallest id in the master's place, if there is no master and the group lets it act."""
+    if MASTER_ID in group.broker_addrs or not group.enable_acting_master:
+        return group
+    smallest = min(group.broker_addrs)
+    addrs = {MASTER_ID if i == smallest else i: addr for i, addr in group.broker_addrs.items()}
+    return BrokerData(group.cluster, group.broker_name, addrs, group.zone_name, group.enable_acting_master)
+
+
+def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[str, tuple[str, ...]]:
+    if not tables.filter_server_table:
+        return {}
+    found = {}
+    for group in groups:
+        for addr in group.broker_addrs.values():
+            servers = tables.filter_server_table.get(BrokerAddrInfo(group.cluster, addr))
+            if servers:
+                found[addr] = servers
+    return found
+
+
+def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
+    """What a client in a zone sees: its zone's groups, and those whose master is down wherever they are."""
+    zone = zone_name.casefold()
+    kept = [
+        group
+        for group in route.broker_datas
+        if (group.zone_name or "").casefold() == zone or MASTER_ID not in group.broker_addrs
+    ]
+    names = {group.broker_name for group in kept}
+    addrs = {addr for group in kept for addr in group.broker_addrs.values()}
+    return TopicRouteData(
+        kept,
+        [queues for queues in route.queue_datas if queues.broker_name in names],
+        {addr: servers for addr, servers in route.filter_server_table.items() if addr in addrs},
+        route.order_topic_conf,
+        route.topic_queue_mapping_by_broker,
+    )
+
+
+def topics_of_cluster(tables: RouteTables, cluster: str) -> list[str]:
+    """All topics with a queue on a broker of the cluster; none for an unknown cluster."""
+    topics: set[str] = set()
+    for name in tables.cluster_addr_table.get(cluster, ()):
+        topics |= tables.topics_of_broker.get(name, set())
+    return sorted(topics)
+
+
+def system_topics(tables: RouteTables) -> tuple[list[str], str | None]:
+    """Cluster names and broker names, and the address of some registered broker (304)."""
+    names = sorted({*tables.cluster_addr_table, *tables.broker_addr_table})
+    for name in sorted(tables.broker_addr_table):
+        return names, next(iter(tables.broker_addr_table[name].broker_addrs.values()))
+    return names, None
+
+
+def is_unit(flags: int) -> bool:
+    """Whether a topicSysFlag marks a unit topic."""
+    return bool(flags & UNIT_FLAG)
+
+
+def has_unit_sub(flags: int) -> bool:
+    """Whether a topicSysFlag marks a topic with unit subscriptions."""
+    return bool(flags & UNIT_SUB_FLAG)
+
+
+def topics_where(rows: Mapping[str, QueueRow], wanted: Callable[[int], bool]) -> list[str]:
+    """Topics by the flags of their first queues, which is where Java looks."""
+    return [topic for topic, row in rows.items() if wanted(row[0].topic_sys_flag)]

@@ -1,0 +1,110 @@
+"""Who may look at the tables, and who may change them, while whom?
+
+The rule: *one lock; the only await under it is the yield between chunks, never I/O; effects are performed after it is
+released.*
+
+Many readers or one writer. Whoever cannot be let in at once waits in one queue, in order of arrival, and is let in from
+its head: readers that stand next to each other together, a writer alone. So a reader that comes after a waiting writer
+waits for it, a stream of readers cannot starve a writer, and a stream of writers cannot starve a reader.
+
+Not re-entrant: a task that holds the lock and asks for it again waits for itself.
+"""
+
+import asyncio
+from collections import OrderedDict
+from contextlib import AbstractAsyncContextManager
+from typing import Literal
+
+
+class ReadWriteLock:
+    """`async with lock.read():` among other readers, `async with lock.write():` alone."""
+
+    def __init__(self) -> None:
+        # Who is inside. At most one of the two is set.
+        self._readers = 0
+        self._is_writing = False
+        # Who waits, in order of arrival -> whether to write. Its head is never one that could be let in, except for the
+        # moment between a waiting task's cancellation and that task's next step, in which it takes itself out.
+        self._queue: OrderedDict[asyncio.Future[None], bool] = OrderedDict()
+        # sections have no state of their own: one of each serves everybody
+        self._read_section = _Section(self, to_write=False)
+        self._write_section = _Section(self, to_write=True)
+
+    def read(self) -> AbstractAsyncContextManager[None]:
+        """A section that may look and not touch."""
+        return self._read_section
+
+    def write(self) -> AbstractAsyncContextManager[None]:
+        """A section that may change things: nobody else is inside."""
+        return self._write_section
+
+    async def _enter(self, *, to_write: bool) -> None:
+        # uncontended, nothing is awaited and no future made
+        if self._is_free(to_write=to_write) and not self._queue:
+            self._admit(to_write=to_write)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._queue[turn] = to_write
+        try:
+            await turn
+        except BaseException:
+            if turn in self._queue:
+                # whoever stood behind may have been waiting for this one only
+                del self._queue[turn]
+                self._admit_from_queue()
+            elif not turn.cancelled():
+                # let in, and cancelled before it could take the first step inside
+                self._leave(to_write=to_write)
+            raise
+
+    def _leave(self, *, to_write: bool) -> None:
+        if to_write:
+            self._is_writing = False
+        else:
+            self._readers -= 1
+        self._admit_from_queue()
+
+    def _is_free(self, *, to_write: bool) -> bool:
+        return not self._is_writing and not (to_write and self._readers)
+
+    def _admit(self, *, to_write: bool) -> None:
+        if to_write:
+            self._is_writing = True
+        else:
+            self._readers += 1
+
+    def _admit_from_queue(self) -> None:
+        while self._queue:
+            turn, to_write = next(iter(self._queue.items()))
+            # a cancelled task that has not run since: nobody is to wait for it
+            if not turn.cancelled():
+                if not self._is_free(to_write=to_write):
+                    return
+                # let in here, not when its task runs: in between nobody can slip past
+                self._admit(to_write=to_write)
+                turn.set_result(None)
+            del self._queue[turn]
+
+    def __repr__(self) -> str:
+        waiting = [to_write for turn, to_write in self._queue.items() if not turn.cancelled()]
+        return (
+            f"<ReadWriteLock [{self._readers} readers | writer: {'yes' if self._is_writing else 'no'}"
+            f" | waiting: {waiting.count(False)} read, {waiting.count(True)} write]>"
+        )
+
+
+class _Section(AbstractAsyncContextManager[None]):
+    """One way into the lock, and out again. Nothing is awaited on the way out: it cannot be cancelled there."""
+
+    __slots__ = ("_lock", "_to_write")
+
+    def __init__(self, lock: ReadWriteLock, *, to_write: bool) -> None:
+        self._lock = lock
+        self._to_write = to_write
+
+    async def __aenter__(self) -> None:
+        await self._lock._enter(to_write=self._to_write)  # noqa: SLF001  # the lock's other half
+
+    async def __aexit__(self, *_: object) -> Literal[False]:
+        self._lock._leave(to_write=self._to_write)  # noqa: SLF001
+        return False

@@ -1,0 +1,77 @@
+"""What the settings that are text may say: addresses, a name, a place."""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+# the heartbeat log's files carry the server's name, so it must be fit for one
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """Where state belongs by the XDG rule, for root as for everybody."""
+    state_home = Path(environ.get("XDG_STATE_HOME", ""))
+    if not state_home.is_absolute():  # the rule says to ignore a relative one
+        try:
+            home = Path(environ.get("HOME") or Path.home())
+        except RuntimeError:  # a user without a home, as containers have
+            return Path("/var/lib/namesrv")
+        state_home = home / ".local" / "state"
+    return state_home / "namesrv"
+
+
+def default_nameserver_name() -> str:
+    """The name of this host, without what a file name cannot carry."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).lstrip("-._")
+    return name[:64] or "namesrv"
+
+
+def checked_hosts(text: str) -> str:
+    """Addresses or host names, separated by commas only.
+
+    Raises:
+        ValueError: saying what is wrong, to be read after the value.
+    """
+    hosts = [host.strip() for host in text.split(",")]
+    if not all(_is_host(host) for host in hosts):
+        raise ValueError("is not an address or host name, nor several separated by commas")
+    if len(hosts) != len(set(hosts)):
+        raise ValueError("names an address twice")
+    return ",".join(hosts)
+
+
+def checked_name(text: str) -> str:
+    """A name that can be part of a file's.
+
+    Raises:
+        ValueError: saying what is wrong, to be read after the value.
+    """
+    if not _FILE_NAME.fullmatch(text):
+        raise ValueError("is not made of 1 to 64 letters, digits, dots, dashes and underscores")
+    return text
+
+
+def checked_path(path: Path) -> Path:
+    """A path with its ~ resolved.
+
+    Raises:
+        ValueError: saying what is wrong, to be read after the value.
+    """
+    if "\0" in str(path):
+        raise ValueError("is not a path")
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError("starts with the home of nobody") from None
+
+
+def _is_host(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # digits and dots are meant as an address, and a wrong one
+        return _HOST_NAME.fullmatch(text) is not None and not re.fullmatch(r"[\d.]+", text)
+    return True

@@ -1,0 +1,180 @@
+"""Which brokers should be here after a restart, and are they back?
+
+A server that has just started knows no routes, and an answer without them would make clients forget theirs. So it
+writes down who is registered, and after a restart it is not ready before they are back, or have had time to come.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from namesrv.durable_file import remove_leftovers, set_aside, write_atomically
+from namesrv.log import event
+
+logger = logging.getLogger(__name__)
+
+VERSION: Final = 1
+# Nothing but the exact envelope is looked into, and nothing in it before its checksum is right: a torn or damaged file
+# meets no parser.
+ENVELOPE: Final = re.compile(rb'\{"sha256":"([0-9a-f]{64})","content":(.*)\}\n', re.DOTALL)
+
+# how many missing brokers a text names
+NAMED_BROKERS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedBroker:
+    """A broker that was registered when the snapshot was taken."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.broker_name}/{self.broker_id} at {self.broker_addr}"
+
+
+class WipedBroker(NamedTuple):
+    """A broker name whose write permission an operator has wiped; in every cluster if none is given."""
+
+    cluster: str | None
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a server wants its next life to know."""
+
+    saved_ms: int
+    boot_id: str
+    brokers: tuple[ExpectedBroker, ...] = ()
+    wiped: tuple[WipedBroker, ...] = ()
+    version: int = VERSION
+
+
+class SnapshotError(ValueError):
+    """These bytes are no snapshot of ours; the text says why."""
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """The file of a snapshot."""
+    # ASCII with escapes: it can write every name that came over the wire, also those that are not quite unicode
+    content = json.dumps(msgspec.to_builtins(snapshot), separators=(",", ":")).encode("ascii")
+    return b'{"sha256":"%b","content":%b}\n' % (hashlib.sha256(content).hexdigest().encode("ascii"), content)
+
+
+def decode(data: bytes) -> Snapshot:
+    """The snapshot of a file, which is what was encoded, or refused.
+
+    Raises:
+        SnapshotError: torn, damaged, or of another version.
+    """
+    envelope = ENVELOPE.fullmatch(data)
+    if envelope is None:
+        raise SnapshotError(f"no snapshot, or a torn one, in {len(data)} bytes")
+    checksum, content = envelope.groups()
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != checksum.decode("ascii"):
+        raise SnapshotError(f"checksum {actual} of the content, {checksum.decode('ascii')} in the file")
+    try:
+        document = json.loads(content)
+        version = document.get("version") if isinstance(document, dict) else None
+        if version != VERSION:
+            raise SnapshotError(f"version {version!r}, this server reads {VERSION}")
+        return msgspec.convert(document, Snapshot)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, msgspec.ValidationError) as error:
+        raise SnapshotError(f"content of another kind: {error}") from error
+
+
+def save(path: Path, snapshot: Snapshot) -> None:
+    """Replace the file; blocks until it is on disk.
+
+    Raises:
+        OSError: it could not be written, and is as it was.
+    """
+    write_atomically(path, encode(snapshot))
+
+
+def load(path: Path) -> Snapshot | None:
+    """The snapshot that the server's last life left, if there is one that can be read.
+
+    A damaged file is set aside. Whatever is wrong costs a warning and the warm start, never the start.
+    """
+    remove_leftovers(path)
+    try:
+        return decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        event(logger, logging.WARNING, "snapshot_not_read", path=path, error=error)
+        return None
+    except SnapshotError as error:
+        reason = str(error)
+    try:
+        set_aside(path, reason)
+    except OSError as error:
+        event(logger, logging.WARNING, "snapshot_not_set_aside", path=path, reason=reason, error=error)
+    return None
+
+
+class Readiness:
+    """May this server answer route questions yet? Once it may, it always may."""
+
+    def __init__(self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float) -> None:
+        # who is not back yet, by what a broker keeps over a restart; its address may change
+        self._missing = {(broker.cluster, broker.broker_name, broker.broker_id): broker for broker in expected}
+        self._expected_count = len(self._missing)
+        self._wait_seconds = wait_seconds
+        self._ready_at = now + wait_seconds
+        self._is_ready = not self._missing
+
+    @property
+    def missing(self) -> tuple[ExpectedBroker, ...]:
+        """Who is not back yet, in the order of the snapshot."""
+        return tuple(self._missing.values())
+
+    def broker_seen(
+        self,
+        cluster: str,
+        broker_name: str,
+        broker_id: int,
+        broker_addr: str,  # noqa: ARG002  # says nothing: a container comes back with another one
+    ) -> None:
+        """A broker has registered, expected or not."""
+        self._missing.pop((cluster, broker_name, broker_id), None)
+        self._is_ready = self._is_ready or not self._missing
+
+    def is_ready(self, now: float) -> bool:
+        """All who were expected are back, or the wait is over; at once when nobody was expected."""
+        self._is_ready = self._is_ready or now >= self._ready_at
+        return self._is_ready
+
+    def reason(self, now: float) -> str:
+        """Why it is ready or not, for people."""
+        ready = self.is_ready(now)
+        if not self._expected_count:
+            return "ready: no brokers expected"
+        if not self._missing:
+            return f"ready: all {self._expected_count} expected brokers are back"
+        missing = f"{len(self._missing)} of {self._expected_count} expected brokers: {self._names()}"
+        if ready:
+            return f"ready: waited {self._wait_seconds:g} s, without {missing}"
+        return f"not ready: waiting {self._ready_at - now:.0f} s more for {missing}"
+
+    def _names(self) -> str:
+        names = [str(broker) for broker in self.missing[:NAMED_BROKERS]]
+        if len(self._missing) > NAMED_BROKERS:
+            names.append(f"and {len(self._missing) - NAMED_BROKERS} more")
+        return ", ".join(names)
+
+    def __repr__(self) -> str:
+        state = "ready" if self._is_ready else "waiting"
+        return f"<Readiness [{state} | {len(self._missing)} of {self._expected_count} missing]>"

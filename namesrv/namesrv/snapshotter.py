@@ -1,0 +1,69 @@
+"""When is the snapshot of expected brokers written?"""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from namesrv import snapshot
+from namesrv.context import Namesrv
+from namesrv.log import event
+from namesrv.snapshot import ExpectedBroker, Snapshot, WipedBroker
+from namesrv_remoting.aio.periodic import Periodic
+
+logger: Final = logging.getLogger(__name__)
+
+# A crash forgets what changed since the last one; a snapshot of a hundred brokers is a few kilobytes.
+INTERVAL_SECONDS: Final = 5.0
+
+
+class Snapshotter:
+    """Writes the snapshot whenever the set of brokers has changed, and at the end."""
+
+    def __init__(self, namesrv: Namesrv, path: Path) -> None:
+        self._namesrv = namesrv
+        self._path = path
+        # the membership that the file holds
+        self._saved = namesrv.manager.membership
+        self._failing = False
+
+    async def run(self) -> None:
+        """Look every few seconds until cancelled."""
+        await Periodic(self._namesrv.clock, INTERVAL_SECONDS, self.tick).run()
+
+    async def tick(self, lateness_seconds: float) -> None:  # noqa: ARG002 - writing late is fine
+        """Write if something changed; a disk that is full costs a warning, and is tried again."""
+        membership = self._namesrv.manager.membership
+        if membership == self._saved:
+            return
+        try:
+            await asyncio.to_thread(snapshot.save, self._path, self.current())
+        except OSError as error:
+            if not self._failing:
+                event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
+            self._failing = True
+            return
+        if self._failing:
+            event(logger, logging.INFO, "snapshot_written_again", path=self._path)
+        self._failing = False
+        self._saved = membership
+
+    def current(self) -> Snapshot:
+        """Who is alive, and who was expected and is still waited for."""
+        namesrv = self._namesrv
+        tables = namesrv.manager.tables
+        brokers = {
+            (key.cluster_name, live.broker_name, live.broker_id): ExpectedBroker(
+                key.cluster_name, live.broker_name, live.broker_id, key.broker_addr
+            )
+            for key, live in tables.broker_live_table.items()
+        }
+        if not namesrv.is_ready():
+            for missing in namesrv.readiness.missing:
+                brokers.setdefault((missing.cluster, missing.broker_name, missing.broker_id), missing)
+        return Snapshot(
+            saved_ms=int(namesrv.clock.wall() * 1000),
+            boot_id=namesrv.boot_id,
+            brokers=tuple(brokers[key] for key in sorted(brokers)),
+            wiped=tuple(WipedBroker(None, name) for name in sorted(tables.wiped)),
+        )

@@ -1,0 +1,1 @@
+"""The wire of `namesrv`: RocketMQ's remoting protocol and its native msgpack dialect, without I/O outside `aio`."""

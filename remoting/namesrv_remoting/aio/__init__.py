@@ -1,0 +1,1 @@
+"""The asyncio shells around the wire: server, client, clocks and loops."""

@@ -1,0 +1,20 @@
+"""Which host and port does an address name?"""
+
+from typing import Final
+
+_PORTS: Final = range(1, 1 << 16)
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Host and port of `10.0.0.1:9876`, `namesrv.example:9876` or `[::1]:9876`.
+
+    Raises:
+        ValueError: it is none of these; an IPv6 address needs its brackets.
+    """
+    host, _, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    if not host or bracketed != (":" in host) or not (port.isascii() and port.isdigit()) or int(port) not in _PORTS:
+        raise ValueError(f"address {address!r} is not host:port or [ipv6]:port")
+    return host, int(port)

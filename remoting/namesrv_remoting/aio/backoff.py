@@ -1,0 +1,39 @@
+"""How long is a server left alone after a connect that failed?"""
+
+from dataclasses import dataclass
+from typing import Final
+
+# 2 to this power times any sensible base is beyond any sensible maximum
+_MAX_DOUBLINGS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Full jitter: anything from nothing to a bound that doubles with each failure in a row, up to a maximum.
+
+    A thousand clients that lost the same server come back spread over the whole time, not in waves.
+    """
+
+    base_seconds: float = 0.2
+    max_seconds: float = 10.0
+
+    def pause_seconds(self, failures: int, random_unit: float) -> float:
+        """The pause after that many failures in a row; `random_unit` is from 0 to 1."""
+        return random_unit * min(self.max_seconds, self.base_seconds * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
+
+
+DEFAULT_BACKOFF: Final = Backoff()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailure:
+    """The last connect, when it failed: why, when, how many in a row, and until when there is no other."""
+
+    reason: str
+    at: float
+    failures: int
+    retry_at: float
+
+    def since(self, now: float) -> str:
+        """What a caller is told during the pause."""
+        return f"{self.reason}, {now - self.at:.1f} s ago; next attempt in {self.retry_at - now:.1f} s"

@@ -1,0 +1,289 @@
+"""How does one ask a server, and what can come of it?
+
+One connection per client, made when it is needed and made again after it was lost. Any number of questions may be on
+their way at once; answers are matched by opaque, in whatever order they come.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final, Self
+
+from namesrv_remoting.aio.address import parse_address
+from namesrv_remoting.aio.backoff import DEFAULT_BACKOFF, Backoff, ConnectFailure
+from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
+from namesrv_remoting.aio.clock import Clock
+from namesrv_remoting.aio.socket_options import set_tcp_options
+from namesrv_remoting.aio.timeouts import timeout_on
+from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, ResponseCode, SerializeType
+from namesrv_remoting.command import ExtFields, RemotingCommand
+from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RequestTimeoutError, response_error
+from namesrv_remoting.frames import MAX_FRAME_BYTES
+
+# what a closing client leaves to a slow peer, to read what was sent last
+_FLUSH_SECONDS: Final = 1.0
+
+
+class RemotingClient:
+    """Asks the server at one address; an async context manager that closes at the end.
+
+    * The first question connects; whoever asks meanwhile waits for the same attempt.
+    * A lost connection fails all questions on it at once; the next question connects again.
+    * After a failed connect, questions fail at once until the back-off is over (`fail_fast`, the default), or wait for
+      it within their own time (`fail_fast=False`). Each question makes at most one attempt.
+    * `on_request` gets the requests that the server sends (905, for one). Those that want an answer are refused with
+      code 3 besides: a client has ears, not handlers.
+    * `on_connection_lost` is told why a connection is gone, unless `close()` closed it.
+
+    Callbacks run on the loop and must neither block nor raise: an exception ends the connection.
+    """
+
+    def __init__(  # noqa: PLR0913 - by keyword, and all but the clock have a default
+        self,
+        address: str,
+        *,
+        clock: Clock,
+        connect_timeout_seconds: float = 3.0,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        # what a black-holed server may keep before its connection is given up
+        tcp_user_timeout_seconds: float = 5.0,
+        backoff: Backoff = DEFAULT_BACKOFF,
+        fail_fast: bool = True,
+        on_request: OnRequest | None = None,
+        on_connection_lost: Callable[[ConnectionClosedError], None] | None = None,
+        random_unit: Callable[[], float] = random.random,
+    ) -> None:
+        self.address = address
+        self._host, self._port = parse_address(address)
+        self._clock = clock
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._max_frame_bytes = max_frame_bytes
+        self._tcp_user_timeout_seconds = tcp_user_timeout_seconds
+        self._backoff = backoff
+        self._fail_fast = fail_fast
+        self._on_request = on_request
+        self._on_connection_lost = on_connection_lost
+        self._random_unit = random_unit
+        # the connection in use, or the attempt to make one, or neither
+        self._connection: ClientConnection | None = None
+        self._attempt: asyncio.Task[ClientConnection | ConnectFailure] | None = None
+        # None after a connect that succeeded
+        self._failure: ConnectFailure | None = None
+        self._closed = False
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    async def invoke(  # noqa: PLR0913 - what a request has, by keyword
+        self,
+        code: int,
+        *,
+        ext_fields: ExtFields | None = None,
+        body: bytes = b"",
+        timeout_seconds: float,
+        serialize_type: int = SerializeType.JSON,
+        version: int = CURRENT_VERSION,
+    ) -> RemotingCommand:
+        """The answer to a request, if it is a success.
+
+        Raises:
+            ResponseError: the server refused; the class is that of the answer's code.
+            RequestTimeoutError: no answer in time, connecting included.
+            ConnectError: no connection could be made, just now or a moment ago.
+            ConnectionClosedError: the connection ended before the answer came; whether the request was carried out is
+                not known. Its cause is a RemoteProtocolError if the server's bytes were not the protocol.
+            LocalProtocolError: the request cannot be put on the wire.
+        """
+        answer = await self.invoke_raw(
+            code,
+            ext_fields=ext_fields,
+            body=body,
+            timeout_seconds=timeout_seconds,
+            serialize_type=serialize_type,
+            version=version,
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            raise response_error(answer.code, answer.remark, answer.ext_fields)
+        return answer
+
+    async def invoke_raw(  # noqa: PLR0913 - as invoke
+        self,
+        code: int,
+        *,
+        ext_fields: ExtFields | None = None,
+        body: bytes = b"",
+        timeout_seconds: float,
+        serialize_type: int = SerializeType.JSON,
+        version: int = CURRENT_VERSION,
+    ) -> RemotingCommand:
+        """The answer to a request, whatever its code.
+
+        Raises:
+            RemotingError: as `invoke`, but no ResponseError.
+        """
+        question = RemotingCommand(
+            code=code, version=version, ext_fields=ext_fields, body=body, serialize_type=serialize_type
+        )
+        try:
+            async with timeout_on(self._clock, timeout_seconds):
+                return await (await self._connected()).call(question)
+        except TimeoutError:
+            raise self._timed_out("no answer", code, timeout_seconds) from None
+
+    async def oneway(  # noqa: PLR0913 - as invoke
+        self,
+        code: int,
+        *,
+        ext_fields: ExtFields | None = None,
+        body: bytes = b"",
+        timeout_seconds: float,
+        serialize_type: int = SerializeType.JSON,
+        version: int = CURRENT_VERSION,
+    ) -> None:
+        """Send a request that is not answered; returns when it is on its way.
+
+        Raises:
+            RequestTimeoutError: no connection in time, or the server does not read.
+            RemotingError: as `invoke`, but no ResponseError.
+        """
+        notice = RemotingCommand(
+            code=code,
+            flag=FLAG_ONEWAY,
+            version=version,
+            ext_fields=ext_fields,
+            body=body,
+            serialize_type=serialize_type,
+        )
+        try:
+            async with timeout_on(self._clock, timeout_seconds):
+                await (await self._connected()).send(notice)
+        except TimeoutError:
+            raise self._timed_out("not sent", code, timeout_seconds) from None
+
+    def _timed_out(self, what: str, code: int, seconds: float) -> RequestTimeoutError:
+        return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds} s")
+
+    # -- connecting ---------------------------------------------------------------------------------------------------
+
+    async def _connected(self) -> ClientConnection:
+        """The connection in use, or a new one."""
+        if self._closed:
+            raise self._is_closed()
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        if self._attempt is None:
+            self._check_backoff()
+            self._attempt = asyncio.create_task(self._connect())
+        attempt = self._attempt
+        # waited for, not awaited: whoever gives up must not take the attempt away from the others
+        await asyncio.wait([attempt])
+        if attempt.cancelled():
+            raise self._is_closed()
+        outcome = attempt.result()
+        if isinstance(outcome, ConnectFailure):
+            raise ConnectError(f"no connection to {self.address}: {outcome.reason}")
+        return outcome
+
+    def _check_backoff(self) -> None:
+        failure, now = self._failure, self._clock.monotonic()
+        if self._fail_fast and failure is not None and now < failure.retry_at:
+            raise ConnectError(f"no connection to {self.address}: {failure.since(now)}")
+
+    async def _connect(self) -> ClientConnection | ConnectFailure:
+        """One attempt. A failure is a value: there may be nobody left to raise it to."""
+        try:
+            if self._failure is not None:
+                await self._clock.sleep(self._failure.retry_at - self._clock.monotonic())
+            connection = await self._open_connection()
+        # a name that is none fails as UnicodeError when it is encoded for the resolver
+        except (OSError, UnicodeError) as error:
+            self._failure = self._failed(str(error) or f"timed out after {self._connect_timeout_seconds} s")
+            return self._failure
+        finally:
+            self._attempt = None
+        self._failure = None
+        if connection.is_open:
+            self._connection = connection
+        return connection
+
+    async def _open_connection(self) -> ClientConnection:
+        connection = ClientConnection(
+            self.address,
+            max_frame_bytes=self._max_frame_bytes,
+            on_request=self._on_request,
+            on_lost=self._connection_lost,
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            async with timeout_on(self._clock, self._connect_timeout_seconds):
+                transport, _ = await loop.create_connection(lambda: connection, self._host, self._port)
+                set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self._tcp_user_timeout_seconds)
+        except BaseException:
+            # it may have been made in the very moment in which the time was up, or the client was closed
+            connection.abort()
+            await connection.wait_lost()
+            raise
+        return connection
+
+    def _failed(self, reason: str) -> ConnectFailure:
+        now = self._clock.monotonic()
+        failures = 1 if self._failure is None else self._failure.failures + 1
+        pause = self._backoff.pause_seconds(failures, self._random_unit())
+        return ConnectFailure(reason, now, failures, now + pause)
+
+    def _connection_lost(self, connection: ClientConnection, error: ConnectionClosedError) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        if self._on_connection_lost is not None and not self._closed:
+            self._on_connection_lost(error)
+
+    # -- state and end ------------------------------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._connection is not None and self._connection.is_open
+
+    @property
+    def local_address(self) -> tuple[str, int] | None:
+        """Host and port of our end of the connection; None when there is none."""
+        if self._connection is None or not self._connection.is_open:
+            return None
+        name = self._connection.transport.get_extra_info("sockname")
+        return str(name[0]), int(name[1])
+
+    @property
+    def pending_count(self) -> int:
+        """Requests on the wire that wait for their answer."""
+        return 0 if self._connection is None else self._connection.pending_count
+
+    async def close(self) -> None:
+        """Fail what waits, close the connection and return when it is closed; a second call waits for the same."""
+        self._closed = True
+        if (attempt := self._attempt) is not None:
+            attempt.cancel()
+            await asyncio.wait([attempt])
+        if (connection := self._connection) is None:
+            return
+        connection.close()
+        try:
+            async with timeout_on(self._clock, _FLUSH_SECONDS):
+                await connection.wait_lost()
+        except TimeoutError:
+            connection.abort()
+            await connection.wait_lost()
+
+    def _is_closed(self) -> ConnectionClosedError:
+        return ConnectionClosedError(f"client of {self.address} is closed")
+
+    async def __aenter__(self) -> Self:
+        """Nothing is connected yet: the first question does that."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "connected" if self.connected else "not connected"
+        return f"<RemotingClient [{self.address} | {state} | {self.pending_count} pending]>"

@@ -1,0 +1,193 @@
+"""What happens on the one connection that a client has?"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from namesrv_remoting.aio.pending import PendingCalls
+from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
+from namesrv_remoting.command import RemotingCommand, answer_type
+from namesrv_remoting.errors import ConnectionClosedError, RemoteProtocolError
+from namesrv_remoting.frames import FrameReader
+from namesrv_remoting.serializers import decode_frame, encode_command
+
+OnRequest = Callable[[RemotingCommand], None]
+OnLost = Callable[["ClientConnection", ConnectionClosedError], None]
+
+
+class ClientConnection(asyncio.Protocol):
+    """Questions out, answers in; from `connection_made` to `connection_lost`.
+
+    Once it has ended, for whatever reason, every call on it has failed and no new one is taken.
+    """
+
+    def __init__(self, peer: str, *, max_frame_bytes: int, on_request: OnRequest | None, on_lost: OnLost) -> None:
+        self._peer = peer
+        self._max_frame_bytes = max_frame_bytes
+        self._on_request = on_request
+        self._on_lost = on_lost
+        self._pending = PendingCalls()
+        self._reader = FrameReader(max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        # not set while the peer reads more slowly than we write
+        self._writable = asyncio.Event()
+        self._writable.set()
+        # why nothing more is sent or awaited, and the exception behind it
+        self._ended: str | None = None
+        self._cause: Exception | None = None
+        # set when the transport is gone
+        self._lost = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call can be made."""
+        return self._ended is None and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def pending_count(self) -> int:
+        """Calls that wait for their answer."""
+        return len(self._pending)
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The transport of a connection that was made."""
+        if self._transport is None:
+            raise self._closed()
+        return self._transport
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    async def call(self, question: RemotingCommand) -> RemotingCommand:
+        """Send a question, with an opaque of ours, and wait for its answer.
+
+        Raises:
+            ConnectionClosedError: the connection ended first.
+            LocalProtocolError: the question cannot be put on the wire.
+        """
+        await self._until_writable()
+        with self._pending.opened() as (opaque, answer):
+            self._write(replace(question, opaque=opaque))
+            return await answer
+
+    async def send(self, notice: RemotingCommand) -> None:
+        """Send what is not answered; returns when it is on its way, not when it has arrived.
+
+        Raises:
+            ConnectionClosedError: the connection ended first.
+            LocalProtocolError: the notice cannot be put on the wire.
+        """
+        await self._until_writable()
+        self._write(replace(notice, opaque=self._pending.draw_opaque()))
+
+    async def _until_writable(self) -> None:
+        # asked again after waiting: those who woke up before may have filled the buffer anew
+        while not self._writable.is_set():
+            await self._writable.wait()
+        if not self.is_open:
+            raise self._closed()
+
+    def _write(self, command: RemotingCommand) -> None:
+        self.transport.write(encode_command(command, max_frame_bytes=self._max_frame_bytes))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Hand out the answers that are complete; the frames before broken ones still count."""
+        if self._ended is not None:
+            return
+        try:
+            for frame in self._reader.receive_data(data):
+                self._receive(decode_frame(frame))
+        except RemoteProtocolError as error:
+            self._broken(error)
+        if self._reader.error is not None:
+            self._broken(self._reader.error)
+
+    def _receive(self, command: RemotingCommand) -> None:
+        if command.is_response:
+            # nobody waits: it came after its time-out, or is no answer to anything
+            self._pending.answer(command)
+            return
+        if self._on_request is not None:
+            self._on_request(command)
+        if not command.is_oneway and command.opaque is not None:
+            self._refuse(command)
+
+    def _refuse(self, request: RemotingCommand) -> None:
+        # a peer that asks and does not read gets nothing: its answers would pile up here
+        if self._writable.is_set() and self.is_open:
+            self._write(
+                RemotingCommand(
+                    code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                    opaque=request.opaque,
+                    flag=FLAG_RESPONSE,
+                    remark=f" request type {request.code} not supported",
+                    serialize_type=answer_type(request.serialize_type),
+                )
+            )
+
+    def _broken(self, error: RemoteProtocolError) -> None:
+        self._end(f"broke the protocol: {error}", error)
+        self.abort()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected, perhaps after nobody wants it any more."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._ended is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """The peer reads more slowly than we write: senders wait."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._writable.set()
+
+    def eof_received(self) -> None:
+        """The peer sends nothing more, so nobody gets an answer: end now, and not when it has read everything."""
+        self._end(f"was closed by the peer{' inside a frame' if self._reader.is_inside_frame else ''}")
+        self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self._end("was closed by the peer" if exc is None else f"was lost: {exc}", exc)
+        self._lost.set()
+        self._on_lost(self, self._closed())
+
+    def close(self) -> None:
+        """End, and close the transport once everything written is sent."""
+        self._end("was closed on this side")
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End, and close the transport at once."""
+        self._end("was closed on this side")
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_lost(self) -> None:
+        """Return when the transport is gone; at once if there never was one."""
+        if self._transport is not None:
+            await self._lost.wait()
+
+    def _end(self, why: str, cause: Exception | None = None) -> None:
+        if self._ended is not None:
+            return
+        self._ended, self._cause = why, cause
+        self._pending.fail_all(self._closed)
+        # wakes the senders, who find it ended
+        self._writable.set()
+
+    def _closed(self) -> ConnectionClosedError:
+        error = ConnectionClosedError(f"connection to {self._peer} {self._ended or 'is not open'}")
+        error.__cause__ = self._cause
+        return error
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_open else self._ended or "not open"
+        return f"<ClientConnection [{self._peer} | {state} | {self.pending_count} pending]>"

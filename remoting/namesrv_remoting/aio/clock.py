@@ -1,0 +1,42 @@
+"""What time is it? The one place that asks the machine; everything else is handed a `Clock`."""
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two times and a way to wait. Deadlines live on `monotonic`; `wall` is for logs and for people."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back, never jumps."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since 1970; jumps whenever somebody sets the machine's clock."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once `seconds` have passed on the monotonic clock."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    # On Linux this clock stands still while the machine is suspended: a laptop that was closed for an hour wakes up
+    # with every broker as old as it was.
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back, never jumps."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Seconds since 1970; jumps whenever somebody sets the machine's clock."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once `seconds` have passed; a loop with coarse timers may be a millisecond early."""
+        await asyncio.sleep(seconds)
+
+    def __repr__(self) -> str:
+        return "SystemClock()"

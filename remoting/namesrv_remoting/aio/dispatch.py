@@ -1,0 +1,131 @@
+"""Which handler answers which request, and what does the peer see when one fails?
+
+The one place with a catch-all: a handler's bug becomes an answer with code 1 and a traceback in the log, never a lost
+connection.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
+from namesrv_remoting.command import RemotingCommand, answer_type
+from namesrv_remoting.errors import (
+    LocalProtocolError,
+    NotReadyError,
+    RequestCodeNotSupportedError,
+    ResponseError,
+    SystemError_,
+)
+from namesrv_remoting.frames import MAX_FRAME_BYTES
+from namesrv_remoting.serializers import encode_command
+
+if TYPE_CHECKING:
+    from namesrv_remoting.aio.protocol import ServerConnection
+
+logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, frozen=True)
+class Request:
+    """What a handler gets: the command, and the connection that it came over."""
+
+    command: RemotingCommand
+    connection: "ServerConnection"
+
+
+@dataclass(slots=True, frozen=True)
+class Reply:
+    """What a handler returns: a body, ext fields (None: no such member), rarely a remark."""
+
+    body: bytes = b""
+    ext_fields: Mapping[str, str] | None = None
+    remark: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """The encoded answer (empty for oneway), and whether the connection is to be closed after it."""
+
+    data: bytes
+    closes: bool = False
+
+
+Handler = Callable[[Request], Awaitable[Reply]]
+SUCCESS: Final = Reply()
+
+
+class Dispatcher:
+    """A table of handlers, and the answers to everything that no handler answers.
+
+    `native_ext` goes with every native answer (DESIGN 3: the server's boot id). Handlers in `concurrent` may take long
+    without holding up the requests behind them on the same connection; all others run in the order they came.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        *,
+        concurrent: frozenset[int] = frozenset(),
+        native_ext: Mapping[str, str] | None = None,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+    ) -> None:
+        self._handlers = dict(handlers)
+        self.concurrent = concurrent
+        self._native_ext = dict(native_ext or {})
+        self._max_frame_bytes = max_frame_bytes
+        # answers by (request code, response code), for metrics
+        self.answered: dict[tuple[int, int], int] = {}
+
+    def next_code(self, code: int) -> int:
+        """The code under which a request is counted: unknown ones together, so that no peer can grow the table."""
+        return code if code in self._handlers else -1
+
+    async def answer(self, request: Request) -> Answer:
+        """Run the handler and encode what comes of it."""
+        command = request.command
+        code: int = ResponseCode.SUCCESS
+        closes = False
+        try:
+            handler = self._handlers.get(command.code)
+            if handler is None:
+                # the leading blank is Java's
+                raise RequestCodeNotSupportedError(f" request type {command.code} not supported")
+            reply = await handler(request)
+        except ResponseError as error:
+            code, reply = error.code, Reply(ext_fields=error.ext_fields, remark=error.remark)
+            closes = isinstance(error, NotReadyError) and not request.connection.is_broker
+        except Exception as error:
+            logger.exception("request %s from %s failed", command.code, request.connection.peer)
+            code = ResponseCode.SYSTEM_ERROR
+            reply = Reply(remark=f"internal error: {type(error).__name__}; the server's log has the rest")
+        key = (self.next_code(command.code), code)
+        self.answered[key] = self.answered.get(key, 0) + 1
+        if command.is_oneway:
+            return Answer(b"", closes)
+        return Answer(self._encode(command, code, reply, request.connection), closes)
+
+    def _encode(self, command: RemotingCommand, code: int, reply: Reply, connection: "ServerConnection") -> bytes:
+        answer = self._command(command, code, reply, connection)
+        try:
+            return encode_command(answer, max_frame_bytes=self._max_frame_bytes)
+        except LocalProtocolError as error:
+            # an answer larger than the peer would read: say so instead of closing its connection
+            return encode_command(self._command(command, SystemError_.code, Reply(remark=str(error)), connection))
+
+    def _command(
+        self, command: RemotingCommand, code: int, reply: Reply, connection: "ServerConnection"
+    ) -> RemotingCommand:
+        ext_fields = reply.ext_fields
+        if command.is_native:
+            ext_fields = {**self._native_ext, **(ext_fields or {})}
+        return RemotingCommand(
+            code=code,
+            opaque=connection.draw_opaque() if command.opaque is None else command.opaque,
+            flag=FLAG_RESPONSE,
+            remark=reply.remark,
+            ext_fields=ext_fields,
+            body=reply.body,
+            serialize_type=answer_type(command.serialize_type),
+        )

@@ -1,0 +1,203 @@
+"""How does a server listen, whom does it let in, and how does it leave?"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from namesrv_remoting.aio.clock import Clock
+from namesrv_remoting.aio.dispatch import Dispatcher
+from namesrv_remoting.aio.limits import ServerLimits
+from namesrv_remoting.aio.periodic import Periodic
+from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.socket_options import set_tcp_options
+from namesrv_remoting.errors import RemoteProtocolError
+
+logger: Final = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+_SWEEP_SECONDS: Final = 1.0
+_SHORTEST_PAUSE_SECONDS: Final = 0.01
+
+
+class FastLane(Protocol):
+    """Answers a frame inside `data_received`, or leaves it to the ordinary road."""
+
+    def __call__(  # noqa: PLR0913, PLR0917 - one call per frame: a value made for it would cost as much as the answer
+        self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+    ) -> bytes | None:
+        """The encoded answer, empty when none is due; None: not mine. The body is `data[body_at:end]`."""
+        ...
+
+
+class ConnectionListener(Protocol):
+    """Who is told about connections; called on the loop, must not block."""
+
+    def connection_opened(self, connection: ServerConnection) -> None:
+        """A peer was let in."""
+
+    def connection_closed(self, connection: ServerConnection, reason: str) -> None:
+        """A peer that was let in is gone."""
+
+    def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
+        """A peer broke the protocol or a limit; its connection is being closed."""
+
+
+def no_fast_lane(
+    connection: ServerConnection,  # noqa: ARG001
+    serialize_type: int,  # noqa: ARG001
+    header: bytes,  # noqa: ARG001
+    data: bytes,  # noqa: ARG001
+    body_at: int,  # noqa: ARG001
+    end: int,  # noqa: ARG001
+) -> bytes | None:
+    """A fast lane that leaves everything to the ordinary road."""
+    return None
+
+
+class RemotingServer:
+    """Listens, and owns all accepted connections.
+
+    Runs inside the TaskGroup that is handed in: handlers' tasks belong to it, and a bug in the server ends it.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it is made of, by keyword
+        self,
+        dispatcher: Dispatcher,
+        listener: ConnectionListener,
+        *,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        limits: ServerLimits | None = None,
+        fast_lane: FastLane = no_fast_lane,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.clock = clock
+        self.limits = limits or ServerLimits()
+        self.fast_lane = fast_lane
+        # connection id -> connection; all that were let in and are not gone
+        self.connections: dict[int, ServerConnection] = {}
+        # refusals by reason, for metrics
+        self.refusals: Counter[str] = Counter()
+        self._listener = listener
+        self._tasks = tasks
+        self._sockets_per_ip: Counter[str] = Counter()
+        self._last_connection_id = 0
+        self._last_opaque = 0
+        self._servers: list[asyncio.Server] = []
+
+    # -- listening ----------------------------------------------------------------------------------------------------
+
+    async def listen(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
+        """Start to accept on every host; the addresses that it listens on.
+
+        Port 0 takes a free port for the first host and the same one for the others.
+
+        Raises:
+            OSError: an address cannot be bound.
+        """
+        loop = asyncio.get_running_loop()
+        bound: list[tuple[str, int]] = []
+        for host in hosts:
+            server = await loop.create_server(lambda: ServerConnection(self), host, port, backlog=BACKLOG)
+            self._servers.append(server)
+            for listening in server.sockets:
+                name = listening.getsockname()
+                bound.append((str(name[0]), int(name[1])))
+            port = port or bound[0][1]
+        self.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
+        return bound
+
+    def stop_accepting(self) -> None:
+        """Let nobody in any more; those who are in stay."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    async def close_connections(self, connections: Iterable[ServerConnection], over_seconds: float) -> None:
+        """Close connections one by one, spread evenly over a time, so that not everybody moves at once."""
+        leaving = [connection for connection in connections if connection.is_open]
+        started = self.clock.monotonic()
+        for number, connection in enumerate(leaving):
+            wait = started + over_seconds * number / len(leaving) - self.clock.monotonic()
+            # short pauses are saved up: a sleep per connection would be coarser than the spread
+            if wait > _SHORTEST_PAUSE_SECONDS:
+                await self.clock.sleep(wait)
+            connection.close()
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until nothing is in flight; whether that was reached in time."""
+        deadline = self.clock.monotonic() + seconds
+        while any(connection.in_flight or connection.unsent_bytes for connection in self.connections.values()):
+            if self.clock.monotonic() >= deadline:
+                return False
+            await self.clock.sleep(0.02)
+        return True
+
+    def abort_all(self) -> None:
+        """Close whatever is still open, at once."""
+        for connection in list(self.connections.values()):
+            connection.abort()
+
+    # -- what connections call ----------------------------------------------------------------------------------------
+
+    def draw_connection_id(self) -> int:
+        """A number that no connection had before."""
+        self._last_connection_id += 1
+        return self._last_connection_id
+
+    def draw_opaque(self) -> int:
+        """The server's own request counter (answers to questions without an opaque)."""
+        self._last_opaque = self._last_opaque % 0x7FFFFFFF + 1
+        return self._last_opaque
+
+    def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that the server's TaskGroup owns."""
+        return self._tasks.create_task(work)
+
+    def connection_opened(self, connection: ServerConnection) -> None:
+        """Let a peer in, or not."""
+        ip = _ip(connection.peer)
+        limits = self.limits
+        if len(self.connections) >= limits.max_connections:
+            self.refused(
+                connection, RemoteProtocolError(f"limit of {limits.max_connections} connections", reason="connections")
+            )
+            connection.abort()
+            return
+        if limits.max_connections_per_ip and self._sockets_per_ip[ip] >= limits.max_connections_per_ip:
+            message = f"limit of {limits.max_connections_per_ip} connections per address"
+            self.refused(connection, RemoteProtocolError(message, reason="connections_per_ip"))
+            connection.abort()
+            return
+        self.connections[connection.id] = connection
+        self._sockets_per_ip[ip] += 1
+        if (accepted := connection.socket) is not None:
+            set_tcp_options(accepted, user_timeout_seconds=limits.tcp_user_timeout_seconds)
+        self._listener.connection_opened(connection)
+
+    def connection_closed(self, connection: ServerConnection, reason: str) -> None:
+        """Forget a peer, and tell the listener if it had been let in."""
+        if self.connections.pop(connection.id, None) is None:
+            return
+        ip = _ip(connection.peer)
+        self._sockets_per_ip[ip] -= 1
+        if not self._sockets_per_ip[ip]:
+            del self._sockets_per_ip[ip]
+        self._listener.connection_closed(connection, reason)
+
+    def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
+        """Count and report a peer that broke a rule."""
+        self.refusals[error.reason] += 1
+        self._listener.connection_refused(connection, error)
+
+    async def _sweep(self, lateness: float) -> None:
+        # a loop that was itself late has not read what may have come in time
+        now = self.clock.monotonic() - lateness
+        for connection in list(self.connections.values()):
+            connection.check_deadlines(now)
+
+
+def _ip(peer: str) -> str:
+    return peer.rpartition(":")[0]

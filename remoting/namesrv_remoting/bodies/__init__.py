@@ -1,0 +1,1 @@
+"""What do the bodies of requests and responses hold?"""

@@ -1,0 +1,107 @@
+"""Which numbers go over the wire, and what do they mean?
+
+The numbers are RocketMQ's (`RequestCode`, `ResponseCode`, `LanguageCode`, `MQVersion`), except the extension codes
+20001 to 20005 and serialize type 77, which are ours.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class RequestCode(IntEnum):
+    """What a request asks for."""
+
+    PUT_KV_CONFIG = 100
+    GET_KV_CONFIG = 101
+    DELETE_KV_CONFIG = 102
+    REGISTER_BROKER = 103
+    UNREGISTER_BROKER = 104
+    GET_ROUTEINFO_BY_TOPIC = 105
+    GET_BROKER_CLUSTER_INFO = 106
+    WIPE_WRITE_PERM_OF_BROKER = 205
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
+    DELETE_TOPIC_IN_NAMESRV = 216
+    REGISTER_TOPIC_IN_NAMESRV = 217
+    GET_KVLIST_BY_NAMESPACE = 219
+    GET_TOPICS_BY_CLUSTER = 224
+    GET_SYSTEM_TOPIC_LIST_FROM_NS = 304
+    GET_UNIT_TOPIC_LIST = 311
+    GET_HAS_UNIT_SUB_TOPIC_LIST = 312
+    GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST = 313
+    UPDATE_NAMESRV_CONFIG = 318
+    GET_NAMESRV_CONFIG = 319
+    QUERY_DATA_VERSION = 322
+    ADD_WRITE_PERM_OF_BROKER = 327
+    GET_BROKER_MEMBER_GROUP = 901
+    BROKER_HEARTBEAT = 904
+    NOTIFY_MIN_BROKER_ID_CHANGE = 905
+    # extensions, native protocol
+    PULL_ROUTES = 20001
+    SERVER_INFO = 20002
+    RECENT_EVENTS = 20003
+    LIST_CONNECTIONS = 20004
+    LIST_BROKERS = 20005
+
+
+class ResponseCode(IntEnum):
+    """How a request ended."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    REQUEST_CODE_NOT_SUPPORTED = 3
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    QUERY_NOT_FOUND = 22
+    GO_AWAY = 1500
+
+
+class SerializeType(IntEnum):
+    """How a header is spelt; the byte before its length in every frame."""
+
+    JSON = 0
+    ROCKETMQ = 1
+    MSGPACK = 77
+
+
+class LanguageCode(IntEnum):
+    """What a peer is written in."""
+
+    JAVA = 0
+    CPP = 1
+    DOTNET = 2
+    PYTHON = 3
+    DELPHI = 4
+    ERLANG = 5
+    RUBY = 6
+    OTHER = 7
+    HTTP = 8
+    GO = 9
+    PHP = 10
+    OMS = 11
+    RUST = 12
+    NODE_JS = 13
+
+
+FLAG_RESPONSE: Final = 1
+FLAG_ONEWAY: Final = 2
+
+# V5_3_3, what Apache's current server sends; the Go client reads it as an int16
+CURRENT_VERSION: Final = 479
+# from V3_0_11 on REGISTER_BROKER carries a RegisterBrokerBody, before that the bare topic wrapper
+VERSION_REGISTER_BODY: Final = 37
+# from V5_0_0 on a compressed registration ends with the static-topic mappings
+VERSION_MAPPING_TAIL: Final = 413
+
+PERM_PRIORITY: Final = 8
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1
+
+# bits of topicSysFlag
+UNIT_FLAG: Final = 1
+UNIT_SUB_FLAG: Final = 2
+
+MASTER_ID: Final = 0
+ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+SYNC_BROKER_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"

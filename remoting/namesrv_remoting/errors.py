@@ -1,0 +1,150 @@
+"""Who is at fault, and which code does the wire carry for it?
+
+    RemotingError
+    ├── LocalProtocolError         our side asked for something that cannot be put on the wire
+    ├── RemoteProtocolError        the peer broke the protocol: its connection is closed, nothing is answered
+    ├── ConnectError               no connection could be made
+    ├── ConnectionClosedError      the connection went away before the answer came
+    ├── RequestTimeoutError        the answer did not come in time
+    └── ResponseError              the question was understood and refused; one class per response code
+        ├── SystemError_           1
+        │   ├── BadRequestError    1, with a remark that names the field
+        │   └── NotReadyError      1, "name server not ready"
+        ├── SystemBusyError        2
+        ├── RequestCodeNotSupportedError  3
+        ├── NoPermissionError      16
+        ├── TopicNotExistError     17
+        ├── QueryNotFoundError     22
+        └── GoAwayError            1500
+
+A server raises a `ResponseError`; a client re-raises the same class from the answer's code.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from namesrv_remoting.codes import ResponseCode
+
+NOT_READY_REMARK: Final = "name server not ready"
+
+
+class RemotingError(Exception):
+    """Whatever goes wrong between two peers."""
+
+
+class LocalProtocolError(RemotingError):
+    """Our own side asked for something that the wire cannot carry."""
+
+
+class RemoteProtocolError(RemotingError):
+    """The peer sent bytes that are not the protocol; `reason` is a short word for logs and counters."""
+
+    def __init__(self, message: str, *, reason: str = "malformed") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ConnectError(RemotingError):
+    """No connection to the peer could be made."""
+
+
+class ConnectionClosedError(RemotingError):
+    """The connection was closed before the answer came."""
+
+
+class RequestTimeoutError(RemotingError):
+    """No answer within the time that the caller gave."""
+
+
+class ResponseError(RemotingError):
+    """A refusal that travels: `code` and `remark` are what the peer sees.
+
+    `ext_fields` is what the answer's header carries besides, as RocketMQ's does for some refusals (often `{}`).
+    """
+
+    code: ClassVar[int] = ResponseCode.SYSTEM_ERROR
+
+    def __init__(self, remark: str | None, *, ext_fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(remark or "")
+        self.remark = remark
+        self.ext_fields = ext_fields
+
+
+class SystemError_(ResponseError):  # noqa: N801, N818 - the builtin has the name without the underscore
+    """Code 1: the request could not be carried out."""
+
+
+class BadRequestError(SystemError_):
+    """Code 1 with a remark that names the field and its value; nothing was changed."""
+
+
+class NotReadyError(SystemError_):
+    """Code 1: the server does not know its brokers yet; ask another one."""
+
+    def __init__(self, remark: str | None = NOT_READY_REMARK, *, ext_fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(remark, ext_fields=ext_fields)
+
+
+class SystemBusyError(ResponseError):
+    """Code 2: too much at once; try again later."""
+
+    code = ResponseCode.SYSTEM_BUSY
+
+
+class RequestCodeNotSupportedError(ResponseError):
+    """Code 3: there is no such request."""
+
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+class NoPermissionError(ResponseError):
+    """Code 16: the request is not allowed here."""
+
+    code = ResponseCode.NO_PERMISSION
+
+
+class TopicNotExistError(ResponseError):
+    """Code 17: positively no route for the topic."""
+
+    code = ResponseCode.TOPIC_NOT_EXIST
+
+
+class QueryNotFoundError(ResponseError):
+    """Code 22: what was asked for is not there."""
+
+    code = ResponseCode.QUERY_NOT_FOUND
+
+
+class GoAwayError(ResponseError):
+    """Code 1500: the server is leaving; use another one."""
+
+    code = ResponseCode.GO_AWAY
+
+
+class OtherResponseError(ResponseError):
+    """A response code that this library has no class for; `code` is the instance's own."""
+
+    def __init__(self, code: int, remark: str | None, *, ext_fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(remark, ext_fields=ext_fields)
+        self.code = code  # type: ignore[misc]  # the one class whose code differs per instance
+
+
+RESPONSE_ERRORS: Final[Mapping[int, type[ResponseError]]] = {
+    ResponseCode.SYSTEM_ERROR: SystemError_,
+    ResponseCode.SYSTEM_BUSY: SystemBusyError,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: RequestCodeNotSupportedError,
+    ResponseCode.NO_PERMISSION: NoPermissionError,
+    ResponseCode.TOPIC_NOT_EXIST: TopicNotExistError,
+    ResponseCode.QUERY_NOT_FOUND: QueryNotFoundError,
+    ResponseCode.GO_AWAY: GoAwayError,
+}
+
+
+def response_error(code: int, remark: str | None, ext_fields: Mapping[str, str] | None = None) -> ResponseError:
+    """The exception that an answer with this code and remark stands for."""
+    if code == ResponseCode.SYSTEM_ERROR and remark == NOT_READY_REMARK:
+        return NotReadyError(ext_fields=ext_fields)
+    found = RESPONSE_ERRORS.get(code)
+    if found is None:
+        return OtherResponseError(code, remark, ext_fields=ext_fields)
+    return found(remark, ext_fields=ext_fields)

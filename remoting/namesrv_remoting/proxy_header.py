@@ -1,0 +1,91 @@
+"""Who is the real peer, when a proxy says so before the first frame (PROXY protocol, versions 1 and 2)?"""
+
+import ipaddress
+import re
+from struct import Struct
+from typing import Final, NamedTuple
+
+from namesrv_remoting.errors import RemoteProtocolError
+
+V1_PREFIX: Final = b"PROXY "
+V2_PREFIX: Final = b"\r\n\r\n\x00\r\nQUIT\n"
+# the specification's bound for a version 1 line, its CRLF included
+_V1_MAX_BYTES: Final = 107
+_V1_LINE: Final = re.compile(rb"PROXY (?:(TCP4|TCP6) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN[^\r]*)\r\n")
+_V2_HEAD: Final = Struct(">12sBBH")
+# addresses and a few hundred bytes of TLVs; more is no proxy that we know
+_V2_MAX_BYTES: Final = 2048
+_V2_ADDRESS_BYTES: Final = {0x11: 4, 0x21: 16}
+_MAX_PORT: Final = 65535
+
+
+class ProxyHeader(NamedTuple):
+    """What was read: how many bytes to skip, and the source's host and port unless the proxy speaks for itself."""
+
+    size: int
+    source: tuple[str, int] | None
+
+
+def read_proxy_header(data: bytes) -> ProxyHeader | None:
+    """The header at the beginning of a connection's bytes; None while more of it is to come.
+
+    Size 0 means that there is none.
+
+    Raises:
+        RemoteProtocolError: it begins as one and is not.
+    """
+    if data.startswith(V1_PREFIX):
+        return _read_v1(data)
+    if data.startswith(V2_PREFIX):
+        return _read_v2(data)
+    if V1_PREFIX.startswith(data) or V2_PREFIX.startswith(data):
+        return None
+    return ProxyHeader(0, None)
+
+
+def _read_v1(data: bytes) -> ProxyHeader | None:
+    end = data.find(b"\r\n", 0, _V1_MAX_BYTES)
+    if end < 0:
+        if len(data) < _V1_MAX_BYTES:
+            return None
+        raise _broken("no end of line within 107 bytes")
+    match = _V1_LINE.fullmatch(data, 0, end + 2)
+    if match is None:
+        raise _broken("version 1 line")
+    if match[1] is None:
+        return ProxyHeader(end + 2, None)
+    port = int(match[4])
+    if port > _MAX_PORT:
+        raise _broken("version 1 port")
+    try:
+        host = str(ipaddress.ip_address(match[2].decode()))
+    except ValueError as error:
+        raise _broken("version 1 address") from error
+    return ProxyHeader(end + 2, (host, port))
+
+
+def _read_v2(data: bytes) -> ProxyHeader | None:
+    if len(data) < _V2_HEAD.size:
+        return None
+    _, version_command, family, length = _V2_HEAD.unpack_from(data)
+    if version_command not in (0x20, 0x21):
+        raise _broken(f"version and command {version_command:#x}")
+    if length > _V2_MAX_BYTES:
+        raise _broken(f"version 2 header of {length} bytes")
+    size = _V2_HEAD.size + length
+    if len(data) < size:
+        return None
+    width = _V2_ADDRESS_BYTES.get(family)
+    if version_command == 0x20 or width is None:
+        # LOCAL: the proxy's own health check; or a family that has no address for us
+        return ProxyHeader(size, None)
+    if length < 2 * width + 4:
+        raise _broken(f"version 2 header of {length} bytes is too short for its addresses")
+    at = _V2_HEAD.size
+    host = str(ipaddress.ip_address(data[at : at + width]))
+    port = int.from_bytes(data[at + 2 * width : at + 2 * width + 2])
+    return ProxyHeader(size, (host, port))
+
+
+def _broken(what: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"PROXY header: {what}", reason="proxy_header")

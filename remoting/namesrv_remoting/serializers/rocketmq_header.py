@@ -1,0 +1,97 @@
+"""How is a header spelt in RocketMQ's binary form (serialize type 1)?
+
+int16 code | u8 language | int16 version | int32 opaque | int32 flag | int32 length, remark | int32 length, ext fields;
+an ext field is int16 length, key | int32 length, value. A length of 0 means null.
+"""
+
+import struct
+from struct import Struct
+from typing import Final
+
+from namesrv_remoting.codes import LanguageCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.frames import Frame
+from namesrv_remoting.serializers.ranges import check_ext_fields, check_sendable
+
+_FIXED: Final = Struct(">hBhii")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_LANGUAGES: Final = frozenset(LanguageCode)
+
+
+def encode_header(command: RemotingCommand) -> bytes:
+    """The header's bytes.
+
+    Raises:
+        LocalProtocolError: code or version does not fit 16 bits.
+    """
+    remark = (command.remark or "").encode()
+    ext = b"".join(
+        _INT16.pack(check_sendable("ext field name length", len(key), 16)) + key + _INT32.pack(len(value)) + value
+        for key, value in ((k.encode(), v.encode()) for k, v in (command.ext_fields or {}).items())
+    )
+    fixed = _FIXED.pack(
+        check_sendable("code", command.code, 16),
+        command.language,
+        check_sendable("version", command.version, 16),
+        check_sendable("opaque", command.opaque or 0, 32),
+        check_sendable("flag", command.flag, 32),
+    )
+    return fixed + _INT32.pack(len(remark)) + remark + _INT32.pack(len(ext)) + ext
+
+
+def decode(frame: Frame) -> RemotingCommand:
+    """The command in a frame, whose `header` runs on to the end of the frame.
+
+    The body begins where the ext fields end and keeps its length, whatever the declared header length says: that is
+    what Java's decoder does.
+
+    Raises:
+        RemoteProtocolError: a length points outside the frame, or text is not UTF-8.
+    """
+    data = frame.header
+    try:
+        code, language, version, opaque, flag = _FIXED.unpack_from(data)
+        remark, at = _text(data, _FIXED.size, _INT32, "remark")
+        (ext_length,) = _INT32.unpack_from(data, at)
+        ext_fields, end = _ext_fields(data, at + 4, ext_length)
+    except (struct.error, UnicodeDecodeError) as error:
+        message = f"binary header: {error}"
+        raise RemoteProtocolError(message, reason="header") from error
+    return RemotingCommand(
+        code=code,
+        opaque=opaque,
+        flag=flag,
+        version=version,
+        language=language if language in _LANGUAGES else LanguageCode.OTHER,
+        remark=remark,
+        ext_fields=ext_fields,
+        body=data[end : end + len(frame.body)],
+        serialize_type=SerializeType.ROCKETMQ,
+    )
+
+
+def _ext_fields(data: bytes, at: int, length: int) -> tuple[dict[str, str] | None, int]:
+    if length <= 0:
+        return None, at
+    end = at + length
+    if end > len(data):
+        message = f"binary header: ext fields of {length} bytes, {len(data) - at} left"
+        raise RemoteProtocolError(message, reason="header")
+    fields: dict[str, str] = {}
+    while at < end:
+        key, at = _text(data, at, _INT16, "ext field name")
+        value, at = _text(data, at, _INT32, "ext field value")
+        if key is not None and value is not None:
+            fields[key] = value
+    return check_ext_fields(fields), at
+
+
+def _text(data: bytes, at: int, length_format: Struct, name: str) -> tuple[str | None, int]:
+    (length,) = length_format.unpack_from(data, at)
+    at += length_format.size
+    if length < 0 or at + length > len(data):
+        message = f"binary header: {name} of {length} bytes, {len(data) - at} left"
+        raise RemoteProtocolError(message, reason="header")
+    return (data[at : at + length].decode() if length else None), at + length

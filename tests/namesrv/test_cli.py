@@ -1,0 +1,241 @@
+"""The command as people run it: exit codes, and what is printed where."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from namesrv.cli import main
+from namesrv.setting_catalog import SETTINGS
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """This process's environment without settings of the daemon."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
+    return kept | changes
+
+
+def run(*argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The command, run to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "namesrv", *argv],
+        env=environment(**environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("NAMESRV_"):
+            monkeypatch.delenv(name)
+
+
+def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each setting: flag, consequence, default, environment."""
+    monkeypatch.setenv("COLUMNS", "10000")
+
+    assert 0 == main(["--help"])
+
+    text = capsys.readouterr().out
+    for setting in SETTINGS.values():
+        assert re.search(rf"^  --(\[no-\])?{setting.title}( |$)", text, re.MULTILINE), setting.name
+        assert setting.consequence in text
+        assert f"[default {setting.default}" in text
+        assert f"environment {setting.environment}]" in text
+
+
+def test_help_groups_settings_by_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    """The headings come once each, in the order of the declaration."""
+    main(["--help"])
+
+    headings = re.findall(r"^(\S.*):$", capsys.readouterr().out, re.MULTILINE)
+    assert [
+        "Configuration",
+        "Listening and place",
+        "Which brokers are alive",
+        "Start and stop",
+        "Topics and routes",
+        "Limits of one message",
+        "Limits of connections",
+        "Limits of the KV configuration",
+        "Administration and log",
+    ] == headings
+
+
+@pytest.mark.parametrize("columns", [60, 80, 132])
+def test_help_fits_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """No line is wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    main(["--help"])
+
+    assert columns > max(map(len, capsys.readouterr().out.splitlines()))
+
+
+def test_help_works_with_a_broken_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever looks for what is wrong can read what would be right."""
+    assert 0 == main(["--help", "--config", "/nowhere", "--what"])
+    assert capsys.readouterr().err == ""
+
+
+def test_check_config_of_valid_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    """Valid settings are called so, and exit with 0."""
+    assert 0 == main(["--check-config", "--listen-port=0"])
+    assert ("configuration is valid\n", "") == capsys.readouterr()
+
+
+def test_check_config_of_doubtful_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    """A doubt is told, and changes nothing about the settings being valid."""
+    assert 0 == main(["--check-config", "--broker-expiry-seconds=5"])
+    out, err = capsys.readouterr()
+    assert "configuration is valid\n" == out
+    assert err.startswith("namesrv: warning: broker-expiry-seconds 5 is less than the 30 s between two heartbeats")
+
+
+@pytest.mark.parametrize("action", [[], ["--check-config"], ["--print-config"]])
+def test_wrong_settings_exit_with_2(capsys: pytest.CaptureFixture[str], action: list[str]) -> None:
+    """Whatever was asked for, wrong settings are named, line by line, and nothing else is printed."""
+    assert 2 == main([*action, "--listen-port=70000", "--nonsense"])
+    out, err = capsys.readouterr()
+    assert "" == out
+    assert [
+        "namesrv: unknown flag --nonsense",
+        "namesrv: listen-port: 70000 is not between 0 and 65535 (from flag --listen-port)",
+    ] == err.splitlines()
+
+
+def test_print_config_of_a_process(tmp_path: Path) -> None:
+    """A real process shows all four origins and exits with 0."""
+    (tmp_path / "n.toml").write_text("max_connections = 5\n")
+    (tmp_path / "n.properties").write_text("supportActingMaster=true\nlistnPort=1\n")
+
+    done = run(
+        "--print-config",
+        f"--config={tmp_path}/n.toml",
+        f"-c{tmp_path}/n.properties",
+        "--drain-seconds=1",
+        NAMESRV_LISTEN_PORT="1234",
+    )
+
+    assert 0 == done.returncode
+    assert f"namesrv: warning: file {tmp_path}/n.properties has unknown keys: listnPort" in done.stderr
+    for line in [
+        "drain_seconds = 1 # flag --drain-seconds",
+        "listen_port = 1234 # environment NAMESRV_LISTEN_PORT",
+        f"max_connections = 5 # file {tmp_path}/n.toml",
+        f"support_acting_master = true # file {tmp_path}/n.properties, supportActingMaster",
+        'log_level = "info" # default',
+    ]:
+        assert line in [" ".join(shown.split()) for shown in done.stdout.splitlines()]
+    assert 1234 == tomllib.loads(done.stdout)["listen_port"]
+
+
+def test_wrong_settings_of_a_process() -> None:
+    """A real process says what is wrong in one line and exits with 2, without a traceback."""
+    done = run(NAMESRV_LISTEN_PORT="70000")
+
+    assert (
+        2,
+        "",
+        "namesrv: listen-port: 70000 is not between 0 and 65535 (from environment NAMESRV_LISTEN_PORT)\n",
+    ) == (
+        done.returncode,
+        done.stdout,
+        done.stderr,
+    )
+
+
+def test_undecodable_arguments_of_a_process() -> None:
+    """Bytes that are no text are shown escaped, not raised."""
+    done = subprocess.run(
+        [sys.executable.encode(), b"-m", b"namesrv", b"--\xff"],
+        env=environment(LC_ALL="C"),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (2, b'namesrv: unknown flag "--\\\\udcff"\n') == (done.returncode, done.stderr)
+
+
+def test_version() -> None:
+    """The version is one line on standard output."""
+    done = run("--version")
+
+    assert 0 == done.returncode
+    assert re.fullmatch(r"namesrv (\d+\.\d+\.\d+\S*|\(not installed\))\n", done.stdout)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_output_that_cannot_be_written() -> None:
+    """A full disk is an error with a message."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "namesrv", "-p"],
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert (1, "namesrv: standard output: no space left on device\n") == (done.returncode, done.stderr)
+
+
+def test_output_that_is_closed() -> None:
+    """Without standard output there is a message, and no traceback."""
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m namesrv --print-config >&-', sys.executable],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (1, "namesrv: standard output: closed\n") == (done.returncode, done.stderr)
+
+
+def test_reader_that_has_seen_enough() -> None:
+    """`namesrv --help | head` is no error."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "namesrv", "--help"],
+        env=environment(),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_doubts_are_logged_before_the_run(tmp_path: Path) -> None:
+    """A daemon's first line in its log is what is doubtful about its settings."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "namesrv", "--listen-host=127.0.0.1", "--listen-port=0", f"--data-dir={tmp_path}"],
+        env=environment(NAMESRV_BROKER_EXPIRY_SECONDS="5"),
+        stderr=subprocess.PIPE,
+    ) as daemon:
+        assert daemon.stderr is not None
+        line = json.loads(daemon.stderr.readline())
+        daemon.kill()
+
+    assert ("warning", "settings_doubted") == (line["level"], line["event"])
+    assert line["warning"].startswith("broker-expiry-seconds 5 is less than the 30 s")

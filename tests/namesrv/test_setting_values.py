@@ -1,0 +1,56 @@
+"""Where state is kept and what the server is called when nobody says so."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from namesrv.setting_values import checked_path, default_data_dir, default_nameserver_name
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"HOME": "/home/mq"}, "/home/mq/.local/state/namesrv"),
+        ({"HOME": "/home/mq", "XDG_STATE_HOME": "/var/state"}, "/var/state/namesrv"),
+        ({"HOME": "/home/mq", "XDG_STATE_HOME": ""}, "/home/mq/.local/state/namesrv"),
+        ({"HOME": "/home/mq", "XDG_STATE_HOME": "relative"}, "/home/mq/.local/state/namesrv"),
+        ({"HOME": "/root"}, "/root/.local/state/namesrv"),
+    ],
+)
+def test_data_dir_follows_the_xdg_rule(environ: dict[str, str], expected: str) -> None:
+    """State goes to XDG_STATE_HOME if that is absolute, else below the home, for root as for others."""
+    assert Path(expected) == default_data_dir(environ)
+
+
+def test_data_dir_of_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's user has no home anywhere, and the daemon starts all the same."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+
+    assert Path("/var/lib/namesrv") == default_data_dir({})
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("ns1.example.org", "ns1.example.org"), ("-ns 1", "ns-1"), ("é", "namesrv"), ("a" * 70, "a" * 64)],
+)
+def test_nameserver_name_is_the_host_name_made_fit(monkeypatch: pytest.MonkeyPatch, host: str, name: str) -> None:
+    """What a file name cannot carry is replaced, whatever the host is called."""
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+
+    assert name == default_nameserver_name()
+
+
+def test_path_has_its_home_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ~ that no shell has resolved, as in a file, is the home."""
+    monkeypatch.setenv("HOME", "/home/mq")
+
+    assert Path("/home/mq/state") == checked_path(Path("~/state"))
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/x", "a\0b"])
+def test_path_that_cannot_be_is_refused(path: str) -> None:
+    """The home of an unknown user and a NUL are found when settings are read, not when a file is opened."""
+    with pytest.raises(ValueError, match=r"is not a path|home of nobody"):
+        checked_path(Path(path))

@@ -1,0 +1,93 @@
+"""How do tests move time? By hand: nothing ever waits for a real second."""
+
+import asyncio
+import heapq
+import itertools
+
+NANOSECONDS = 1_000_000_000
+
+# Passes of the loop that a woken task is given. A chain of futures, queues and tasks needs one pass per link; this
+# is far more than any chain of ours.
+SETTLING_PASSES = 25
+
+
+class FakeClock:
+    """A `Clock` that stands still until a test moves it.
+
+    Counts whole nanoseconds, so that 119.9 + 0.1 is 120.0 and a test at the edge of a deadline means what it says.
+    """
+
+    def __init__(self, *, monotonic: float = 1_000.0, wall: float = 1_700_000_000.0) -> None:
+        self._monotonic_ns = _nanoseconds(monotonic)
+        self._wall_ns = _nanoseconds(wall)
+        # who sleeps: (deadline, order of going to sleep, what wakes it)
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+
+    def monotonic(self) -> float:
+        """Seconds on the clock that only `advance` moves."""
+        return self._monotonic_ns / NANOSECONDS
+
+    def wall(self) -> float:
+        """Seconds since 1970 on the clock that `step_wall` moves, too."""
+        return self._wall_ns / NANOSECONDS
+
+    @property
+    def sleepers(self) -> int:
+        """How many tasks sleep on this clock."""
+        return sum(1 for *_, wakes in self._sleepers if not wakes.done())
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once a test has advanced the clock by `seconds`."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        wakes = asyncio.get_running_loop().create_future()
+        deadline = self._monotonic_ns + _nanoseconds(seconds)
+        heapq.heappush(self._sleepers, (deadline, next(self._order), wakes))
+        await wakes
+
+    async def advance(self, seconds: float) -> None:
+        """Let `seconds` pass: wake the sleepers in the order of their deadlines, each at its own time.
+
+        Tasks that were just started get to their sleep first, and whatever a woken task does, going to sleep again
+        included, is done before the next one is woken.
+        """
+        if seconds < 0:
+            raise ValueError(f"advance by {seconds} seconds: the monotonic clock never goes back")
+        await settle()
+        end = self._monotonic_ns + _nanoseconds(seconds)
+        while self._sleepers and self._sleepers[0][0] <= end:
+            deadline, _, wakes = heapq.heappop(self._sleepers)
+            if wakes.done():  # its task was cancelled
+                continue
+            self._move_to(deadline)
+            wakes.set_result(None)
+            await settle()
+        self._move_to(end)
+
+    def stall(self, seconds: float) -> None:
+        """Let `seconds` pass while the loop does nothing: sleepers that are due wake late, with the next `advance`."""
+        self._move_to(self._monotonic_ns + _nanoseconds(seconds))
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the wall clock forward, or back; the monotonic clock does not notice."""
+        self._wall_ns += _nanoseconds(seconds)
+
+    def _move_to(self, monotonic_ns: int) -> None:
+        passed = max(0, monotonic_ns - self._monotonic_ns)
+        self._monotonic_ns += passed
+        self._wall_ns += passed
+
+    def __repr__(self) -> str:
+        return f"<FakeClock [{self.monotonic()} s | {self.sleepers} sleeping]>"
+
+
+async def settle() -> None:
+    """Let every task that can run do so, until all of them wait for something."""
+    for _ in range(SETTLING_PASSES):
+        await asyncio.sleep(0)
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * NANOSECONDS)

@@ -1,0 +1,136 @@
+"""What does a server do that a test plays by hand? It accepts, and the test reads and writes each connection itself.
+
+Frames are cut and spelt here without the code under test.
+"""
+
+import asyncio
+import json
+import socket
+import struct
+from typing import Any, NamedTuple, Self
+
+import msgpack
+
+HOST = "127.0.0.1"
+# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
+GUARD_SECONDS = 20.0
+
+
+class Question(NamedTuple):
+    """A frame that a client sent: its header's members, and its body."""
+
+    header: Any
+    body: bytes
+
+    @property
+    def opaque(self) -> int:
+        """The number that the answer has to carry."""
+        return int(self.header["opaque"] if isinstance(self.header, dict) else self.header[1])
+
+    @property
+    def code(self) -> int:
+        """What is asked."""
+        return int(self.header["code"] if isinstance(self.header, dict) else self.header[0])
+
+
+class Peer:
+    """One accepted connection, seen from the server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The client's end."""
+        name = self.writer.get_extra_info("peername")
+        return name[0], name[1]
+
+    async def receive(self) -> Question:
+        """The next frame."""
+        length, word = struct.unpack(">II", await self.reader.readexactly(8))
+        rest = await self.reader.readexactly(length - 4)
+        header, body = rest[: word & 0xFFFFFF], rest[word & 0xFFFFFF :]
+        return Question(msgpack.unpackb(header) if word >> 24 == 77 else json.loads(header), body)
+
+    def send(self, data: bytes) -> None:
+        """Write bytes, whatever they are."""
+        self.writer.write(data)
+
+    def answer(self, opaque: int, body: bytes = b"", **members: object) -> None:
+        """Write an answer with a JSON header: success, unless the members say otherwise."""
+        self.send(frame({"code": 0, "flag": 1, "opaque": opaque, **members}, body))
+
+    async def at_end(self) -> bool:
+        """Whether the client ends the connection without having sent anything more."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        """Close in order: the client reads what was sent, and then the end."""
+        self.writer.close()
+
+    def reset(self) -> None:
+        """Close with a reset."""
+        accepted = self.writer.get_extra_info("socket")
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+def frame(header: dict[str, object], body: bytes = b"") -> bytes:
+    """A frame with a JSON header."""
+    spelt = json.dumps(header).encode()
+    return struct.pack(">II", 4 + len(spelt) + len(body), len(spelt)) + spelt + body
+
+
+class ScriptedServer:
+    """Listens on a free port, or on a socket that the test has bound; hands out who connects, in order."""
+
+    def __init__(self, host: str = HOST, *, bound: socket.socket | None = None) -> None:
+        self._host = host
+        self._bound = bound
+        self._accepted: asyncio.Queue[Peer] = asyncio.Queue()
+        self._peers: list[Peer] = []
+        self._server: asyncio.Server | None = None
+        self._guard = asyncio.timeout(GUARD_SECONDS)
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """What a client connects to."""
+        return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """How many have been accepted so far."""
+        return len(self._peers)
+
+    async def accept(self) -> Peer:
+        """The next one who connects."""
+        return await self._accepted.get()
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        await self._guard.__aenter__()
+        if self._bound is not None:
+            self._server = await asyncio.start_server(self._connected, sock=self._bound)
+        else:
+            self._server = await asyncio.start_server(self._connected, self._host, 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        """Stop listening and drop everybody."""
+        assert self._server is not None
+        self._server.close()
+        for peer in self._peers:
+            peer.writer.transport.abort()
+        await self._server.wait_closed()
+        await self._guard.__aexit__(*raised)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = Peer(reader, writer)
+        self._peers.append(peer)
+        self._accepted.put_nowait(peer)

@@ -1,0 +1,125 @@
+"""What a user gets: the wheel, the locks it is installed with, and the commands that do it."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LOCKS = ROOT / "locks"
+
+
+def build(target: str, to: Path) -> Path:
+    """Build one distribution of this tree, with the installed hatchling and no network."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(to)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = to.iterdir()
+    return built
+
+
+def pinned(lock: Path) -> dict[str, frozenset[str]]:
+    """What a lock names: requirement (with version and marker) -> its hashes."""
+    entries = re.split(r"\n(?=\S)", re.sub(r"^\s*#.*\n", "", lock.read_text(), flags=re.MULTILINE).strip())
+    return {entry.split(" \\\n")[0]: frozenset(re.findall(r"--hash=(\S+)", entry)) for entry in entries}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """The wheel of this tree."""
+    with zipfile.ZipFile(build("wheel", tmp_path_factory.mktemp("wheel"))) as archive:
+        yield archive
+
+
+def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    """No `tests`, no `benchmarks`, no folder name of the tree lands in anyone's site-packages."""
+    top_level = {PurePosixPath(name).parts[0] for name in wheel.namelist()}
+
+    assert {"namesrv", "namesrv_remoting", "namesrv-0.1.0.dist-info"} == top_level
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "namesrv/__init__.py",
+        "namesrv/py.typed",
+        "namesrv_remoting/__init__.py",
+        "namesrv_remoting/py.typed",
+        "namesrv-0.1.0.dist-info/licenses/LICENSE",
+    ],
+)
+def test_the_wheel_holds(wheel: zipfile.ZipFile, name: str) -> None:
+    """Both packages are importable and typed, and the licence travels with them."""
+    assert name in wheel.namelist()
+
+
+def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
+    """`namesrv` is the daemon's main."""
+    entry_points = wheel.read("namesrv-0.1.0.dist-info/entry_points.txt").decode()
+
+    assert "[console_scripts]\nnamesrv = namesrv.cli:main\n" == entry_points
+
+
+def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
+    """Who gets the sources gets what builds and tests them, too."""
+    with tarfile.open(build("sdist", tmp_path)) as archive:
+        names = set(archive.getnames())
+
+    assert {
+        f"namesrv-0.1.0/{name}"
+        for name in ("pyproject.toml", "Makefile", "LICENSE", "locks/run.txt", "locks/dev.txt", "tests/conftest.py")
+    } <= names
+
+
+def test_what_runs_is_what_is_tested() -> None:
+    """locks/run.txt is a part of locks/dev.txt, to the version and the hash."""
+    assert pinned(LOCKS / "run.txt").items() <= pinned(LOCKS / "dev.txt").items()
+
+
+@pytest.mark.parametrize("lock", ["run.txt", "dev.txt"])
+def test_locks_pin_every_package_by_hash(lock: str) -> None:
+    """Whatever index serves them, the bytes are the ones that were locked."""
+    unpinned = [name for name, hashes in pinned(LOCKS / lock).items() if "==" not in name or not hashes]
+
+    assert [] == unpinned
+
+
+@pytest.mark.parametrize("lock", ["run.txt", "dev.txt"])
+def test_locks_name_no_index(lock: str) -> None:
+    """Where packages come from is the installing machine's choice."""
+    assert "://" not in (LOCKS / lock).read_text()
+
+
+def test_set_up_without_a_new_enough_python_says_so_in_one_line(tmp_path: Path) -> None:
+    """The set-up names what it needs, prints no traceback and leaves nothing behind."""
+    shutil.copytree(LOCKS, tmp_path / "locks")
+    done = subprocess.run(
+        ["sh", "locks/install.sh", "run"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHON": "false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert [
+        "setting up .venv from locks/run.txt",
+        "namesrv: Python 3.11 or newer is needed, and none of these is: false",
+    ] == done.stderr.splitlines()
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_make_alone_lists_every_target_worth_calling() -> None:
+    """The Makefile documents itself."""
+    listed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    targets = {line.split()[0] for line in listed.splitlines() if not line.startswith("make")}
+    assert {
+        "help", "setup", "run", "test", "check", "format", "bench", "fuzz", "lock", "clean",
+    } == targets  # fmt: skip
