@@ -5,8 +5,6 @@ import os
 import random
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from namesrv.durable_file import remove_leftovers, set_aside, write_atomically
+from tests.support.python_script import run_script
 
 # 2025-01-31 23:59:59 UTC
 LAST_SECOND_OF_JANUARY = 1_738_367_999.0
@@ -23,16 +22,6 @@ LAST_SECOND_OF_JANUARY = 1_738_367_999.0
 def names_in(directory: Path) -> list[str]:
     """What lies in the directory, hidden files too."""
     return sorted(path.name for path in directory.iterdir())
-
-
-def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """A Python process of its own that finds what we find."""
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
 
 
 # ---- write_atomically ----

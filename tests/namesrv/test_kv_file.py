@@ -61,11 +61,9 @@ def test_half_surrogate_pairs_are_ignored_with_a_warning() -> None:
 
 def test_bare_numbers_and_booleans_are_the_text_they_are_written_in() -> None:
     """A file edited by hand is read as Apache's reader reads it."""
-    tables, ignored = decode(
-        b'{"configTable":{"NS":{"i":010e2,"f":1.10,"b":true,"c":false}}}'.replace(b"010e2", b"10e2")
-    )
+    tables, ignored = decode(b'{"configTable":{"NS":{"i":10,"e":1e2,"f":1.10,"b":true,"c":false}}}')
 
-    assert {"NS": {"i": "10e2", "f": "1.10", "b": "true", "c": "false"}} == tables
+    assert {"NS": {"i": "10", "e": "1e2", "f": "1.10", "b": "true", "c": "false"}} == tables
     assert [] == ignored
 
 
@@ -80,11 +78,11 @@ def test_byte_order_mark_and_line_breaks_are_fine() -> None:
         (b"", "Expecting value: line 1 column 1"),
         (b'{"configTable":{"NS":{"k":"v"', "Expecting ',' delimiter"),
         (b"\xff\xfe", "can't decode byte 0xff"),
-        (b"[]", r"file is no object: \[\]"),
+        (b"[]", "file is no object: []"),
         (b"{}", "configTable is no object: None"),
-        (b'{"configTable":[]}', r"configTable is no object: \[\]"),
+        (b'{"configTable":[]}', "configTable is no object: []"),
         (b'{"configTable":{"NS":"v"}}', "namespace 'NS' is no object: 'v'"),
-        (b'{"configTable":{"NS":{"k":["v"]}}}', r"value of 'NS' 'k' is no text: \['v'\]"),
+        (b'{"configTable":{"NS":{"k":["v"]}}}', "value of 'NS' 'k' is no text: ['v']"),
         (b"[" * 100_000, ""),
     ],
     ids=["empty", "torn", "not utf-8", "array", "no table", "table array", "namespace text", "value array", "deep"],
@@ -102,8 +100,7 @@ def test_damaged_file_is_set_aside(
     assert [content] == kept_aside(tmp_path)
     (record,) = caplog.records
     assert "WARNING damaged_file_set_aside" == f"{record.levelname} {record.msg}"
-    with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(vars(record)["fields"]["reason"])
+    assert reason in vars(record)["fields"]["reason"]
 
 
 def test_file_torn_at_every_byte_is_set_aside(tmp_path: Path) -> None:

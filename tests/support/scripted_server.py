@@ -4,12 +4,15 @@ Frames are cut and spelt here without the code under test.
 """
 
 import asyncio
+import contextlib
 import json
 import socket
 import struct
 from typing import Any, NamedTuple, Self
 
 import msgpack
+
+from tests.support.fake_clock import settle
 
 HOST = "127.0.0.1"
 # Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
@@ -68,6 +71,11 @@ class Peer:
         except ConnectionResetError:
             return True
 
+    async def gone(self) -> None:
+        """Return when the client has ended the connection, whatever it sent before."""
+        with contextlib.suppress(ConnectionResetError):
+            await self.reader.read()
+
     def close(self) -> None:
         """Close in order: the client reads what was sent, and then the end."""
         self.writer.close()
@@ -121,14 +129,16 @@ class ScriptedServer:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(self, *raised: Any) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         """Stop listening and drop everybody."""
         assert self._server is not None
         self._server.close()
+        # whom the kernel has let in already gets as far as `_connected`
+        await settle()
         for peer in self._peers:
             peer.writer.transport.abort()
         await self._server.wait_closed()
-        await self._guard.__aexit__(*raised)
+        await self._guard.__aexit__(*raised)  # type: ignore[arg-type]  # type, value, traceback
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer)

@@ -104,8 +104,6 @@ def plan_registration(
         changes.dropped.append(displaced)
 
     live = tables.broker_live_table.get(key)
-    is_first = before is None or holder is None
-    is_changed = live is None or live.data_version is None or live.data_version != registration.body.data_version
     is_prime_slave = (
         registration.enable_acting_master is not None
         and registration.broker_id != MASTER_ID
@@ -116,10 +114,9 @@ def plan_registration(
         taken = 0
         if name in tables.wiped or (is_prime_slave and registration.enable_acting_master):
             taken = PERM_WRITE
-        yield from _plan_rows(tables, registration, changes, overwrite=is_first or is_changed, without_perm=taken)
+        yield from _plan_rows(tables, registration, changes, without_perm=taken)
         yield from _plan_dropped_topics(tables, registration, changes, options)
-        if is_first or is_changed or registration.is_native:
-            _plan_mappings(tables, registration, changes)
+        _plan_mappings(tables, registration, changes)
 
     changes.live[key] = BrokerLiveInfo(
         name,
@@ -146,9 +143,14 @@ def plan_registration(
 
 
 def _plan_rows(
-    tables: RouteTables, registration: Registration, changes: Changes, *, overwrite: bool, without_perm: int
+    tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int
 ) -> Generator[None, None, None]:
-    """8b and 8c: with an unchanged DataVersion new topics are added, and those known stay as they are."""
+    """8b and 8c: what is registered counts, whatever the DataVersion says.
+
+    Java keeps a known topic as it is while the DataVersion equals the stored one. But an increment that got lost on its
+    way is followed by one that brings the newest version along, and from then on every full registration would look
+    like old news (DESIGN 3: never skip on an equal DataVersion).
+    """
     name, table = registration.broker_name, tables.topic_queue_table
     # (row before, the queues registered) -> row after; nearly all topics of a broker make the same step
     steps: dict[tuple[int, int, int, int, int], QueueRow] = {}
@@ -159,7 +161,7 @@ def _plan_rows(
         step = (id(row), topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
         after = steps.get(step)
         if after is None:
-            after = steps[step] = _row_after(row, name, _queues(queues, name, topic, without_perm), overwrite=overwrite)
+            after = steps[step] = _row_after(row, name, _queues(queues, name, topic, without_perm))
         if after is not row:
             rows[topic.topic_name] = after
         if number % CHUNK_TOPICS == 0:
@@ -177,12 +179,12 @@ def _queues(
     return found
 
 
-def _row_after(row: QueueRow | None, name: str, queues: QueueData, *, overwrite: bool) -> QueueRow:
+def _row_after(row: QueueRow | None, name: str, queues: QueueData) -> QueueRow:
     if row is None:
         return (queues,)
     for at, known in enumerate(row):
         if known.broker_name == name:
-            if known == queues or not overwrite:
+            if known == queues:
                 return row
             return (*row[:at], queues, *row[at + 1 :])
         if known.broker_name > name:

@@ -218,9 +218,9 @@ class RemotingClient:
                 transport, _ = await loop.create_connection(lambda: connection, self._host, self._port)
                 set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self._tcp_user_timeout_seconds)
         except BaseException:
-            # it may have been made in the very moment in which the time was up, or the client was closed
+            # It may have been made in the very moment in which the time was up, or the client was closed. Not waited
+            # for: uvloop closes such a transport itself, and never calls connection_lost.
             connection.abort()
-            await connection.wait_lost()
             raise
         return connection
 

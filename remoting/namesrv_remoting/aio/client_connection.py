@@ -94,8 +94,6 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand out the answers that are complete; the frames before broken ones still count."""
-        if self._ended is not None:
-            return
         try:
             for frame in self._reader.receive_data(data):
                 self._receive(decode_frame(frame))
@@ -134,10 +132,8 @@ class ClientConnection(asyncio.Protocol):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, perhaps after nobody wants it any more."""
+        """Connected."""
         self._transport = cast("asyncio.Transport", transport)
-        if self._ended is not None:
-            self._transport.abort()
 
     def pause_writing(self) -> None:
         """The peer reads more slowly than we write: senders wait."""
@@ -171,9 +167,8 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
 
     async def wait_lost(self) -> None:
-        """Return when the transport is gone; at once if there never was one."""
-        if self._transport is not None:
-            await self._lost.wait()
+        """Return when the transport is gone."""
+        await self._lost.wait()
 
     def _end(self, why: str, cause: Exception | None = None) -> None:
         if self._ended is not None:

@@ -65,10 +65,13 @@ async def test_exception_of_the_block_comes_out() -> None:
     """An error inside is the error outside, and the clock is left alone."""
     clock = FakeClock()
 
-    with pytest.raises(LookupError, match="broker-a"):
+    async def fails() -> None:
         async with timeout_on(clock, 3.0):
             await settle()
             raise LookupError("broker-a")
+
+    with pytest.raises(LookupError, match="broker-a"):
+        await fails()
     await settle()
 
     assert clock.sleepers == 0
