@@ -253,6 +253,14 @@ class RemotingClient:
         return str(name[0]), int(name[1])
 
     @property
+    def socket_descriptor(self) -> int | None:
+        """The file descriptor of the connection; None when there is none."""
+        if self._connection is None or not self._connection.is_open:
+            return None
+        descriptor: int = self._connection.transport.get_extra_info("socket").fileno()
+        return descriptor
+
+    @property
     def pending_count(self) -> int:
         """Requests on the wire that wait for their answer."""
         return 0 if self._connection is None else self._connection.pending_count

@@ -1,0 +1,18 @@
+"""The broker agent: embed it in a broker, and every NameServer knows the broker."""
+
+from namesrv_broker_agent.agent import BrokerAgent, MasterInfo
+from namesrv_broker_agent.link import ServerState
+from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.sync import SyncBrokerAgent
+from namesrv_broker_agent.topics import TopicStateError
+from namesrv_remoting.bodies.topic import TopicConfig
+
+__all__ = [
+    "AgentSettings",
+    "BrokerAgent",
+    "MasterInfo",
+    "ServerState",
+    "SyncBrokerAgent",
+    "TopicConfig",
+    "TopicStateError",
+]

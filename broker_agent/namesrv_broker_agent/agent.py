@@ -1,0 +1,322 @@
+"""How does a broker tell every NameServer that it lives and what it has?"""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, ParamSpec, Self
+
+from namesrv_broker_agent.dialects import Registered
+from namesrv_broker_agent.identity import BrokerIdentity, BrokerState
+from namesrv_broker_agent.link import ServerLink, ServerState
+from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.topics import TopicChange, TopicTable
+from namesrv_remoting.aio.clock import Clock, SystemClock
+from namesrv_remoting.aio.name_servers import NameServerList
+from namesrv_remoting.aio.timeouts import timeout_on
+from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.codes import MASTER_ID, RequestCode
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import BadRequestError
+from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
+
+P = ParamSpec("P")
+
+logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MasterInfo:
+    """Where the master of this slave is."""
+
+    master_addr: str
+    ha_server_addr: str | None
+
+
+class BrokerAgent:
+    """Keeps one broker registered with every NameServer, as an async context manager.
+
+    Entering starts it and does not wait for any server; `registered()` does. Each server has a connection and a rhythm
+    of its own: one that is dead, slow or black-holed delays nothing and nobody. Leaving the block unregisters.
+
+    All methods belong to the loop that entered it; see SyncBrokerAgent for threads.
+    """
+
+    def __init__(  # noqa: PLR0913 - by keyword, and optional
+        self,
+        settings: AgentSettings,
+        topics: Iterable[TopicConfig] = (),
+        *,
+        state: Callable[[], BrokerState] | None = None,
+        on_master_changed: Callable[[MasterInfo], None] | None = None,
+        on_min_broker_id_changed: Callable[[NotifyMinBrokerIdChangeRequestHeader], None] | None = None,
+        clock: Clock | None = None,
+        random_unit: Callable[[], float] = random.random,
+    ) -> None:
+        """Nothing is sent yet.
+
+        Raises:
+            ValueError: a topic that cannot be, or is given twice; a damaged state file (TopicStateError).
+        """
+        self.settings = settings
+        self._clock = clock or SystemClock()
+        self._table = TopicTable(topics, settings.state_file, self._clock.wall)
+        self._identity = BrokerIdentity(settings, self._table, state)
+        self._on_master_changed = on_master_changed
+        self._on_min_broker_id_changed = on_min_broker_id_changed
+        self._random_unit = random_unit
+        self._links: dict[str, ServerLink] = {}
+        self._runs: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._master: MasterInfo | None = None
+        self._table_lock = asyncio.Lock()
+        self._name_servers = NameServerList(
+            settings.name_servers,
+            clock=self._clock,
+            on_change=self._name_servers_changed,
+            refresh_seconds=settings.refresh_seconds,
+        )
+        self._watch: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    def __repr__(self) -> str:
+        registered = sum(link.state.status == "registered" for link in self._links.values())
+        return (
+            f"<BrokerAgent [{self.settings.broker_name}:{self._identity.broker_id} at {self.settings.broker_addr} | "
+            f"{registered} of {len(self._links)} servers | {self._table!r}]>"
+        )
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        self._is_stopped = False
+        await self._name_servers.refresh()
+        self._watch = asyncio.create_task(self._name_servers.run())
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop."""
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Unregister from all servers in parallel, within `stop_seconds`, and close. A second call does nothing."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        if self._watch is not None:
+            await _cancelled(self._watch)
+        await asyncio.gather(*(self._leave(address) for address in list(self._links)))
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+
+    async def drain(self) -> None:
+        """Leave without a failed send: no write permission anywhere, one poll period of all clients, then `stop`."""
+        self._identity.is_writable = False
+        await self._role_changed()
+        await self._clock.sleep(self.settings.client_poll_seconds)
+        await self.stop()
+
+    async def registered(self, count: int | None = None, timeout_seconds: float = 30.0) -> int:
+        """Wait until that many servers (None: all that are known) know everything; how many do when the time is up."""
+        try:
+            async with timeout_on(self._clock, timeout_seconds):
+                while self._settled() < (max(1, len(self._links)) if count is None else count):
+                    waits: list[asyncio.Future[object]] = [
+                        asyncio.ensure_future(link.settled.wait()) for link in self._unsettled()
+                    ]
+                    waits.append(asyncio.ensure_future(self._clock.sleep(0.05)))
+                    try:
+                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        for wait in waits:
+                            wait.cancel()
+        except TimeoutError:
+            pass
+        return self._settled()
+
+    def _settled(self) -> int:
+        return sum(link.settled.is_set() for link in self._links.values())
+
+    def _unsettled(self) -> list[ServerLink]:
+        return [link for link in self._links.values() if not link.settled.is_set()]
+
+    # -- what it knows ------------------------------------------------------------------------------------------------
+
+    @property
+    def servers(self) -> Mapping[str, ServerState]:
+        """What is known of each NameServer, by address."""
+        return {address: link.state for address, link in self._links.items()}
+
+    @property
+    def name_servers_error(self) -> str | None:
+        """Why the list of NameServers could not be read the last time; None if it could."""
+        return self._name_servers.last_error
+
+    @property
+    def broker_id(self) -> int:
+        """0 for a master."""
+        return self._identity.broker_id
+
+    @property
+    def master(self) -> MasterInfo | None:
+        """Of a slave: where its master is, as most servers say; never forgotten because one does not know."""
+        return self._master
+
+    @property
+    def topics(self) -> Mapping[str, TopicConfig]:
+        """The topics by name."""
+        return self._table.topics
+
+    def socket_descriptors(self) -> list[int]:
+        """The file descriptors of all connections, for the child of a fork to close."""
+        found = (link.socket_descriptor() for link in self._links.values())
+        return [descriptor for descriptor in found if descriptor is not None]
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    async def create_topic(self, topic: TopicConfig) -> None:
+        """Add a topic, and tell all servers at once. Raises ValueError if it exists or cannot be."""
+        await self._change(self._table.create, topic)
+
+    async def update_topic(self, topic: TopicConfig) -> None:
+        """Replace a topic, and tell all servers at once. Raises ValueError if it does not exist or cannot be."""
+        await self._change(self._table.update, topic)
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove a topic, and tell all servers at once. Raises ValueError if it does not exist."""
+        await self._change(self._table.delete, name)
+
+    async def set_perm(self, name: str, perm: int) -> None:
+        """Change a topic's permission (4 read, 2 write). Raises ValueError."""
+        await self._change(self._table.set_perm, name, perm)
+
+    async def replace_topics(self, topics: Iterable[TopicConfig]) -> TopicChange:
+        """Make the topics these; what differed. Raises ValueError, and then nothing has changed."""
+        return await self._change(self._table.replace_all, list(topics))
+
+    async def _change(self, change: Callable[P, TopicChange], *args: P.args, **kwargs: P.kwargs) -> TopicChange:
+        async with self._table_lock:
+            # with a state file it is on disk before anybody is told
+            if self.settings.state_file is None:
+                done = change(*args, **kwargs)
+            else:
+                done = await asyncio.to_thread(change, *args, **kwargs)
+        if done.changed or done.deleted:
+            for link in self._links.values():
+                link.topics_changed(done)
+        return done
+
+    # -- roles --------------------------------------------------------------------------------------------------------
+
+    async def promote(self, state_version: int | None = None) -> None:
+        """Become the master (id 0) at the same address; `state_version` is the new term, where there are terms."""
+        await self._take_id(MASTER_ID, state_version)
+
+    async def demote(self, broker_id: int, state_version: int | None = None) -> None:
+        """Become a slave with that id. Raises ValueError for an id that no slave can have."""
+        if not 0 < broker_id < 1 << 63:
+            raise ValueError(f"broker_id {broker_id} is not that of a slave (1 or more)")
+        await self._take_id(broker_id, state_version)
+
+    async def _take_id(self, broker_id: int, state_version: int | None) -> None:
+        self._identity.broker_id = broker_id
+        await self._role_changed(state_version)
+
+    async def _role_changed(self, state_version: int | None = None) -> None:
+        async with self._table_lock:
+            await asyncio.to_thread(self._table.bump, state_version)
+        for link in self._links.values():
+            link.register_again()
+        # those that can be reached; the others register when they are back
+        reachable = [link for link in self._links.values() if link.state.status == "registered"]
+        if reachable:
+            await asyncio.wait(
+                [asyncio.ensure_future(self._until_settled(link)) for link in reachable],
+            )
+
+    async def _until_settled(self, link: ServerLink) -> None:
+        try:
+            async with timeout_on(self._clock, self.settings.answer_timeout_seconds):
+                await link.settled.wait()
+        except TimeoutError:
+            pass
+
+    # -- servers ------------------------------------------------------------------------------------------------------
+
+    def _name_servers_changed(self, addresses: tuple[str, ...]) -> None:
+        for address in addresses:
+            if address not in self._links:
+                self._join(address)
+        for address in list(self._links):
+            if address not in addresses:
+                leaving = asyncio.ensure_future(self._leave(address))
+                self._leaving.add(leaving)
+                leaving.add_done_callback(self._leaving.discard)
+
+    def _join(self, address: str) -> None:
+        link = ServerLink(
+            address,
+            self._identity,
+            clock=self._clock,
+            on_registered=self._registered,
+            on_request=self._asked,
+            random_unit=self._random_unit,
+        )
+        self._links[address] = link
+        run = asyncio.create_task(link.run(), name=f"namesrv-agent {address}")
+        run.add_done_callback(_report_bug)
+        self._runs[address] = run
+
+    async def _leave(self, address: str) -> None:
+        link, run = self._links.pop(address, None), self._runs.pop(address, None)
+        if link is None or run is None:
+            return
+        await _cancelled(run)
+        try:
+            async with timeout_on(self._clock, self.settings.stop_seconds):
+                await link.leave(self.settings.stop_seconds)
+        except TimeoutError:
+            pass
+
+    def _registered(self, link: ServerLink, registered: Registered) -> None:  # noqa: ARG002 - links keep their own
+        if self._identity.broker_id == MASTER_ID:
+            self._master = None
+            return
+        named = Counter(
+            MasterInfo(known.master_addr, known.ha_server_addr)
+            for known in (other.master for other in self._links.values())
+            if known is not None and known.master_addr is not None
+        )
+        if not named:
+            return
+        most = named.most_common(1)[0][0]
+        if self._master is None or named[most] > named[self._master]:
+            self._master = most
+            if self._on_master_changed is not None:
+                self._on_master_changed(most)
+
+    def _asked(self, command: RemotingCommand) -> None:
+        if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE or self._on_min_broker_id_changed is None:
+            return
+        try:
+            notice = NotifyMinBrokerIdChangeRequestHeader.from_ext(command.ext_fields)
+        except BadRequestError as error:
+            logger.warning("unreadable NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
+            return
+        self._on_min_broker_id_changed(notice)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _report_bug(run: asyncio.Task[None]) -> None:
+    if not run.cancelled() and run.exception() is not None:
+        logger.critical("agent task %s ended by a bug", run.get_name(), exc_info=run.exception())

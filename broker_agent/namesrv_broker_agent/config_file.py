@@ -1,0 +1,71 @@
+"""What does agent.toml say?
+
+cluster_name = "c1"
+broker_name = "broker-a"
+broker_addr = "10.0.0.5:10911"
+name_servers = "10.0.0.1:9876;10.0.0.2:9876"
+
+[[topics]]
+topic_name = "orders"
+read_queue_nums = 8
+write_queue_nums = 8
+"""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.topics import checked_topic
+from namesrv_remoting.bodies.topic import TopicConfig
+
+
+class ConfigFileError(ValueError):
+    """The file cannot be used; the message says which file and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """A whole file: the broker, and its topics."""
+
+    settings: AgentSettings
+    topics: tuple[TopicConfig, ...]
+
+
+def read_config(path: Path) -> AgentConfig:
+    """The file's content, checked.
+
+    Raises:
+        ConfigFileError: it cannot be read, is no TOML, or says something that cannot be.
+    """
+    try:
+        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigFileError(f"{path}: {error}") from error
+    entries = data.pop("topics", [])
+    try:
+        settings = AgentSettings.checked(**data)
+        topics = tuple(_topic(number, entry) for number, entry in enumerate(entries, start=1))
+        names = [topic.topic_name for topic in topics]
+        twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+        if twice:
+            raise ValueError(f"topic {min(twice)} is given twice")
+    except (ValueError, TypeError) as error:
+        raise ConfigFileError(f"{path}: {error}") from error
+    return AgentConfig(settings, topics)
+
+
+def _topic(number: int, entry: object) -> TopicConfig:
+    known = {field.name for field in msgspec.structs.fields(TopicConfig)}
+    if not isinstance(entry, dict):
+        raise ValueError(f"topic {number} is not a table")  # noqa: TRY004 - bad input, not a bad call
+    for key in entry:
+        if key not in known:
+            raise ValueError(f"topic {number}: {key} is no field of a topic")
+    try:
+        return checked_topic(msgspec.convert(entry, TopicConfig))
+    except msgspec.ValidationError as error:
+        raise ValueError(f"topic {number}: {error}") from error

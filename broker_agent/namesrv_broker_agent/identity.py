@@ -1,0 +1,82 @@
+"""What does every NameServer get to know about this broker?"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.topics import TopicTable
+from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.codes import PERM_WRITE
+
+# What a broker says of itself: small, flat, its own names.
+BrokerState = Mapping[str, str | int | float | bool | None]
+
+
+class BrokerIdentity:
+    """The broker as it is now: who it is, what it has, and how often it has said so. Shared by all links."""
+
+    def __init__(self, settings: AgentSettings, table: TopicTable, state: Callable[[], BrokerState] | None) -> None:
+        self.settings = settings
+        self.table = table
+        self.broker_id = settings.broker_id
+        # False while draining: all topics are registered without write permission, the table itself stays
+        self.is_writable = True
+        # this process, for servers that tell an old registration from a new one
+        self.agent_id = secrets.token_hex(8)
+        self._registration_seq = 0
+        self._state = state
+
+    @property
+    def registration_seq(self) -> int:
+        """The number of the last registration that was sent, to whichever server."""
+        return self._registration_seq
+
+    def next_registration_seq(self) -> int:
+        """The number of the registration that is being sent."""
+        self._registration_seq += 1
+        return self._registration_seq
+
+    def topics(self) -> Sequence[TopicConfig]:
+        """All topics as they are to be registered."""
+        return self.as_registered(self.table.all())
+
+    def as_registered(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
+        """Topics as they are to be registered: without write permission while draining."""
+        if self.is_writable:
+            return topics
+        return [
+            TopicConfig(
+                topic.topic_name,
+                topic.read_queue_nums,
+                topic.write_queue_nums,
+                topic.perm & ~PERM_WRITE,
+                topic.topic_sys_flag,
+            )
+            for topic in topics
+        ]
+
+    def state(self) -> dict[str, Any] | None:
+        """What the broker says of itself now, None if nobody was asked to say anything."""
+        return None if self._state is None else dict(self._state())
+
+    def address_fields(self) -> dict[str, str]:
+        """The ext fields that name this broker in every request."""
+        return {
+            "clusterName": self.settings.cluster_name,
+            "brokerName": self.settings.broker_name,
+            "brokerAddr": self.settings.broker_addr,
+            "brokerId": str(self.broker_id),
+        }
+
+    def registration_fields(self) -> dict[str, str]:
+        """The ext fields of a registration, in either protocol."""
+        settings = self.settings
+        fields = {**self.address_fields(), "enableActingMaster": "true" if settings.enable_acting_master else "false"}
+        if settings.ha_server_addr is not None:
+            fields["haServerAddr"] = settings.ha_server_addr
+        if settings.expiry_seconds is not None:
+            fields["heartbeatTimeoutMillis"] = str(max(1, round(settings.expiry_seconds * 1000)))
+        if settings.zone_name is not None:
+            fields["__ZONE_NAME"] = settings.zone_name
+        return fields

@@ -1,0 +1,263 @@
+"""How is one NameServer kept informed, whatever happens to it or to the way there?"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from namesrv_broker_agent.dialects import Dialect, NativeDialect, Registered, RocketmqDialect
+from namesrv_broker_agent.identity import BrokerIdentity
+from namesrv_broker_agent.topics import TopicChange
+from namesrv_remoting.aio.backoff import Backoff
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.clock import Clock
+from namesrv_remoting.aio.timeouts import timeout_on
+from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import (
+    ConnectionClosedError,
+    QueryNotFoundError,
+    RemotingError,
+    RequestCodeNotSupportedError,
+    ResponseError,
+)
+
+Status = Literal["connecting", "registered", "unreachable", "stopped"]
+# The shortest period is this part of the setting: four always fit into four times the setting.
+_SHORTEST_PERIOD: Final = 0.9
+_FIRST_BACKOFF_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What is known of one NameServer; times are wall-clock seconds since 1970."""
+
+    address: str
+    status: Status
+    # since when the status is what it is
+    since: float
+    protocol: str | None = None
+    boot_id: str | None = None
+    last_answer: float | None = None
+    last_error: str | None = None
+    registrations: int = 0
+
+
+class ServerLink:
+    """One NameServer: a connection of its own, a rhythm of its own, and nobody else waits for it."""
+
+    def __init__(  # noqa: PLR0913 - what it is made of, by keyword
+        self,
+        address: str,
+        identity: BrokerIdentity,
+        *,
+        clock: Clock,
+        on_registered: Callable[["ServerLink", Registered], None],
+        on_request: Callable[[RemotingCommand], None],
+        random_unit: Callable[[], float] = random.random,
+    ) -> None:
+        self.address = address
+        self.state = ServerState(address, "connecting", clock.wall())
+        # what a slave was last told of its master here
+        self.master: Registered | None = None
+        self._identity = identity
+        self._settings = identity.settings
+        self._clock = clock
+        self._on_registered = on_registered
+        self._on_request = on_request
+        self._random_unit = random_unit
+        self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, self._settings.max_backoff_seconds)
+        self._client: RemotingClient | None = None
+        self._dialect: Dialect | None = None
+        # something is to be done before the next heartbeat
+        self._wake = asyncio.Event()
+        self._is_lost = False
+        self._needs_full = True
+        # topics changed since the last registration that was sent: name -> topic, None for deleted
+        self._pending: dict[str, TopicConfig | None] = {}
+        # set while the server knows all that it should
+        self.settled = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<ServerLink [{self.address} | {self.state.status} | {len(self._pending)} pending]>"
+
+    def socket_descriptor(self) -> int | None:
+        """The file descriptor of the connection, if there is one."""
+        return None if self._client is None else self._client.socket_descriptor
+
+    # -- what the agent says ------------------------------------------------------------------------------------------
+
+    def topics_changed(self, change: TopicChange) -> None:
+        """Tell the server at once; a change that gets lost is healed by the next heartbeat."""
+        for topic in change.changed:
+            self._pending[topic.topic_name] = topic
+        for name in change.deleted:
+            self._pending[name] = None
+        self.settled.clear()
+        self._wake.set()
+
+    def register_again(self) -> None:
+        """Register fully at once: the broker's role or permission changed."""
+        self._needs_full = True
+        self.settled.clear()
+        self._wake.set()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Connect, register, send heartbeats, and begin again whenever that fails, until cancelled."""
+        failures = 0
+        while True:
+            try:
+                await self._serve()
+            except RemotingError as error:
+                is_new = self.state.status == "registered"
+                failures = 1 if is_new else failures + 1
+                self._becomes("unreachable", error=str(error) or type(error).__name__)
+            pause = self._backoff.pause_seconds(failures, self._random_unit())
+            await self._clock.sleep(pause)
+
+    async def leave(self, timeout_seconds: float) -> None:
+        """Unregister over the connection that there is, if there is one; `run` must have ended."""
+        client, dialect = self._client, self._dialect
+        if client is not None:
+            try:
+                if dialect is not None and client.connected:
+                    await dialect.unregister(client, timeout_seconds)
+            except RemotingError as error:
+                self.state = replace(self.state, last_error=str(error))
+            await client.close()
+        self._becomes("stopped", error=self.state.last_error)
+
+    async def _serve(self) -> None:
+        """From one connect to the end of that connection."""
+        if self._client is not None:
+            await self._client.close()
+        settings = self._settings
+        self._is_lost = False
+        self._needs_full = True
+        self._client = client = RemotingClient(
+            self.address,
+            clock=self._clock,
+            connect_timeout_seconds=settings.connect_timeout_seconds,
+            tcp_user_timeout_seconds=settings.answer_timeout_seconds,
+            fail_fast=False,
+            on_request=self._on_request,
+            on_connection_lost=self._lost,
+        )
+        self._dialect = dialect = await self._choose(client)
+        await self._register(client, dialect)
+        # a phase of its own: the first heartbeat comes at a random moment of the period
+        due = self._clock.monotonic() + self._period() * self._random_unit()
+        while True:
+            await self._wait(due)
+            if self._is_lost:
+                raise ConnectionClosedError(f"connection to {self.address} was lost")
+            if self._needs_full or self._pending:
+                await self._register(client, dialect)
+            elif self._clock.monotonic() >= due:
+                await self._beat(client, dialect)
+                due = self._clock.monotonic() + self._period()
+
+    async def _wait(self, due: float) -> None:
+        if not self._wake.is_set():
+            try:
+                async with timeout_on(self._clock, max(0.0, due - self._clock.monotonic())):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+        self._wake.clear()
+
+    async def _choose(self, client: RemotingClient) -> Dialect:
+        """The protocol that the settings name, or the one that the server understands."""
+        wanted = self._settings.protocol
+        if wanted == "auto":
+            wanted = "native" if await self._speaks_native(client) else "rocketmq"
+        return NativeDialect(self._identity) if wanted == "native" else RocketmqDialect(self._identity)
+
+    async def _speaks_native(self, client: RemotingClient) -> bool:
+        try:
+            await client.invoke(
+                RequestCode.SERVER_INFO,
+                timeout_seconds=self._settings.answer_timeout_seconds,
+                serialize_type=SerializeType.MSGPACK,
+            )
+        except (ConnectionClosedError, RequestCodeNotSupportedError):
+            # Apache's server closes the connection on a serialize type that it does not know
+            self._is_lost = False
+            self._wake.clear()
+            return False
+        return True
+
+    async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
+        """Tell what the server does not know: everything, or what has changed."""
+        change = None if self._needs_full else self._change()
+        self._needs_full = False
+        self._pending.clear()
+        try:
+            registered = await dialect.register(client, change)
+        except QueryNotFoundError:
+            # it does not know whose change this is
+            self._needs_full = True
+            self._wake.set()
+            return
+        except ResponseError as error:
+            # refused: the connection is fine, and the next heartbeat tries again
+            self._needs_full = True
+            self._answered(error=f"registration refused: {error}")
+            return
+        except RemotingError:
+            self._needs_full = True
+            raise
+        self._answered(boot_id=registered.boot_id, registrations=self.state.registrations + 1)
+        if self.state.status != "registered":
+            self._becomes("registered")
+        if not self._needs_full and not self._pending:
+            self.settled.set()
+        self.master = registered
+        self._on_registered(self, registered)
+
+    async def _beat(self, client: RemotingClient, dialect: Dialect) -> None:
+        try:
+            boot_id = await dialect.heartbeat(client, self._clock.monotonic())
+        except QueryNotFoundError:
+            self.register_again()
+            return
+        except ResponseError as error:
+            self._answered(error=f"heartbeat refused: {error}")
+            return
+        if boot_id is not None and boot_id != self.state.boot_id:
+            # another run of the server, behind the same connection (a proxy)
+            self.register_again()
+        self._answered()
+
+    def _change(self) -> TopicChange:
+        changed = tuple(topic for topic in self._pending.values() if topic is not None)
+        return TopicChange(changed, tuple(name for name, topic in self._pending.items() if topic is None))
+
+    def _period(self) -> float:
+        return self._settings.heartbeat_seconds * (_SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit())
+
+    def _lost(self, error: ConnectionClosedError) -> None:  # noqa: ARG002 - the next call says it in its own words
+        self._is_lost = True
+        self._wake.set()
+
+    def _becomes(self, status: Status, error: str | None = None) -> None:
+        if status != "registered":
+            self.settled.clear()
+        since = self.state.since if self.state.status == status else self._clock.wall()
+        protocol = None if self._dialect is None else self._dialect.name
+        self.state = replace(self.state, status=status, since=since, protocol=protocol, last_error=error)
+
+    def _answered(
+        self, *, boot_id: str | None = None, error: str | None = None, registrations: int | None = None
+    ) -> None:
+        self.state = replace(
+            self.state,
+            last_answer=self._clock.wall(),
+            boot_id=boot_id or self.state.boot_id,
+            last_error=error,
+            registrations=self.state.registrations if registrations is None else registrations,
+        )

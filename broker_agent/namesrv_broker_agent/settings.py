@@ -1,0 +1,92 @@
+"""What does an agent have to be told, and what may it be told?"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from namesrv_remoting.aio.address import parse_address
+from namesrv_remoting.aio.name_servers import REFRESH_SECONDS, check_source
+
+MAX_NAME_CHARACTERS = 255
+
+
+def _checked_name(name: str) -> str:
+    if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or " " in name:
+        raise ValueError(f"{name!r} is not 1 to {MAX_NAME_CHARACTERS} printable characters without blanks")
+    return name
+
+
+def _checked_address(address: str) -> str:
+    parse_address(address)
+    return address
+
+
+Name = Annotated[str, AfterValidator(_checked_name)]
+Address = Annotated[str, AfterValidator(_checked_address)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class AgentSettings(BaseModel):
+    """One broker, and how its agent behaves. Checked when made: a wrong value is a ValueError that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    cluster_name: Name
+    broker_name: Name
+    # where producers and consumers reach the broker
+    broker_addr: Address
+    # 0 is the master; a NameServer keeps ids as Java's long
+    broker_id: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+    # where slaves replicate from
+    ha_server_addr: Address | None = None
+    zone_name: Name | None = None
+    # lets the slave with the smallest id stand in for a dead master
+    enable_acting_master: bool = False
+    # see namesrv_remoting.aio.name_servers for the forms
+    name_servers: Annotated[str, AfterValidator(check_source)] = ""
+    # auto asks each server; native is quicker and says more
+    protocol: Literal["native", "rocketmq", "auto"] = "auto"
+    # Heartbeats come every 0.9 to 1 times this, so that four always fit into the servers' 120 s.
+    heartbeat_seconds: Seconds = 30.0
+    # how long a server waits for a heartbeat before it evicts; None leaves that to the server
+    expiry_seconds: Seconds | None = None
+    # an answer that takes longer means that the connection is dead
+    answer_timeout_seconds: Seconds = 5.0
+    connect_timeout_seconds: Seconds = 3.0
+    # The longest pause between attempts. Below a second, because a server that is back is to know us within one.
+    max_backoff_seconds: Annotated[float, Field(gt=0, le=60)] = 0.8
+    # how often clients poll their routes: what a drain waits for
+    client_poll_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    # how long stop() may take
+    stop_seconds: Seconds = 3.0
+    refresh_seconds: Seconds = REFRESH_SECONDS
+    # topics and their DataVersion, over restarts of the broker
+    state_file: Path | None = None
+
+    @classmethod
+    def checked(cls, **values: Any) -> Self:
+        """The settings, with errors in plain words.
+
+        Raises:
+            ValueError: a value is missing, unknown or out of range; the message names each.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ValueError(plain_words(error)) from error
+
+
+def plain_words(error: ValidationError) -> str:
+    """What is wrong, field by field, with the values."""
+    problems = []
+    for detail in error.errors():
+        field = ".".join(str(part) for part in detail["loc"])
+        message = detail["msg"].removeprefix("Value error, ")
+        if detail["type"] == "missing":
+            problems.append(f"{field} is missing")
+        elif detail["type"] == "extra_forbidden":
+            problems.append(f"{field} is no setting")
+        else:
+            problems.append(f"{field}: {detail['input']!r}: {message[:1].lower()}{message[1:]}")
+    return "; ".join(problems)
