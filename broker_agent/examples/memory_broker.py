@@ -1,0 +1,262 @@
+"""EXAMPLE: a small in-memory message broker that embeds the agent, to see the whole system work. Not for real messages.
+
+    python broker_agent/examples/memory_broker.py serve --name broker-a --port 10911 --name-servers 127.0.0.1:9876
+    python broker_agent/examples/memory_broker.py produce --name-servers 127.0.0.1:9876 --topic orders hello
+    python broker_agent/examples/memory_broker.py consume --name-servers 127.0.0.1:9876 --topic orders
+
+Its own protocol is one JSON object a line: {"op": "produce", "topic": T, "queue": Q, "body": B} is answered with
+{"offset": N}, {"op": "consume", "topic": T, "queue": Q, "offset": N} with {"messages": [...], "next": N}, and
+{"op": "create", "topic": T, "queues": N} with {"ok": true}; what cannot be done with {"error": TEXT}. Messages live in
+memory and die with the process; a queue keeps its last 10,000.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
+from namesrv_remoting.aio.address import parse_address
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.clock import SystemClock
+from namesrv_remoting.aio.name_servers import resolve
+from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE, RequestCode
+from namesrv_remoting.errors import RemotingError
+
+logger: Final = logging.getLogger("memory_broker")
+
+KEPT_MESSAGES: Final = 10_000
+_LONGEST_LINE: Final = 1 << 20
+
+
+class RefusedError(Exception):
+    """What was asked cannot be done; the text goes to the peer."""
+
+
+class Queue:
+    """The last messages of one queue, by offset."""
+
+    def __init__(self) -> None:
+        self._messages: deque[str] = deque(maxlen=KEPT_MESSAGES)
+        self.next_offset = 0
+
+    def append(self, body: str) -> int:
+        """Keep a message; its offset."""
+        self._messages.append(body)
+        self.next_offset += 1
+        return self.next_offset - 1
+
+    def since(self, offset: int, limit: int = 100) -> tuple[list[str], int]:
+        """Messages from an offset on, and the offset to ask for next."""
+        first = self.next_offset - len(self._messages)
+        start = max(offset, first)
+        found = list(self._messages)[start - first : start - first + limit]
+        return found, start + len(found)
+
+
+class MemoryBroker:
+    """Topics in memory, served over TCP, registered by an agent."""
+
+    def __init__(self, settings: AgentSettings, topics: Sequence[TopicConfig]) -> None:
+        self.agent = BrokerAgent(settings, topics, state=self.state)
+        self._queues: dict[tuple[str, int], Queue] = {}
+
+    def state(self) -> Mapping[str, int]:
+        """What the NameServers are told with every heartbeat."""
+        return {"queues": len(self._queues), "messages": sum(queue.next_offset for queue in self._queues.values())}
+
+    async def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what a line asks for. Raises RefusedError."""
+        match asked.get("op"):
+            case "produce":
+                return {"offset": self._queue(asked, PERM_WRITE).append(str(asked.get("body", "")))}
+            case "consume":
+                messages, following = self._queue(asked, PERM_READ).since(int(asked.get("offset", 0)))
+                return {"messages": messages, "next": following}
+            case "create":
+                queues = int(asked.get("queues", 4))
+                await self.agent.create_topic(TopicConfig(str(asked.get("topic")), queues, queues))
+                return {"ok": True}
+            case other:
+                raise RefusedError(f"op {other!r} is none of produce, consume, create")
+
+    def _queue(self, asked: Mapping[str, Any], perm: int) -> Queue:
+        name, number = str(asked.get("topic")), int(asked.get("queue", 0))
+        topic = self.agent.topics.get(name)
+        if topic is None:
+            raise RefusedError(f"topic {name!r} does not exist")
+        if not topic.perm & perm:
+            raise RefusedError(f"topic {name!r} has perm {topic.perm}")
+        queues = topic.write_queue_nums if perm == PERM_WRITE else topic.read_queue_nums
+        if not 0 <= number < queues:
+            raise RefusedError(f"topic {name!r} has no queue {number}")
+        return self._queues.setdefault((name, number), Queue())
+
+    async def serve_peer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection line by line until it ends."""
+        with contextlib.suppress(ConnectionError):
+            while line := await _line(reader):
+                try:
+                    asked = json.loads(line)
+                    if not isinstance(asked, dict):
+                        raise RefusedError("not an object")
+                    answer = await self.answer(asked)
+                except (RefusedError, ValueError, TypeError) as error:
+                    answer = {"error": str(error)}
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        writer.close()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readline()
+    except ValueError:
+        # longer than a line may be
+        return b""
+
+
+async def serve(options: argparse.Namespace) -> int:
+    """Run a broker until SIGTERM or SIGINT (unregister and end) or SIGUSR1 (drain first)."""
+    ended, drains = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    loop.add_signal_handler(signal.SIGINT, ended.set)
+
+    def drain() -> None:
+        drains.set()
+        ended.set()
+
+    loop.add_signal_handler(signal.SIGUSR1, drain)
+    broker: MemoryBroker | None = None
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if broker is not None:
+            await broker.serve_peer(reader, writer)
+
+    server = await asyncio.start_server(peer, "127.0.0.1", options.port, limit=_LONGEST_LINE)
+    port = server.sockets[0].getsockname()[1]
+    settings = AgentSettings.checked(
+        cluster_name=options.cluster,
+        broker_name=options.name,
+        broker_id=options.id,
+        broker_addr=f"127.0.0.1:{port}",
+        name_servers=options.name_servers,
+        heartbeat_seconds=options.heartbeat_seconds,
+        client_poll_seconds=options.poll_seconds,
+    )
+    broker = MemoryBroker(settings, [TopicConfig(name, 4, 4) for name in options.topic])
+    async with server, broker.agent as agent:
+        print(json.dumps({"event": "serving", "address": settings.broker_addr}), flush=True)
+        await ended.wait()
+        if drains.is_set():
+            await agent.drain()
+    return 0
+
+
+async def route(name_servers: str, topic: str) -> dict[str, Any]:
+    """The route of a topic, from the first NameServer that answers. Raises RefusedError."""
+    problems = []
+    for address in await resolve(name_servers):
+        async with RemotingClient(address, clock=SystemClock()) as client:
+            try:
+                answer = await client.invoke(
+                    RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic}, timeout_seconds=3.0
+                )
+            except RemotingError as error:
+                problems.append(f"{address}: {error}")
+            else:
+                found: dict[str, Any] = json.loads(answer.body)
+                return found
+    raise RefusedError("; ".join(problems))
+
+
+def queues_of(found: Mapping[str, Any], perm: int, count: str) -> list[tuple[str, int]]:
+    """(broker address, queue) for each queue whose broker has a master and the permission."""
+    masters = {data["brokerName"]: data["brokerAddrs"].get(str(MASTER_ID)) for data in found["brokerDatas"]}
+    return [
+        (masters[queue["brokerName"]], number)
+        for queue in found["queueDatas"]
+        if queue["perm"] & perm and masters.get(queue["brokerName"])
+        for number in range(queue[count])
+    ]
+
+
+async def ask(address: str, *questions: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Ask a broker, line by line. Raises RefusedError with its own words."""
+    host, port = parse_address(address)
+    reader, writer = await asyncio.open_connection(host, port, limit=_LONGEST_LINE)
+    answers = []
+    try:
+        for question in questions:
+            writer.write(json.dumps(question).encode() + b"\n")
+            await writer.drain()
+            answer: dict[str, Any] = json.loads(await reader.readline())
+            if "error" in answer:
+                raise RefusedError(answer["error"])
+            answers.append(answer)
+    finally:
+        writer.close()
+    return answers
+
+
+async def produce(options: argparse.Namespace) -> int:
+    """Send the messages round robin to the queues of the topic."""
+    found = await route(options.name_servers, options.topic)
+    queues = queues_of(found, PERM_WRITE, "writeQueueNums")
+    if not queues:
+        raise RefusedError(f"no queue of {options.topic!r} can be written to")
+    for number, body in enumerate(options.message):
+        address, queue = queues[number % len(queues)]
+        (answer,) = await ask(address, {"op": "produce", "topic": options.topic, "queue": queue, "body": body})
+        print(json.dumps({"broker": address, "queue": queue, **answer}))
+    return 0
+
+
+async def consume(options: argparse.Namespace) -> int:
+    """Print what the queues of the topic hold."""
+    found = await route(options.name_servers, options.topic)
+    for address, queue in queues_of(found, PERM_READ, "readQueueNums"):
+        (answer,) = await ask(address, {"op": "consume", "topic": options.topic, "queue": queue, "offset": 0})
+        for body in answer["messages"]:
+            print(json.dumps({"broker": address, "queue": queue, "body": body}))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(description="EXAMPLE: a small in-memory broker that embeds the broker agent.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serving = commands.add_parser("serve", help="run a broker")
+    serving.add_argument("--cluster", default="example")
+    serving.add_argument("--name", default="broker-a")
+    serving.add_argument("--id", type=int, default=MASTER_ID, help="0 for a master, more for a slave")
+    serving.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    serving.add_argument("--topic", action="append", default=[], help="may be repeated")
+    serving.add_argument("--heartbeat-seconds", type=float, default=30.0)
+    serving.add_argument("--poll-seconds", type=float, default=30.0, help="how long a drain waits")
+    for name, what in (("produce", "send messages"), ("consume", "print the messages of a topic")):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("--topic", required=True)
+        if name == "produce":
+            command.add_argument("message", nargs="+")
+    for command in commands.choices.values():
+        command.add_argument("--name-servers", default="", help="a list, env:, file:, dns: or http: (default: env)")
+    options = parser.parse_args(argv)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    work = {"serve": serve, "produce": produce, "consume": consume}[options.command]
+    try:
+        return asyncio.run(work(options))
+    except (RefusedError, RemotingError, ValueError, OSError) as error:
+        sys.stderr.write(f"memory_broker: {error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
