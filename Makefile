@@ -8,7 +8,7 @@ PY := .venv/bin/python
 ARGS ?=
 # more workers than that spend their time starting
 PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4
-TYPED := $(wildcard remoting namesrv benchmarks tests)
+TYPED := $(wildcard remoting namesrv broker_agent benchmarks tests)
 
 .PHONY: help
 help: ## list the targets
@@ -49,7 +49,7 @@ bench: setup ## measure speed and size, as ratios within one run
 
 .PHONY: fuzz
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)
-	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) tests/fuzz $(ARGS)
+	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) -o faulthandler_timeout=0 tests/fuzz $(ARGS)
 
 .PHONY: lock
 lock: ## write locks/ anew from pyproject.toml (ARGS=--upgrade for the newest versions)

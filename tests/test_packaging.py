@@ -40,7 +40,7 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
     """No `tests`, no `benchmarks`, no folder name of the tree lands in anyone's site-packages."""
     top_level = {PurePosixPath(name).parts[0] for name in wheel.namelist()}
 
-    assert {"namesrv", "namesrv_remoting", "namesrv-0.1.0.dist-info"} == top_level
+    assert {"namesrv", "namesrv_broker_agent", "namesrv_remoting", "namesrv-0.1.0.dist-info"} == top_level
 
 
 @pytest.mark.parametrize(
@@ -48,21 +48,27 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
     [
         "namesrv/__init__.py",
         "namesrv/py.typed",
+        "namesrv_broker_agent/__init__.py",
+        "namesrv_broker_agent/py.typed",
         "namesrv_remoting/__init__.py",
         "namesrv_remoting/py.typed",
         "namesrv-0.1.0.dist-info/licenses/LICENSE",
     ],
 )
 def test_the_wheel_holds(wheel: zipfile.ZipFile, name: str) -> None:
-    """Both packages are importable and typed, and the licence travels with them."""
+    """Every package is importable and typed, and the licence travels with them."""
     assert name in wheel.namelist()
 
 
-def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
-    """`namesrv` is the daemon's main."""
-    entry_points = wheel.read("namesrv-0.1.0.dist-info/entry_points.txt").decode()
+def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
+    """One command for each component that runs by itself, and no other."""
+    entry_points = wheel.read("namesrv-0.1.0.dist-info/entry_points.txt").decode().split("\n")
 
-    assert "[console_scripts]\nnamesrv = namesrv.cli:main\n" == entry_points
+    assert [
+        "[console_scripts]",
+        "namesrv = namesrv.cli:main",
+        "namesrv-broker-agent = namesrv_broker_agent.cli:main",
+    ] == [line for line in entry_points if line]
 
 
 def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ class NamesrvController:
             self.namesrv = namesrv = self._build(data_dir)
             housekeeping = Housekeeping(namesrv)
             snapshotter = Snapshotter(namesrv, data_dir / "snapshot.json")
+            failed: Exception | None = None
             try:
                 async with asyncio.TaskGroup() as tasks:
                     await self._start(tasks, housekeeping, snapshotter)
@@ -112,6 +113,11 @@ class NamesrvController:
                     raise _Stopped
             except* _Stopped:
                 pass
+            except* StartError as group:
+                # a TaskGroup wraps what ends it, and this is no bug
+                failed = group.exceptions[0]
+            if failed is not None:
+                raise failed
         finally:
             os.close(lock)
 

@@ -4,6 +4,7 @@ One typed decode of the header, one look-up of an answer that is already encoded
 is unusual in any way is left to the ordinary road, which knows every case and every error.
 """
 
+import re
 from collections.abc import Callable
 from struct import Struct
 from typing import Annotated, Final, TypeVar
@@ -41,6 +42,7 @@ class _Ext(msgspec.Struct, gc=False):
     broker_name: str | None = msgspec.field(default=None, name="brokerName")
     broker_id: str | int | None = msgspec.field(default=None, name="brokerId")
     agent_id: str | None = msgspec.field(default=None, name="agentId")
+    registration_seq: str | int | None = msgspec.field(default=None, name="registrationSeq")
 
 
 class _JsonHeader(msgspec.Struct, gc=False):
@@ -196,14 +198,16 @@ class FastLane:
         self.pulls += 1
         connection.requests += 1
         connection.serialize_type = serialize_type
-        if not connection.role:
+        if not connection.is_broker:
             connection.role = "client"
 
     # -- heartbeats ---------------------------------------------------------------------------------------------------
 
     def _heartbeat_json(self, connection: ServerConnection, asked: _JsonHeader, ext: _Ext) -> bytes | None:
         key = _key(ext)
-        if key is None or asked.flag & FLAG_RESPONSE or self._manager.touch(key, connection.id) is None:
+        if key is None or asked.flag & FLAG_RESPONSE or not _has_numbers(ext):
+            return None
+        if self._manager.touch(key, connection.id) is None:
             return None
         self._count_heartbeat(connection, SerializeType.JSON)
         return b"" if asked.flag & FLAG_ONEWAY else _json_frame(_NO_BODY, asked.opaque)
@@ -212,7 +216,7 @@ class FastLane:
         self, connection: ServerConnection, asked: _JsonHeader, ext: _Ext, body: bytes
     ) -> bytes | None:
         key = _key(ext)
-        if key is None or asked.flag & FLAG_RESPONSE or not _is_number(ext.broker_id):
+        if key is None or asked.flag & FLAG_RESPONSE or ext.broker_id is None or not _is_number(ext.broker_id):
             return None
         try:
             offered = data_version_from_json(body)
@@ -232,7 +236,9 @@ class FastLane:
         self, connection: ServerConnection, asked: _NativeHeader, ext: _Ext, body: bytes
     ) -> bytes | None:
         key = _key(ext)
-        if key is None or not self._manager.is_registered(key, ext.broker_name or "", ext.broker_id, ext.agent_id):
+        if key is None or not _has_numbers(ext):
+            return None
+        if not self._manager.is_registered(key, ext.broker_name or "", ext.broker_id, ext.agent_id):
             return None
         try:
             state = heartbeat_state(body)
@@ -279,8 +285,16 @@ def _key(ext: _Ext) -> BrokerAddrInfo | None:
     return None
 
 
-def _is_number(value: str | int | None) -> bool:
-    if isinstance(value, str):
-        # as many digits as a Java long can have
-        return value.lstrip("-").isdecimal() and len(value) <= len(str(-(1 << 63)))
-    return value is not None
+def _has_numbers(ext: _Ext) -> bool:
+    """Whether the optional numbers of a heartbeat are numbers."""
+    return (ext.broker_id is None or _is_number(ext.broker_id)) and (
+        ext.registration_seq is None or _is_number(ext.registration_seq)
+    )
+
+
+# as peers write them; what else can be read as a Java long is for the ordinary road to say
+_plain_number: Final = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
+
+
+def _is_number(value: str | int) -> bool:
+    return -(1 << 63) <= value < 1 << 63 if isinstance(value, int) else _plain_number(value) is not None

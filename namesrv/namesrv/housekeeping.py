@@ -63,6 +63,9 @@ class Housekeeping:
         tables = namesrv.manager.tables
         # who did not come back has ended its life, and with it what was taken from it
         tables.wiped &= tables.broker_addr_table.keys()
+        if namesrv.readiness.missing:
+            # the snapshot names them still, and the next start would wait for them again
+            namesrv.manager.membership += 1
         event(logger, logging.INFO, "ready", reason=namesrv.readiness.reason(namesrv.clock.monotonic()))
 
     # -- the server's connections -------------------------------------------------------------------------------------

@@ -36,8 +36,9 @@ class Snapshotter:
         membership = self._namesrv.manager.membership
         if membership == self._saved:
             return
+        current = self.current()
         try:
-            await asyncio.to_thread(snapshot.save, self._path, self.current())
+            await asyncio.to_thread(snapshot.save, self._path, current)
         except OSError as error:
             if not self._failing:
                 event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
@@ -47,6 +48,7 @@ class Snapshotter:
             event(logger, logging.INFO, "snapshot_written_again", path=self._path)
         self._failing = False
         self._saved = membership
+        event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
 
     def current(self) -> Snapshot:
         """Who is alive, and who was expected and is still waited for."""

@@ -15,6 +15,8 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 # A header carries names, addresses and a few numbers; Java's largest is under 2 KiB. 64 KiB leaves room for 255 ext
 # fields, and bounds what one header can make of itself once it is decoded.
 MAX_HEADER_BYTES: Final = 64 * 1024
+# what three bytes can say; beyond it the length would run over into the serialize type
+MAX_ENCODED_HEADER_BYTES: Final = (1 << 24) - 1
 
 LENGTH: Final = Struct(">I")
 HEAD: Final = Struct(">II")
@@ -35,11 +37,14 @@ def encode_frame(
     """The bytes of one frame.
 
     Raises:
-        LocalProtocolError: the frame would be larger than the receiver accepts.
+        LocalProtocolError: the frame would be larger than the receiver accepts, or its header than can be said.
     """
     length = 4 + len(header) + len(body)
     if length + 4 > max_frame_bytes:
         message = f"frame of {length + 4} bytes, limit {max_frame_bytes}"
+        raise LocalProtocolError(message)
+    if len(header) > MAX_ENCODED_HEADER_BYTES:
+        message = f"header of {len(header)} bytes, limit {MAX_ENCODED_HEADER_BYTES}"
         raise LocalProtocolError(message)
     return b"%b%b%b" % (HEAD.pack(length, serialize_type << 24 | len(header)), header, body)
 
@@ -120,7 +125,6 @@ class FrameReader:
 
     def _check_length(self, length: int) -> None:
         if length > self._max_frame_bytes - 4:
-            # as a signed number, which is how the peer wrote it if it is negative
             message = f"frame of {length + 4} bytes, limit {self._max_frame_bytes}"
             raise RemoteProtocolError(message, reason="frame_too_large")
         if length < 4:

@@ -165,11 +165,13 @@ async def test_limits_may_be_reached(path: Path) -> None:
 
 async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
     """All values together are limited, too; what makes the file smaller is always taken."""
-    kv_file.write(path, {"NS": {"a": "x" * 50, "b": "y" * 50}})
+    kv_file.write(path, {"NS": {"a": "x" * 50, "b": "y" * 150}})
     kv = KVConfig.load(path, LIMITS)
 
-    with pytest.raises(KVLimitError, match=r"value makes the configuration 1\d\d bytes, limit 100"):
+    with pytest.raises(KVLimitError, match=r"value makes the configuration 2\d\d bytes, limit 100"):
         await kv.put("NEW", "k", "v")
+    await kv.put("NS", "a", "")
+    await kv.put("NS", "b", "short")
     await kv.put("NS", "a", "short")
     await kv.delete("NS", "b")
     await kv.put("NEW", "k", "v")

@@ -89,12 +89,30 @@ async def test_limits_count_what_waits(path: Path) -> None:
         await begin(kv.put("NS", "one", "v"))
         fits, refused = await begin(kv.put("NS", "two", "v"), kv.put("NS", "three", "v"))
         await disk.write()
+        assert refused.done()
         with pytest.raises(KVLimitError, match="key 'three' is one more than 2"):
             await refused
         await disk.write()
         await fits
 
     assert {"NS": {"one": "v", "two": "v"}} == kv.all()
+
+
+async def test_namespaces_count_what_waits(path: Path) -> None:
+    """Two new namespaces in one write of which only one fits: the later one is refused."""
+    kv = KVConfig.load(path, KVLimits(max_namespaces=2))
+    async with slow_disk() as disk:
+        await begin(kv.put("ONE", "k", "v"))
+        fits, again, refused = await begin(kv.put("TWO", "k", "v"), kv.put("TWO", "l", "v"), kv.put("THREE", "k", "v"))
+        await disk.write()
+        assert refused.done()
+        with pytest.raises(KVLimitError, match="namespace 'THREE' is one more than 2"):
+            await refused
+        await disk.write()
+        await fits
+        await again
+
+    assert {"ONE": {"k": "v"}, "TWO": {"k": "v", "l": "v"}} == kv.all()
 
 
 # ---- cancellation ----
@@ -200,7 +218,7 @@ async def test_write_that_failed_does_not_count(path: Path) -> None:
 
 
 async def test_error_that_is_no_disks_comes_out_as_it_is(path: Path) -> None:
-    """When the loop has no threads any more, the change is refused and not left waiting."""
+    """When the loop has no threads any more, a change is refused at once."""
     kv = KVConfig.load(path)
     await asyncio.get_running_loop().shutdown_default_executor()
 
@@ -208,3 +226,19 @@ async def test_error_that_is_no_disks_comes_out_as_it_is(path: Path) -> None:
         await kv.put("NS", "k", "v")
     assert {} == kv.all()
     assert "<KVConfig [0 namespaces | 0 keys | writing: no | waiting: 0]>" == repr(kv)
+
+
+async def test_nobody_is_left_waiting_when_the_loop_is_closed(path: Path) -> None:
+    """The last write of a loop is finished; who waits for the next one is told that there is none."""
+    kv = KVConfig.load(path)
+    async with slow_disk() as disk:
+        (last,) = await begin(kv.put("NS", "last", "v"))
+        (waiting,) = await begin(kv.put("NS", "waiting", "v"))
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await disk.write()
+
+    assert last.done()
+    assert waiting.done()
+    with pytest.raises(RuntimeError, match="Executor shutdown has been called"):
+        await waiting
+    assert {"NS": {"last": "v"}} == kv.all() == KVConfig.load(path).all()

@@ -6,7 +6,8 @@ from typing import Final
 from namesrv.context import Namesrv
 from namesrv.processors import admin, broker, client, extensions, kvconfig
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
-from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.errors import RequestCodeNotSupportedError
 
 # role of whoever asks -> what makes the handlers of that role's codes
 PROCESSORS: Final[Mapping[str, tuple[Callable[[Namesrv], Mapping[RequestCode, Handler]], ...]]] = {
@@ -14,6 +15,16 @@ PROCESSORS: Final[Mapping[str, tuple[Callable[[Namesrv], Mapping[RequestCode, Ha
     "client": (client.handlers,),
     "admin": (admin.handlers, kvconfig.handlers, extensions.handlers),
 }
+# ours, not RocketMQ's: their bodies have no other spelling than the native one
+NATIVE_ONLY: Final = frozenset(
+    {
+        RequestCode.PULL_ROUTES,
+        RequestCode.SERVER_INFO,
+        RequestCode.RECENT_EVENTS,
+        RequestCode.LIST_CONNECTIONS,
+        RequestCode.LIST_BROKERS,
+    }
+)
 # answered when something happens, not in turn
 CONCURRENT: Final = frozenset({int(RequestCode.PULL_ROUTES)})
 
@@ -21,7 +32,7 @@ CONCURRENT: Final = frozenset({int(RequestCode.PULL_ROUTES)})
 def handlers(namesrv: Namesrv) -> dict[int, Handler]:
     """All of them, each noting on the connection what kind of peer asks."""
     return {
-        int(code): _noting(role, handler)
+        int(code): _noting(role, _natively(handler) if code in NATIVE_ONLY else handler)
         for role, makers in PROCESSORS.items()
         for make in makers
         for code, handler in make(namesrv).items()
@@ -38,3 +49,14 @@ def _noting(role: str, handler: Handler) -> Handler:
         return await handler(request)
 
     return note_and_handle
+
+
+def _natively(handler: Handler) -> Handler:
+    async def handle_if_native(request: Request) -> Reply:
+        if not request.command.is_native:
+            raise RequestCodeNotSupportedError(
+                f" request type {request.command.code} not supported but with serialize type {SerializeType.MSGPACK:d}"
+            )
+        return await handler(request)
+
+    return handle_if_native

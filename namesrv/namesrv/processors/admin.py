@@ -6,8 +6,7 @@ from namesrv.admin_settings import apply_update, effective_properties
 from namesrv.context import Namesrv
 from namesrv.routeinfo import views
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
-from namesrv_remoting.bodies.route import cluster_info_to_json, queue_datas_from_json
-from namesrv_remoting.bodies.tables import topic_list_to_json
+from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import SystemError_
 from namesrv_remoting.headers.admin import (
@@ -48,9 +47,11 @@ class AdminProcessor:
         self._manager = namesrv.manager
         self._tables = namesrv.manager.tables
 
-    async def cluster_info(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    async def cluster_info(self, request: Request) -> Reply:
         """106."""
-        return Reply(cluster_info_to_json(self._tables.broker_addr_table.values(), self._tables.cluster_addr_table))
+        tables = self._tables
+        spelt = dialect_of(request.command).cluster_info(tables.broker_addr_table.values(), tables.cluster_addr_table)
+        return Reply(spelt)
 
     async def wipe_write_perm(self, request: Request) -> Reply:
         """205."""
@@ -64,11 +65,11 @@ class AdminProcessor:
         count = await self._manager.add_write_perm(header.broker_name)
         return Reply(ext_fields=AddWritePermResponseHeader(add_topic_count=count).to_ext())
 
-    async def all_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    async def all_topics(self, request: Request) -> Reply:
         """206."""
         if not self._namesrv.live.enable_all_topic_list:
             raise SystemError_("disable")
-        return Reply(topic_list_to_json(self._tables.topic_queue_table))
+        return Reply(dialect_of(request.command).topic_list(self._tables.topic_queue_table, None))
 
     async def delete_topic(self, request: Request) -> Reply:
         """216."""
@@ -80,39 +81,41 @@ class AdminProcessor:
         """217."""
         header = RegisterTopicRequestHeader.from_ext(request.command.ext_fields)
         if request.command.body:
-            await self._manager.register_topic(header.topic, queue_datas_from_json(request.command.body))
+            queue_datas = dialect_of(request.command).read_queue_datas(request.command.body)
+            await self._manager.register_topic(header.topic, queue_datas)
         return SUCCESS
 
     async def topics_of_cluster(self, request: Request) -> Reply:
         """224."""
         header = ClusterRequestHeader.from_ext(request.command.ext_fields)
-        return self._list(views.topics_of_cluster(self._tables, header.cluster))
+        return self._list(request, views.topics_of_cluster(self._tables, header.cluster))
 
-    async def system_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    async def system_topics(self, request: Request) -> Reply:
         """304."""
         names, broker_addr = views.system_topics(self._tables)
-        return Reply(topic_list_to_json(names, broker_addr))
+        return Reply(dialect_of(request.command).topic_list(names, broker_addr))
 
-    async def unit_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    async def unit_topics(self, request: Request) -> Reply:
         """311."""
-        return self._list(views.topics_where(self._tables.topic_queue_table, views.is_unit))
+        return self._list(request, views.topics_where(self._tables.topic_queue_table, views.is_unit))
 
-    async def unit_sub_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    async def unit_sub_topics(self, request: Request) -> Reply:
         """312."""
-        return self._list(views.topics_where(self._tables.topic_queue_table, views.has_unit_sub))
+        return self._list(request, views.topics_where(self._tables.topic_queue_table, views.has_unit_sub))
 
-    async def unit_sub_not_unit_topics(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    async def unit_sub_not_unit_topics(self, request: Request) -> Reply:
         """313."""
         return self._list(
+            request,
             views.topics_where(
                 self._tables.topic_queue_table, lambda flags: views.has_unit_sub(flags) and not views.is_unit(flags)
-            )
+            ),
         )
 
-    def _list(self, topics: Iterable[str]) -> Reply:
+    def _list(self, request: Request, topics: Iterable[str]) -> Reply:
         if not self._namesrv.live.enable_topic_list:
             raise SystemError_("disable")
-        return Reply(topic_list_to_json(topics))
+        return Reply(dialect_of(request.command).topic_list(topics, None))
 
     async def update_config(self, request: Request) -> Reply:
         """318."""

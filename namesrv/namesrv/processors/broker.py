@@ -9,6 +9,7 @@ from typing import Final
 from namesrv.context import Namesrv
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
+from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.register import (
     InflateLimits,
@@ -17,8 +18,6 @@ from namesrv_remoting.bodies.register import (
     decode_native_body,
     is_zlib,
 )
-from namesrv_remoting.bodies.route import member_group_to_json
-from namesrv_remoting.bodies.tables import data_version_from_json, data_version_to_json, kv_table_to_json
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
@@ -73,7 +72,7 @@ class BrokerProcessor:
             _check_crc(header.body_crc32, command.body)
             body = await self._body(command, header)
             result = await self._manager.register(self._registration(request, header, body, digest))
-        return self._registered(result)
+        return self._registered(command, result)
 
     def _registration(
         self, request: Request, header: RegisterBrokerRequestHeader, body: RegisterBrokerBody, digest: bytes
@@ -112,12 +111,12 @@ class BrokerProcessor:
             return decode_native_body(command.body, compressed=header.compressed, limits=self._inflate_limits)
         return decode_body(command.body, command.version, compressed=header.compressed, limits=self._inflate_limits)
 
-    def _registered(self, result: RegisterResult) -> Reply:
+    def _registered(self, command: RemotingCommand, result: RegisterResult) -> Reply:
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
         order = None
         if self._namesrv.live.return_order_topic_config_to_broker:
             order = self._namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
-        return Reply(b"" if order is None else kv_table_to_json(order), ext.to_ext())
+        return Reply(b"" if order is None else dialect_of(command).kv_table(order), ext.to_ext())
 
     async def unregister(self, request: Request) -> Reply:
         """104: done before it is answered."""
@@ -147,24 +146,25 @@ class BrokerProcessor:
 
     async def query_data_version(self, request: Request) -> Reply:
         """322: counts as a heartbeat whatever the answer."""
+        dialect = dialect_of(request.command)
         header = QueryDataVersionRequestHeader.from_ext(request.command.ext_fields)
-        offered = data_version_from_json(request.command.body)
+        offered = dialect.read_data_version(request.command.body)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         stored = self._manager.query_data_version(key, request.connection.id)
         changed = QueryDataVersionResponseHeader(changed=offered is None or offered != stored)
-        return Reply(b"" if stored is None else data_version_to_json(stored), changed.to_ext())
+        return Reply(b"" if stored is None else dialect.data_version(stored), changed.to_ext())
 
     async def member_group(self, request: Request) -> Reply:
         """901: the cluster is echoed, not checked."""
         header = GetBrokerMemberGroupRequestHeader.from_ext(request.command.ext_fields)
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
         addrs = {} if group is None else group.broker_addrs
-        return Reply(member_group_to_json(header.cluster_name, header.broker_name, addrs))
+        return Reply(dialect_of(request.command).member_group(header.cluster_name, header.broker_name, addrs))
 
 
 def _digest(command: RemotingCommand, header: RegisterBrokerRequestHeader) -> bytes:
     """What a registration says, but for its own count: equal digests mean that it says the same again."""
-    said = (command.is_native, command.version, header.compressed, header.broker_name, header.broker_id)
+    said = (command.is_native, header.kind, command.version, header.compressed, header.broker_name, header.broker_id)
     further = (header.ha_server_addr, header.heartbeat_timeout_millis, header.enable_acting_master, header.zone_name)
     hasher = hashlib.sha1(repr((said, further, header.agent_id, header.body_crc32)).encode(), usedforsecurity=False)
     hasher.update(command.body)

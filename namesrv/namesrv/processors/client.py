@@ -1,6 +1,7 @@
 """What is answered to producers and consumers: routes, one or many, now or when they change (105, 20001)?"""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,8 +10,9 @@ import msgspec
 from namesrv.context import Namesrv
 from namesrv.routeinfo.views import in_zone
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
+from namesrv_remoting.aio.timeouts import timeout_on
+from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import PullRoutesRequest, pull_routes_request
-from namesrv_remoting.bodies.route import route_to_json, route_to_native
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, TopicNotExistError
 from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
@@ -44,7 +46,7 @@ class ClientProcessor:
             raise TopicNotExistError(f"No topic route info in name server for the topic: {header.topic}\n{FAQ}")
         if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
             route = in_zone(route, header.zone_name)
-        return Reply(route_to_native(route) if request.command.is_native else route_to_json(route))
+        return Reply(dialect_of(request.command).route(route))
 
     async def pull_routes(self, request: Request) -> Reply:
         """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
@@ -52,11 +54,9 @@ class ClientProcessor:
         namesrv = self._namesrv
         asked = pull_routes_request(request.command.body)
         if asked.wait_ms and not namesrv.is_draining and self._changed(asked) == []:
-            try:
-                async with asyncio.timeout(asked.wait_ms / 1000):
+            with contextlib.suppress(TimeoutError):
+                async with timeout_on(namesrv.clock, asked.wait_ms / 1000):
                     await namesrv.watchers.wait(set(asked.topics))
-            except TimeoutError:
-                pass
         routes: dict[str, msgspec.Raw | None] = {}
         # under the read lock: the revision in the answer must hold for all of its routes
         async with namesrv.manager.lock.read():

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from namesrv.context import Namesrv
 from namesrv.kvconfig import KVLimitError, KVWriteError
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
-from namesrv_remoting.bodies.tables import kv_table_to_json
+from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 from namesrv_remoting.headers.admin import (
@@ -73,7 +73,7 @@ class KVConfigProcessor:
         table = self._namesrv.kv.namespace(header.namespace)
         if table is None:
             raise QueryNotFoundError(f"No config item, Namespace: {header.namespace}")
-        return Reply(kv_table_to_json(table))
+        return Reply(dialect_of(request.command).kv_table(table))
 
     def _changed(self, namespace: str, key: str) -> None:
         # order configuration is part of the topic's route

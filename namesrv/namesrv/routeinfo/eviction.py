@@ -17,20 +17,21 @@ def silent_brokers(tables: RouteTables, now: float) -> list[BrokerAddrInfo]:
     A broker may be silent for exactly its expiry; the first instant after that it is due. Costs what is due: deadlines
     that have moved on since are put back where they belong now.
     """
-    due: list[tuple[float, BrokerAddrInfo]] = []
+    # a broker that left and came back within one moment has the same deadline in there twice
+    due: dict[BrokerAddrInfo, float] = {}
     while tables.deadlines and tables.deadlines[0][0] < now:
         deadline, key = heapq.heappop(tables.deadlines)
         if tables.deadline_of.get(key) != deadline:
             continue
         expires_at = tables.broker_live_table[key].expires_at()
         if expires_at < now:
-            due.append((expires_at, key))
+            due[key] = expires_at
         else:
             tables.set_deadline(key, expires_at)
-    for deadline, key in due:
+    for key, deadline in due.items():
         # whoever decides not to evict after all finds it again
         tables.set_deadline(key, deadline)
-    return [key for _, key in sorted(due)]
+    return sorted(due, key=lambda key: (due[key], key))
 
 
 @dataclass(frozen=True, slots=True)

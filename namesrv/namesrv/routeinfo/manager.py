@@ -34,7 +34,7 @@ from namesrv.routeinfo.records import (
     Touched,
     Unregistered,
 )
-from namesrv.routeinfo.registration import check_registration, master_of, plan_registration
+from namesrv.routeinfo.registration import Plan, check_registration, master_of, plan_registration
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables
@@ -106,33 +106,56 @@ class RouteInfoManager:
         effects: list[Effect] = []
         async with self.lock.write():
             check_registration(self.tables, registration)
-            now = self.now()
+            await self._remove_former_name(registration, effects)
             self._last_generation += 1
             generation = self._last_generation
-            plan = await _in_chunks(plan_registration(self.tables, registration, self.options, now, generation))
-            if not self._is_connected(registration.connection_id):
-                # it hung up meanwhile; nothing would ever report its end
-                return RegisterResult()
-            key = registration.key
-            before = self.tables.broker_live_table.get(key)
-            if plan.displaced is not None:
-                displaced = self.tables.broker_live_table.get(plan.displaced)
-                if displaced is not None:
-                    effects.append(Evicted(plan.displaced, displaced, "superseded", now - displaced.last_update))
-            self._apply(plan.changes, effects)
-            live = self.tables.broker_live_table[key]
-            if registration.digest is None:
-                self.tables.digests.pop(key, None)
-            else:
-                self.tables.digests[key] = registration.digest
-            self.membership += before is None or plan.displaced is not None or before.broker_id != live.broker_id
-            silent = 0.0 if before is None else now - before.last_update
-            topics = len(registration.body.topic_configs)
-            effects.append(Registered(key, live, registration.kind, topics, before is None, silent))
-            if plan.min_id_changed is not None:
-                effects.append(plan.min_id_changed)
+            plan = await _in_chunks(plan_registration(self.tables, registration, self.options, self.now(), generation))
+            # if it hung up meanwhile, nothing would ever report its end
+            is_connected = self._is_connected(registration.connection_id)
+            if is_connected:
+                self._take_in(registration, plan, effects)
         self._perform(effects)
-        return plan.result
+        return plan.result if is_connected else RegisterResult()
+
+    async def _remove_former_name(self, registration: Registration, effects: list[Effect]) -> None:
+        """The process at this address may have been another broker before; nothing would ever end that one."""
+        key = registration.key
+        former = self.tables.broker_live_table.get(key)
+        if (
+            former is not None
+            and former.broker_name != registration.broker_name
+            and self._is_connected(registration.connection_id)
+        ):
+            await self._remove(key, former, "superseded", effects, lambda _: True)
+
+    def _take_in(self, registration: Registration, plan: Plan, effects: list[Effect]) -> None:
+        """Apply a registration that was worked out."""
+        key, now = registration.key, self.now()
+        table = self.tables.broker_live_table
+        before = table.get(key)
+        if before is not None:
+            # a heartbeat over a newer connection may have been faster: then the end of the older one means nothing
+            is_newer = before.connection_id > registration.connection_id and self._is_connected(before.connection_id)
+            newest = before.connection_id if is_newer else registration.connection_id
+            plan.changes.live[key] = plan.changes.live[key].heard(now, newest, before.state)
+        effects.extend(
+            Evicted(displaced, table[displaced], "superseded", now - table[displaced].last_update)
+            for displaced in plan.displaced
+        )
+        if self._apply(plan.changes, effects):
+            # two of a group may register topics, a master and an id below 0: what the other one says counts again
+            self.tables.forget_digests((registration.broker_name,))
+        live = table[key]
+        if registration.digest is None:
+            self.tables.digests.pop(key, None)
+        else:
+            self.tables.digests[key] = registration.digest
+        self.membership += before is None or bool(plan.displaced) or before.broker_id != live.broker_id
+        silent = 0.0 if before is None else now - before.last_update
+        topics = len(registration.body.topic_configs)
+        effects.append(Registered(key, live, registration.kind, topics, before is None, silent))
+        if plan.min_id_changed is not None:
+            effects.append(plan.min_id_changed)
 
     def register_unchanged(
         self, key: BrokerAddrInfo, digest: bytes, connection_id: int, registration_seq: int | None
@@ -140,6 +163,9 @@ class RouteInfoManager:
         """Recognise the last registration of a broker: only its live entry is refreshed. None: it is another one."""
         live = self.tables.broker_live_table.get(key)
         if live is None or self.tables.digests.get(key) != digest or connection_id < live.connection_id:
+            return None
+        if not self._is_connected(connection_id):
+            # asked before it hung up, and looked at after that
             return None
         now = self.now()
         self._last_generation += 1
@@ -171,6 +197,9 @@ class RouteInfoManager:
         if live is None:
             return None
         now = self.now()
+        if connection_id > live.connection_id and not self._is_connected(connection_id):
+            # asked before it hung up, and looked at after that: nothing would ever report that connection's end
+            connection_id = live.connection_id
         heard = live.heard(now, connection_id, state)
         self.tables.set_live(key, heard)
         self._sink(Touched(key, heard, now - live.last_update))
@@ -324,14 +353,18 @@ class RouteInfoManager:
         if topics is None:
             for cache in self.caches:
                 cache.clear()
+            # under other options the same registration may come to something else
+            self.tables.digests.clear()
             self._perform([RouteChanged(None, self.revisions.everything_changed())])
             return
         effects: list[Effect] = []
         self._publish(set(topics), effects)
         self._perform(effects)
 
-    def _apply(self, changes: Changes, effects: list[Effect]) -> None:
-        self._publish(self.tables.apply(changes), effects)
+    def _apply(self, changes: Changes, effects: list[Effect]) -> bool:
+        affected = self.tables.apply(changes)
+        self._publish(affected, effects)
+        return bool(affected)
 
     def _publish(self, topics: set[str], effects: list[Effect]) -> None:
         if topics:

@@ -32,7 +32,8 @@ class Plan:
 
     changes: Changes
     result: RegisterResult
-    displaced: BrokerAddrInfo | None
+    # live entries that end with it: who held the id, and its own address under another cluster
+    displaced: tuple[BrokerAddrInfo, ...]
     min_id_changed: MinBrokerIdChanged | None
 
 
@@ -98,10 +99,8 @@ def plan_registration(
         registration.zone_name,
         registration.enable_acting_master is True,
     )
-    displaced = None
-    if holder is not None and holder != key.broker_addr:
-        displaced = BrokerAddrInfo(registration.cluster_name, holder)
-        changes.dropped.append(displaced)
+    displaced = _displaced(tables, name, key, holder)
+    changes.dropped.extend(displaced)
 
     live = tables.broker_live_table.get(key)
     is_prime_slave = (
@@ -142,6 +141,18 @@ def plan_registration(
     )
 
 
+def _displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> tuple[BrokerAddrInfo, ...]:
+    """A name is global: whoever is displaced may have registered under another cluster."""
+    candidates = [
+        BrokerAddrInfo(cluster, addr)
+        for cluster, names in tables.cluster_addr_table.items()
+        if name in names
+        for addr in {key.broker_addr, holder or key.broker_addr}
+    ]
+    live = tables.broker_live_table
+    return tuple(found for found in candidates if found != key and found in live and live[found].broker_name == name)
+
+
 def _plan_rows(
     tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int
 ) -> Generator[None, None, None]:
@@ -157,7 +168,8 @@ def _plan_rows(
     queues: dict[tuple[int, int, int, int], QueueData] = {}
     rows = changes.rows
     for number, topic in enumerate(registration.body.topic_configs, start=1):
-        row = table.get(topic.topic_name)
+        # a body may name a topic twice: the last one counts, as in Java
+        row = rows[topic.topic_name] if topic.topic_name in rows else table.get(topic.topic_name)
         step = (id(row), topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
         after = steps.get(step)
         if after is None:

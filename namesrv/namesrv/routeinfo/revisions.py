@@ -1,15 +1,15 @@
 """Which routes have changed since a client last asked?"""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-# Topics that the change log remembers; who asks for changes before the oldest gets everything.
+# Topics whose last change is remembered; who asks for changes before the oldest of them gets everything.
 DEFAULT_LOG_TOPICS: Final = 200_000
 
 
 class RouteRevisions:
-    """Counts route changes, and knows for the latest of them which topics they touched."""
+    """Counts route changes, and knows for each of many topics which was the last that touched it."""
 
     def __init__(self, log_topics: int = DEFAULT_LOG_TOPICS) -> None:
         # the number of the last change
@@ -17,19 +17,19 @@ class RouteRevisions:
         # changes up to this one are forgotten
         self.floor = 0
         self._log_topics = log_topics
-        # topic -> the last change that touched it
-        self._changed_at: dict[str, int] = {}
-        # (change, its topics), oldest first
-        self._log: deque[tuple[int, tuple[str, ...]]] = deque()
+        # topic -> the last change that touched it, longest ago first. Changes themselves are not kept: a broker that
+        # flaps changes the same ten thousand topics over and over.
+        self._changed_at: OrderedDict[str, int] = OrderedDict()
 
     def changed(self, topics: Iterable[str]) -> int:
         """Note one change of these topics; its number."""
         self.revision += 1
-        noted = tuple(topics)
-        self._changed_at.update(dict.fromkeys(noted, self.revision))
-        self._log.append((self.revision, noted))
-        while len(self._changed_at) > self._log_topics or len(self._log) > self._log_topics:
-            self._forget_oldest()
+        changed_at = self._changed_at
+        for topic in topics:
+            changed_at[topic] = self.revision
+            changed_at.move_to_end(topic)
+        while len(changed_at) > self._log_topics:
+            _, self.floor = changed_at.popitem(last=False)
         return self.revision
 
     def everything_changed(self) -> int:
@@ -37,7 +37,6 @@ class RouteRevisions:
         self.revision += 1
         self.floor = self.revision
         self._changed_at.clear()
-        self._log.clear()
         return self.revision
 
     def changed_since(self, topics: Iterable[str], since: int) -> list[str] | None:
@@ -48,10 +47,3 @@ class RouteRevisions:
             return None
         changed_at = self._changed_at
         return [topic for topic in topics if changed_at.get(topic, 0) > since]
-
-    def _forget_oldest(self) -> None:
-        revision, topics = self._log.popleft()
-        self.floor = revision
-        for topic in topics:
-            if self._changed_at.get(topic) == revision:
-                del self._changed_at[topic]

@@ -4,6 +4,7 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData
@@ -12,6 +13,9 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 # The queues of one topic, ordered by broker name. Topics with the same queues share one such tuple, which is why a
 # million of them fit.
 QueueRow = tuple[QueueData, ...]
+
+# Outdated deadlines that are not worth clearing away.
+SPARE_DEADLINES: Final = 64
 
 
 @dataclass(slots=True)
@@ -91,6 +95,10 @@ class RouteTables:
         """When to look at a live entry again."""
         self.deadline_of[key] = deadline
         heapq.heappush(self.deadlines, (deadline, key))
+        if len(self.deadlines) > 2 * len(self.deadline_of) + SPARE_DEADLINES:
+            # brokers that come and go leave theirs behind
+            self.deadlines = [(until, known) for known, until in self.deadline_of.items()]
+            heapq.heapify(self.deadlines)
 
     def drop_live(self, key: BrokerAddrInfo) -> None:
         """Take a live entry out, and what hangs on it."""
@@ -213,6 +221,9 @@ class RouteTables:
             self.topic_queue_mapping_info_table.pop(topic, None)
 
     def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:
+        if self.broker_addr_table.get(broker_name) != group:
+            # what the other instances registered may count for more now: a slave's topics without its master
+            self.forget_digests((broker_name,))
         if group is None:
             self.broker_addr_table.pop(broker_name, None)
             self.wiped.discard(broker_name)

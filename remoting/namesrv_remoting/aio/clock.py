@@ -17,7 +17,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return once `seconds` have passed on the monotonic clock."""
+        """Return once `seconds` have passed on the monotonic clock; others get to run even if that is none."""
         ...
 
 

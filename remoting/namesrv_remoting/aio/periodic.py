@@ -28,7 +28,7 @@ class Periodic:
         while True:
             due = start + ticks * self._interval
             # sleeps even when late: an action that always takes too long must not starve the loop
-            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+            await self._clock.sleep(due - self._clock.monotonic())
             now = self._clock.monotonic()
             ticks = next_tick(ticks, now - start, self._interval)
             # a timer may fire a millisecond early: that is on time

@@ -36,6 +36,7 @@ class ServerConnection(asyncio.Protocol):
         "_closing",
         "_deadline_frame",
         "_deadline_write",
+        "_is_deaf",
         "_is_write_paused",
         "_preamble",
         "_queue",
@@ -78,6 +79,8 @@ class ServerConnection(asyncio.Protocol):
         # tasks of the requests that may take long; the queue has one of its own while it is not empty
         self._watches: set[asyncio.Task[None]] | None = None
         self._closing = False
+        # nothing that still comes is looked at; the last answers may be on their way
+        self._is_deaf = False
         self._is_write_paused = False
         # when the frame that is being received has to be complete; when the peer has to have read its answers
         self._deadline_frame = NEVER
@@ -98,29 +101,42 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone, or we closed the connection: watches end, and the owner is told."""
-        self._closing = True
+        self._closing = self._is_deaf = True
         self._server.connection_closed(self, "reset" if exc else "closed")
         # what was asked in order is still done, as a peer that asks and hangs up expects; watches have nobody to tell
-        for task in self._watches or ():
-            task.cancel()
+        self._cancel_watches()
 
     def close(self) -> None:
         """Close once everything written is sent."""
-        self._closing = True
-        if self._transport is not None:
-            self._transport.close()
+        self._closing = self._is_deaf = True
+        if self._transport is None:
+            return
+        if self._deadline_write == NEVER and self.unsent_bytes:
+            # a peer that never reads must not keep it open
+            self._start_write_deadline()
+        self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
-        self._closing = True
+        self._closing = self._is_deaf = True
         if self._transport is not None:
             self._transport.abort()
 
     def refuse(self, error: RemoteProtocolError) -> None:
-        """The peer broke the protocol: one line in the log, and the connection is closed without an answer."""
-        if not self._closing:
-            self._server.refused(self, error)
+        """The peer broke the protocol: one line in the log; what it asked in order before is answered, then it ends."""
+        if self._is_deaf:
+            return
+        self._server.refused(self, error)
+        self._is_deaf = True
+        self._cancel_watches()
+        if self._queue is None:
             self.close()
+        else:
+            self._throttle()
+
+    def _cancel_watches(self) -> None:
+        for task in self._watches or ():
+            task.cancel()
 
     @property
     def is_open(self) -> bool:
@@ -150,7 +166,7 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:  # noqa: C901, PLR0912 - every call here would cost each pull its share
         """Answer what the fast lane can, queue the rest."""
-        if self._closing:
+        if self._is_deaf:
             return
         server = self._server
         self.last_read = server.clock.monotonic()
@@ -192,17 +208,19 @@ class ServerConnection(asyncio.Protocol):
             elif serialize_type in _SERIALIZE_TYPES:
                 # the binary header's serializer looks past the declared header
                 header_end = end if serialize_type == 1 else body_at
-                self._receive(Frame(serialize_type, data[at + 8 : header_end], data[body_at:end]))
+                if self._receive(Frame(serialize_type, data[at + 8 : header_end], data[body_at:end])) is not None:
+                    break
             else:
                 break
             at = end
-            if not self.is_open:
+            if self._is_deaf:
                 break
         if answers:
             self.write(answers[0] if len(answers) == 1 else b"".join(answers))
         if at:
             self._deadline_frame = NEVER
-        if at < size and self.is_open:
+        # whatever is wrong is found again there, when the answers to what came before are written
+        if at < size and not self._is_deaf:
             self._receive_slowly(data[at:] if at else data)
 
     def _receive_slowly(self, data: bytes) -> None:
@@ -217,20 +235,20 @@ class ServerConnection(asyncio.Protocol):
         if reader.error is not None:
             self.refuse(reader.error)
             return
-        if not reader.is_inside_frame:
+        if frames or not reader.is_inside_frame:
             self._deadline_frame = NEVER
-        elif limits.whole_frame_seconds and (frames or self._deadline_frame == NEVER):
+        if reader.is_inside_frame and limits.whole_frame_seconds and self._deadline_frame == NEVER:
             self._deadline_frame = self.last_read + limits.whole_frame_seconds
 
     def _receive_in_turn(self, frame: Frame) -> None:
-        if self._closing:
+        if self._is_deaf:
             return
         data = frame.body
         answer = self._server.fast_lane(self, frame.serialize_type, frame.header, data, 0, len(data))
-        if answer is None:
-            self._receive(frame)
-        elif answer:
+        if answer:
             self.write(answer)
+        elif answer is None and (error := self._receive(frame)) is not None:
+            self.refuse(error)
 
     def _strip_proxy_header(self, data: bytes) -> bytes:
         data = (self._preamble or b"") + data
@@ -249,17 +267,17 @@ class ServerConnection(asyncio.Protocol):
 
     # -- the ordinary road --------------------------------------------------------------------------------------------
 
-    def _receive(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame) -> RemoteProtocolError | None:
+        """Have a request answered; or what is wrong with the frame, which changed nothing then."""
         try:
             command = decode_frame(frame)
         except RemoteProtocolError as error:
-            self.refuse(error)
-            return
+            return error
         self.serialize_type = command.serialize_type
         self.requests += 1
         if command.is_response:
             # we ask nothing over accepted connections, so nothing can be the answer to it
-            return
+            return None
         if command.code in self._server.dispatcher.concurrent:
             self._watch(command)
         elif self._queue is None:
@@ -268,6 +286,7 @@ class ServerConnection(asyncio.Protocol):
         else:
             self._queue.append(command)
         self._throttle()
+        return None
 
     def _watch(self, command: RemotingCommand) -> None:
         if self._watches is None:
@@ -286,7 +305,12 @@ class ServerConnection(asyncio.Protocol):
             await self._answer(queue[0])
             queue.popleft()
             self._throttle()
+            if queue:
+                # handlers that wait for nothing must not keep the loop for thousands of pipelined requests
+                await asyncio.sleep(0)
         self._queue = None
+        if self._is_deaf:
+            self.close()
 
     async def _answer(self, command: RemotingCommand) -> None:
         answer = await self._server.dispatcher.answer(Request(command, self))
@@ -311,21 +335,25 @@ class ServerConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The peer reads more slowly than it asks: stop reading its questions."""
         self._is_write_paused = True
-        if self._server.limits.whole_frame_seconds:
-            self._deadline_write = self._server.clock.monotonic() + self._server.limits.whole_frame_seconds
+        self._start_write_deadline()
         self._throttle()
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self._is_write_paused = False
-        self._deadline_write = NEVER
+        if not self._closing:
+            self._deadline_write = NEVER
         self._throttle()
+
+    def _start_write_deadline(self) -> None:
+        if self._server.limits.whole_frame_seconds:
+            self._deadline_write = self._server.clock.monotonic() + self._server.limits.whole_frame_seconds
 
     def _throttle(self) -> None:
         transport = self._transport
         if transport is None or self._closing or transport.is_closing():
             return
-        wants = not self._is_write_paused and self.in_flight < self._server.limits.max_in_flight
+        wants = not self._is_write_paused and not self._is_deaf and self.in_flight < self._server.limits.max_in_flight
         if wants != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # closed in between
                 transport.resume_reading() if wants else transport.pause_reading()
@@ -333,13 +361,13 @@ class ServerConnection(asyncio.Protocol):
     def check_deadlines(self, now: float) -> None:
         """Close the connection if the peer is too late with something."""
         limits = self._server.limits
-        if self._deadline_frame < now:
+        if self._deadline_write < now:
+            self._server.refused(self, RemoteProtocolError("peer does not read", reason="slow_reader"))
+            self.abort()
+        elif self._deadline_frame < now:
             first = self.requests == 0 and self.serialize_type < 0
             what = "first frame" if first else "rest of a frame"
             self.refuse(RemoteProtocolError(f"no {what} in time", reason="slow_frame"))
-        elif self._deadline_write < now:
-            self._server.refused(self, RemoteProtocolError("peer does not read", reason="slow_reader"))
-            self.abort()
         elif limits.idle_seconds and self.last_read + limits.idle_seconds < now and not self.in_flight:
             self.refuse(RemoteProtocolError(f"nothing received for {limits.idle_seconds} s", reason="idle"))
 

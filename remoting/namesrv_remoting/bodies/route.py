@@ -5,12 +5,12 @@ and a blank after "," or ":" makes the Go client put the slave in the master's p
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 import msgspec
 
-from namesrv_remoting.bodies.base import read_json
+from namesrv_remoting.bodies.base import read_json, read_msgpack
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.headers.base import Int32, Name
 
@@ -61,7 +61,12 @@ class _JsonQueueDatas(msgspec.Struct, gc=False, rename="camel"):
     queue_datas: list[_JsonQueueData] | None = None
 
 
-_queue_datas_decoder = msgspec.json.Decoder(_JsonQueueDatas)
+class _NativeQueueDatas(msgspec.Struct, gc=False):
+    queue_datas: list[QueueData] | None = None
+
+
+_json_queue_datas: Final = msgspec.json.Decoder(_JsonQueueDatas)
+_native_queue_datas: Final = msgspec.msgpack.Decoder(_NativeQueueDatas)
 
 
 def queue_datas_from_json(body: bytes) -> list[QueueData]:
@@ -70,7 +75,7 @@ def queue_datas_from_json(body: bytes) -> list[QueueData]:
     Raises:
         BadRequestError: the body is not a TopicRouteData.
     """
-    found = read_json(_queue_datas_decoder, body, "TopicRouteData").queue_datas or []
+    found = read_json(_json_queue_datas, body, "TopicRouteData").queue_datas or []
     return [
         QueueData(queue.broker_name, queue.read_queue_nums, queue.write_queue_nums, queue.perm, queue.topic_sys_flag)
         for queue in found
@@ -172,3 +177,28 @@ def route_to_native(route: TopicRouteData) -> bytes:
     """The native body of a GET_ROUTEINFO_BY_TOPIC answer."""
     packed: bytes = msgpack.packb(route_members(route))
     return packed
+
+
+def cluster_info_to_native(brokers: Iterable[BrokerData], clusters: Mapping[str, Iterable[str]]) -> bytes:
+    """The native body of a GET_BROKER_CLUSTER_INFO answer."""
+    return msgspec.msgpack.encode(
+        {
+            "broker_addr_table": {data.broker_name: broker_data_native(data) for data in brokers},
+            "cluster_addr_table": {cluster: sorted(names) for cluster, names in clusters.items()},
+        }
+    )
+
+
+def member_group_to_native(cluster: str, broker_name: str, broker_addrs: Mapping[int, str]) -> bytes:
+    """The native body of a GET_BROKER_MEMBER_GROUP answer."""
+    group = {"cluster": cluster, "broker_name": broker_name, "broker_addrs": dict(broker_addrs)}
+    return msgspec.msgpack.encode({"broker_member_group": group})
+
+
+def queue_datas_from_native(body: bytes) -> list[QueueData]:
+    """The queues in a native route (all that 217 uses of it).
+
+    Raises:
+        BadRequestError: the body is not a route, or a number is missing in its queues: natively none has a default.
+    """
+    return read_msgpack(_native_queue_datas, body, "TopicRouteData").queue_datas or []

@@ -4,6 +4,7 @@ Written: members in alphabetical order, compact, null members left out, as Java 
 Read: typed and strict first, which is what all but a few peers send; what that refuses goes through fastjson's dialect.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,6 +17,8 @@ from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers.ranges import check_ext_fields, int32
 
+# what Integer.parseInt reads; int() reads "1_0" and " 1" as well
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _LANGUAGES: Final[Mapping[str, int]] = {language.name: int(language) for language in LanguageCode}
 
 
@@ -97,11 +100,8 @@ def _number(members: dict[str, object], name: str) -> int | None:
     value = members.get(name)
     if value is None:
         return None
-    try:
-        if isinstance(value, int | str):
-            return int(value)
-    except ValueError:
-        pass
+    if isinstance(value, int) or (isinstance(value, str) and _INTEGER.fullmatch(value)):
+        return int(value)
     message = f"header field {name} is not a number: {str(value)[:64]!r}"
     raise RemoteProtocolError(message, reason="header")
 

@@ -48,17 +48,21 @@ def decode(frame: Frame) -> RemotingCommand:
     what Java's decoder does.
 
     Raises:
-        RemoteProtocolError: a length points outside the frame, or text is not UTF-8.
+        RemoteProtocolError: a length is beyond its limit or the frame, or text is not UTF-8.
     """
     data = frame.header
+    declared = len(data) - len(frame.body)
     try:
         code, language, version, opaque, flag = _FIXED.unpack_from(data)
-        remark, at = _text(data, _FIXED.size, _INT32, "remark")
+        remark, at = _text(data, _FIXED.size, _INT32, "remark", declared)
         (ext_length,) = _INT32.unpack_from(data, at)
-        ext_fields, end = _ext_fields(data, at + 4, ext_length)
+        ext_fields, end = _ext_fields(data, at + _INT32.size, ext_length, declared)
     except (struct.error, UnicodeDecodeError) as error:
         message = f"binary header: {error}"
         raise RemoteProtocolError(message, reason="header") from error
+    if end > declared:
+        message = f"binary header of {declared} bytes ends after {end}"
+        raise RemoteProtocolError(message, reason="header")
     return RemotingCommand(
         code=code,
         opaque=opaque,
@@ -72,26 +76,27 @@ def decode(frame: Frame) -> RemotingCommand:
     )
 
 
-def _ext_fields(data: bytes, at: int, length: int) -> tuple[dict[str, str] | None, int]:
+def _ext_fields(data: bytes, at: int, length: int, limit: int) -> tuple[dict[str, str] | None, int]:
     if length <= 0:
         return None, at
-    end = at + length
-    if end > len(data):
-        message = f"binary header: ext fields of {length} bytes, {len(data) - at} left"
+    if length > limit:
+        message = f"binary header: ext fields of {length} bytes, limit {limit}"
         raise RemoteProtocolError(message, reason="header")
+    end = at + length
     fields: dict[str, str] = {}
     while at < end:
-        key, at = _text(data, at, _INT16, "ext field name")
-        value, at = _text(data, at, _INT32, "ext field value")
+        key, at = _text(data, at, _INT16, "ext field name", length)
+        value, at = _text(data, at, _INT32, "ext field value", length)
         if key is not None and value is not None:
             fields[key] = value
     return check_ext_fields(fields), at
 
 
-def _text(data: bytes, at: int, length_format: Struct, name: str) -> tuple[str | None, int]:
+def _text(data: bytes, at: int, length_format: Struct, name: str, limit: int) -> tuple[str | None, int]:
     (length,) = length_format.unpack_from(data, at)
     at += length_format.size
-    if length < 0 or at + length > len(data):
-        message = f"binary header: {name} of {length} bytes, {len(data) - at} left"
+    limit = min(limit, len(data) - at)
+    if not 0 <= length <= limit:
+        message = f"binary header: {name} of {length} bytes, limit {limit}"
         raise RemoteProtocolError(message, reason="header")
     return (data[at : at + length].decode() if length else None), at + length

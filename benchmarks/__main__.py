@@ -1,0 +1,128 @@
+"""How fast and how large is the NameServer? `python -m benchmarks` (or `make bench`) measures it and says so.
+
+A target that is missed is a result, not a failure: the exit code is 1 only when something could not be measured.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final, Protocol
+
+from benchmarks import (
+    connections,
+    eviction,
+    heartbeats,
+    memory,
+    pulls,
+    registration,
+    registration_cost,
+    report,
+    startup,
+)
+from benchmarks.build import BuildError, program
+from benchmarks.conditions import Conditions
+from benchmarks.figures import BenchError, Figure
+from benchmarks.rounds import FULL, QUICK, Bench, Cores
+
+
+class Question(Protocol):
+    """A file of this folder that measures something; its docstring says what."""
+
+    __doc__: str | None
+
+    def measure(self, bench: Bench) -> list[Figure]:
+        """The answer. Raises BenchError when there is none."""
+        ...
+
+
+# in the order of the report
+QUESTIONS: Final[Mapping[str, Question]] = {
+    "pulls": pulls,
+    "heartbeats": heartbeats,
+    "registration": registration,
+    "registration_cost": registration_cost,
+    "eviction": eviction,
+    "memory": memory,
+    "connections": connections,
+    "startup": startup,
+}
+
+
+def title(question: Question) -> str:
+    """What a file asks: the first line of its docstring."""
+    return (question.__doc__ or "").partition("\n")[0]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and write where the options say."""
+    options = _options().parse_args(arguments)
+    if options.list:
+        print(report.listing({name: title(question) for name, question in QUESTIONS.items()}))
+        return 0
+    signal.signal(signal.SIGTERM, _terminated)
+    cores = Cores.ours()
+    try:
+        bench = Bench(QUICK if options.quick else FULL, cores, program("load"), program("limit"))
+        if options.write is not None:
+            report.with_block(options.write.read_text(encoding="utf-8"), "")
+    except (BuildError, BenchError, OSError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    if cores.load is not None:
+        # for ourselves and every load; servers are moved to their own
+        os.sched_setaffinity(0, {cores.load})
+    conditions = Conditions.now(bench)
+    sections, failed = _measured(bench, options.only or list(QUESTIONS))
+    conditions = conditions.ended()
+    print(report.text_table(sections))
+    print(f"\n{conditions}\n{report.summary([figure for section in sections.values() for figure in section])}")
+    if options.json is not None:
+        options.json.write_text(report.to_json(sections, conditions.members()) + "\n", encoding="utf-8")
+    if options.write is not None and not failed:
+        page = options.write.read_text(encoding="utf-8")
+        options.write.write_text(report.with_block(page, report.markdown(sections, str(conditions))), encoding="utf-8")
+    return 1 if failed else 0
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure speed and size of the NameServer. Missed targets are reported and are no failure.",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=list(QUESTIONS), metavar="NAME", help="these questions (see --list)"
+    )
+    parser.add_argument("--quick", action="store_true", help="two short rounds instead of five: a rough idea")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure with all of its rounds")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file")
+    parser.add_argument("--list", action="store_true", help="list the questions and end")
+    return parser
+
+
+def _terminated(number: int, _frame: FrameType | None) -> None:
+    """End as after Ctrl-C: whoever started a server stops it."""
+    sys.exit(128 + number)
+
+
+def _measured(bench: Bench, names: Sequence[str]) -> tuple[dict[str, list[Figure]], bool]:
+    """The figures under their titles, and whether any could not be measured."""
+    sections: dict[str, list[Figure]] = {}
+    failed = False
+    for name in names:
+        began = time.monotonic()
+        try:
+            sections[title(QUESTIONS[name])] = QUESTIONS[name].measure(bench)
+        except (BenchError, OSError) as error:
+            bench.progress(f"{name} cannot be measured: {error}")
+            failed = True
+        bench.progress(f"{name} took {time.monotonic() - began:.0f} s")
+    return sections, failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""What do clients notice while a broker with 10,000 topics registers anew, ten times a second?"""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from benchmarks import loads
+from benchmarks.figures import BenchError, Figure, Target, ratios, spelt_medians
+from benchmarks.loads import Load
+from benchmarks.rounds import Bench
+from benchmarks.seeding import PULLED_TOPICS, Wire, pulled_body_bytes, pulled_brokers, register, topics
+from benchmarks.servers import Server, daemon
+from namesrv_remoting.codes import SerializeType
+
+TOPICS: Final = 10_000
+PER_SECOND: Final = 10
+# below this it was not the disturbance that the target is about
+_LEAST_PER_SECOND: Final = 0.8 * PER_SECOND
+# 36 characters, about what RocketMQ's own benchmark uses
+TOPIC_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdef%d"
+# One connection that always waits for one answer: the longest it waited is the longest that the loop did something
+# else. Nothing runs beside it but the broker, so that nobody takes the core from it.
+PROBE: Final = ("--connections", "1", "--depth", "1")
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """Pulls and the longest stall, with every topic changed and with only the DataVersion changed."""
+    with daemon(bench) as server, Wire(server) as wire:
+        # the first of them: its topics are among those that are pulled, so that each change makes every answer anew
+        brokers = pulled_brokers(topics(TOPIC_NAME, TOPICS - PULLED_TOPICS))
+        register(wire, brokers)
+        pulled_body_bytes(wire, SerializeType.JSON)
+        broker = brokers[0]
+        fields = [broker.changed(read_queue_nums=4).json_frame(), broker.json_frame()]
+        version = [broker.changed().json_frame(), broker.json_frame()]
+        loads.run(bench, server, seconds=1)
+        disturbances = {"quiet": [], "fields": fields, "version": version}
+        pulls = bench.in_turn(
+            "pulls while registering", {name: _disturbed(bench, server, wire, d) for name, d in disturbances.items()}
+        )
+        probes = bench.in_turn(
+            "stalls while registering",
+            {name: _disturbed(bench, server, wire, d, PROBE) for name, d in disturbances.items()},
+        )
+    return [
+        *_figures("fields", "every topic changed", pulls, probes),
+        *_figures("version", "DataVersion changed", pulls, probes),
+        Figure(
+            "registration.quiet.stall",
+            "nobody registers: longest stall",
+            "milliseconds",
+            tuple(loads.longests(probes["quiet"])),
+        ),
+    ]
+
+
+def _disturbed(
+    bench: Bench, server: Server, wire: Wire, frames: Sequence[bytes], flags: Sequence[str] = ()
+) -> Callable[[], Load]:
+    def run() -> Load:
+        with _registering(wire, frames):
+            return loads.run(bench, server, *flags)
+
+    return run
+
+
+@contextmanager
+def _registering(wire: Wire, frames: Sequence[bytes]) -> Iterator[None]:
+    """Send these registrations in turn, ten a second, until the block ends; none when there are none."""
+    if not frames:
+        yield
+        return
+    broker = _Broker(wire, frames)
+    broker.start()
+    try:
+        yield
+    finally:
+        broker.stop()
+    if broker.error is not None:
+        raise broker.error
+    if broker.per_second < _LEAST_PER_SECOND:
+        raise BenchError(f"only {broker.per_second:.1f} registrations a second, {PER_SECOND} are due")
+
+
+class _Broker(threading.Thread):
+    """Registers on time, as long as the server answers in time."""
+
+    def __init__(self, wire: Wire, frames: Sequence[bytes]) -> None:
+        super().__init__()
+        self._wire = wire
+        self._frames = frames
+        self._stopped = threading.Event()
+        # how often it really did, once it has stopped
+        self.per_second = 0.0
+        # why it ended early
+        self.error: BenchError | None = None
+
+    def run(self) -> None:
+        began = time.monotonic()
+        done = 0
+        try:
+            for frame in itertools.cycle(self._frames):
+                if self._stopped.wait(max(0.0, began + done / PER_SECOND - time.monotonic())):
+                    break
+                self._wire.ask_well(frame)
+                done += 1
+        except BenchError as error:
+            self.error = error
+        self.per_second = done / (time.monotonic() - began)
+
+    def stop(self) -> None:
+        """Finish the registration in hand, and end."""
+        self._stopped.set()
+        self.join()
+
+
+def _figures(name: str, what: str, pulls: dict[str, list[Load]], probes: dict[str, list[Load]]) -> list[Figure]:
+    mine, quiet = loads.rates(pulls[name]), loads.rates(pulls["quiet"])
+    return [
+        Figure(
+            f"registration.{name}.pulls",
+            f"{what}: pulls / undisturbed",
+            "times",
+            ratios(mine, quiet),
+            Target(">=", 0.7),
+            behind=spelt_medians("per_second", mine, quiet),
+        ),
+        Figure(
+            f"registration.{name}.stall",
+            f"{what}: longest stall",
+            "milliseconds",
+            tuple(loads.longests(probes[name])),
+            Target("<=", 20),
+        ),
+        Figure(
+            f"registration.{name}.longest_pull",
+            f"{what}: longest pull of 200",
+            "milliseconds",
+            tuple(loads.longests(pulls[name])),
+        ),
+    ]

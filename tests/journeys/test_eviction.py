@@ -1,0 +1,152 @@
+"""Does a broker that died leave the routes, and only that one?"""
+
+import signal
+from datetime import datetime
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.daemon import Start
+from tests.support.peer import Connect
+
+BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
+BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
+BROKER_C = Broker(name="broker-c", addr="10.0.0.3:10911")
+
+ROUTE, ORDERS = 105, {"topic": "orders"}
+LIST_BROKERS = 20005
+TOPIC_NOT_EXIST = 17
+
+
+def test_silent_broker_is_evicted(start: Start, connect: Connect) -> None:
+    """A broker that says nothing for its expiry leaves at the next scan, and its connection is closed."""
+    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.6")
+    silent, client = connect(daemon), connect(daemon)
+    BROKER_A.register(silent)
+    assert 0 == client.ask(ROUTE, ORDERS).code
+
+    line = daemon.wait_for("broker_evicted", broker_name="broker-a")
+
+    assert ("silent", "cluster-a", 0, "10.0.0.1:10911") == tuple(
+        line[name] for name in ("reason", "cluster", "broker_id", "broker_addr")
+    )
+    assert line["silent_ms"] >= 600
+    silent.wait_until_closed()
+    assert TOPIC_NOT_EXIST == client.ask(ROUTE, ORDERS).code
+
+
+def test_heartbeats_keep_a_broker(start: Start, connect: Connect) -> None:
+    """Of two brokers the one that sends heartbeats stays, longer than the other one's expiry."""
+    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.6")
+    alive, silent = connect(daemon), connect(daemon)
+    BROKER_A.register(alive)
+    BROKER_B.register(silent)
+
+    while not silent.is_closed_within(0.05):
+        BROKER_A.heartbeat(alive)
+
+    # a whole expiry more
+    BROKER_C.register(again := connect(daemon))
+    while not again.is_closed_within(0.05):
+        BROKER_A.heartbeat(alive)
+    assert ["broker-b", "broker-c"] == [line["broker_name"] for line in daemon.lines("broker_evicted")]
+    assert 0 == alive.ask(ROUTE, ORDERS).code
+
+
+def test_connection_that_carries_a_live_broker_stays(start: Start, connect: Connect) -> None:
+    """Two brokers on one connection: the silent one is evicted, and the other one's connection is left alone."""
+    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.6")
+    peer = connect(daemon, native=True)
+    BROKER_A.register(peer)
+    BROKER_B.register(peer)
+
+    while not daemon.lines("broker_evicted"):
+        assert 0 == BROKER_A.heartbeat(peer)
+        assert not peer.is_closed_within(0.05)
+
+    assert ["broker-b"] == [line["broker_name"] for line in daemon.lines("broker_evicted")]
+    assert 22 == BROKER_B.heartbeat(peer)
+    assert 0 == BROKER_A.heartbeat(peer)
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_closed_connection_evicts_all_its_brokers(end: str, start: Start, connect: Connect) -> None:
+    """A broker process that dies takes all brokers of its connection along, at once, and nobody else."""
+    daemon = start()
+    dying, other, client = connect(daemon), connect(daemon), connect(daemon)
+    BROKER_A.register(dying)
+    BROKER_B.register(dying)
+    BROKER_C.register(other)
+
+    getattr(dying, end)()
+    daemon.wait_for("broker_evicted", count=2)
+
+    assert {("broker-a", "disconnected"), ("broker-b", "disconnected")} == {
+        (line["broker_name"], line["reason"]) for line in daemon.lines("broker_evicted")
+    }
+    assert b'"broker-c":{' in client.ask(106).body
+    assert b"broker-a" not in client.ask(ROUTE, ORDERS).body
+    assert b"broker-b" not in client.ask(ROUTE, ORDERS).body
+
+
+def test_killed_broker_is_evicted_while_its_requests_wait(start: Start, connect: Connect) -> None:
+    """A registration that arrives together with the end of its connection leaves nothing behind."""
+    daemon = start("--log-level", "debug")
+    peer = connect(daemon)
+    address = peer.address
+    peer.ask(106)
+    BROKER_A.send_registration(peer)
+    peer.close()
+    daemon.wait_for("connection_closed", peer=address)
+
+    # whichever came first, the end of the connection is the last word
+    client = connect(daemon, native=True)
+    while client.call(LIST_BROKERS)["brokers"]:
+        pass
+    assert TOPIC_NOT_EXIST == client.ask(ROUTE, ORDERS).code
+
+
+def test_disconnect_evicts_nobody_when_told_so(start: Start, connect: Connect) -> None:
+    """With --no-evict-on-disconnect a broken connection says nothing; silence does."""
+    daemon = start(
+        *("--no-evict-on-disconnect", "--log-level", "debug"),
+        *("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "1"),
+    )
+    broker, client = connect(daemon), connect(daemon)
+    BROKER_A.register(broker)
+
+    address = broker.address
+    broker.close()
+    daemon.wait_for("connection_closed", peer=address)
+    assert 0 == client.ask(ROUTE, ORDERS).code
+
+    line = daemon.wait_for("broker_evicted")
+    assert "silent" == line["reason"]
+    assert TOPIC_NOT_EXIST == client.ask(ROUTE, ORDERS).code
+
+
+def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
+    """A server that was stopped for longer than the expiry blames itself: brokers get the time back."""
+    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "1")
+    alive, silent = connect(daemon, native=True), connect(daemon, native=True)
+    BROKER_A.register(alive)
+    BROKER_B.register(silent)
+
+    daemon.send_signal(signal.SIGSTOP)
+    question = alive.send(ROUTE, ORDERS)
+    with pytest.raises(TimeoutError):
+        alive.receive(1.6)
+    daemon.send_signal(signal.SIGCONT)
+
+    assert question == alive.receive().opaque
+    late = daemon.wait_for("loop_was_late")
+    assert late["seconds"] >= 1.3
+    while not daemon.lines("broker_evicted"):
+        assert 0 == BROKER_A.heartbeat(alive)
+        silent.is_closed_within(0.05)
+    evicted = daemon.wait_for("broker_evicted")
+    assert "broker-b" == evicted["broker_name"]
+    # not at once: it had about a second left when the server was stopped
+    passed = datetime.fromisoformat(evicted["ts"]) - datetime.fromisoformat(late["ts"])
+    assert passed.total_seconds() > 0.3
+    assert 0 == BROKER_A.heartbeat(alive)

@@ -1,0 +1,131 @@
+"""Does a server that is told to stop answer what it was asked, send everybody away gently, and remember its brokers?"""
+
+import signal
+from datetime import datetime
+from itertools import pairwise
+
+import pytest
+
+from namesrv import snapshot
+from namesrv.snapshot import ExpectedBroker
+from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
+from tests.support.broker import Broker
+from tests.support.daemon import Daemon, Start
+from tests.support.peer import Connect, Peer
+
+PULL_ROUTES = 20001
+
+
+def closings(daemon: Daemon, peers: list[Peer]) -> list[float]:
+    """When the server closed these connections, by its own clock, in the order of the peers."""
+    return [
+        datetime.fromisoformat(daemon.wait_for("connection_closed", peer=peer.address)["ts"]).timestamp()
+        for peer in peers
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_idle_server_stops_with_0(number: signal.Signals, start: Start) -> None:
+    """SIGTERM and SIGINT end a server with code 0; without connections it waits for nobody."""
+    daemon = start("--drain-seconds", "600")
+
+    daemon.send_signal(number)
+
+    assert 0 == daemon.wait()
+    assert number.name == daemon.wait_for("stopping")["signal"]
+    assert "stopped" == daemon.log[-1]["event"]
+
+
+def test_connections_are_closed_one_after_the_other(start: Start, connect: Connect) -> None:
+    """Over the drain time connections are closed at even distances, clients before brokers, whoever came first."""
+    daemon = start("--drain-seconds", "0.8", "--log-level", "debug")
+    brokers = [connect(daemon) for _ in range(2)]
+    for number, peer in enumerate(brokers):
+        Broker(name=f"broker-{number}", addr=f"10.0.0.{number}:10911").register(peer)
+    clients = [connect(daemon) for _ in range(2)]
+    for peer in clients:
+        assert 0 == peer.ask(105, {"topic": "orders"}).code
+
+    daemon.send_signal(signal.SIGTERM)
+    for peer in [*clients, *brokers]:
+        peer.wait_until_closed()
+
+    assert 0 == daemon.wait()
+    draining = daemon.wait_for("draining")
+    assert (4, 0.8) == (draining["connections"], draining["seconds"])
+    times = closings(daemon, [*clients, *brokers])
+    # every 0.2 s; a loop that is held up is late for one and not for the next
+    assert all(earlier < later for earlier, later in pairwise(times)), times
+    assert times[-1] - times[0] > 0.4, times
+
+
+def test_leaving_evicts_nobody(start: Start, connect: Connect) -> None:
+    """Connections that the server closes itself say nothing about brokers: its snapshot names all of them."""
+    daemon = start()
+    for number in range(3):
+        Broker(name=f"broker-{number}", addr=f"10.0.0.{number}:10911").register(connect(daemon))
+
+    assert 0 == daemon.stop()
+
+    assert [] == daemon.lines("broker_evicted")
+    written = snapshot.load(daemon.data_dir / "snapshot.json")
+    assert written is not None
+    assert daemon.wait_for("listening")["boot_id"] == written.boot_id
+    assert [
+        ExpectedBroker("cluster-a", f"broker-{number}", 0, f"10.0.0.{number}:10911") for number in range(3)
+    ] == list(written.brokers)
+
+
+def test_nobody_is_let_in_while_leaving(start: Start, connect: Connect) -> None:
+    """A server that leaves refuses new connections, and goes on answering those that it has."""
+    daemon = start("--drain-seconds", "600")
+    first, last = connect(daemon), connect(daemon)
+    for peer in (first, last):
+        Broker().register(peer)
+
+    daemon.send_signal(signal.SIGTERM)
+    daemon.wait_for("draining")
+    first.wait_until_closed()
+
+    with pytest.raises(ConnectionRefusedError):
+        connect(daemon)
+    assert 0 == last.ask(105, {"topic": "orders"}).code
+
+    daemon.send_signal(signal.SIGTERM)
+    assert 143 == daemon.wait()
+
+
+def test_question_in_flight_is_answered(start: Start, connect: Connect) -> None:
+    """A watch that waits for routes is answered as it stands before its connection is closed."""
+    daemon = start()
+    peer = connect(daemon, native=True)
+    Broker().register(peer)
+    known = peer.call(PULL_ROUTES, topics=["orders"])
+    question = {"topics": ["orders"], "boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 300_000}
+    peer.send(PULL_ROUTES, None, to_msgpack(question))
+    # answered after the watch is known to the server
+    assert 1 == connect(daemon, native=True).call(20002)["watchers"]
+
+    daemon.send_signal(signal.SIGTERM)
+
+    answer = peer.receive()
+    assert 0 == answer.code
+    assert {} == from_msgpack(answer.body)["routes"]
+    peer.wait_until_closed()
+    assert 0 == daemon.wait()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_second_signal_ends_at_once(number: signal.Signals, code: int, start: Start, connect: Connect) -> None:
+    """Whoever signals twice does not want to wait: 128 and the signal's number, as a shell would say."""
+    daemon = start("--drain-seconds", "600")
+    peers = [connect(daemon) for _ in range(2)]
+    for peer in peers:
+        assert 0 == peer.ask(106).code
+
+    daemon.send_signal(signal.SIGTERM)
+    daemon.wait_for("draining")
+    daemon.send_signal(number)
+
+    assert code == daemon.wait()
+    assert number.name == daemon.wait_for("stopped_at_once")["signal"]

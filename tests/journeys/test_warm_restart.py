@@ -1,0 +1,230 @@
+"""Does a server that comes back wait for the brokers that it knew, instead of making clients forget them?"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from namesrv import snapshot
+from namesrv.snapshot import ExpectedBroker, Snapshot
+from tests.support.broker import Broker
+from tests.support.daemon import Daemon, LoopName, Start
+from tests.support.peer import Connect, Peer
+
+BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
+BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
+BROKER_C = Broker(name="broker-c", addr="10.0.0.3:10911")
+
+NOT_READY = (1, "name server not ready")
+SERVER_INFO = 20002
+
+
+def expect(data_dir: Path, *brokers: Broker) -> None:
+    """Leave what a server leaves that knew these brokers."""
+    data_dir.mkdir()
+    known = tuple(ExpectedBroker(broker.cluster, broker.name, broker.broker_id, broker.addr) for broker in brokers)
+    snapshot.save(data_dir / "snapshot.json", Snapshot(saved_ms=0, boot_id="the-one-before", brokers=known))
+
+
+def route_answer(peer: Peer) -> tuple[int, str | None]:
+    """Code and remark of the answer to a route question."""
+    answer = peer.ask(105, {"topic": "orders"})
+    return answer.code, answer.remark
+
+
+def perms(peer: Peer) -> Mapping[str, int]:
+    """What may be done with the topic `orders` on each broker."""
+    answer = peer.ask(105, {"topic": "orders"})
+    assert 0 == answer.code, answer
+    return {queues["brokerName"]: queues["perm"] for queues in json.loads(answer.body)["queueDatas"]}
+
+
+def expected_brokers(daemon: Daemon) -> list[str]:
+    """Whom the next start will wait for."""
+    written = snapshot.load(daemon.data_dir / "snapshot.json")
+    assert written is not None
+    return [broker.broker_name for broker in written.brokers]
+
+
+def test_ready_when_all_are_back(start: Start, connect: Connect) -> None:
+    """Until both brokers of the last life are back, route questions are refused; then they are answered."""
+    daemon = start()
+    BROKER_A.register(connect(daemon))
+    BROKER_B.register(connect(daemon))
+    assert 0 == daemon.stop()
+
+    daemon = start("--scan-interval-seconds", "0.1")
+    assert daemon.wait_for("listening")["ready"] is False
+    assert "2 of 2 expected brokers: cluster-a/broker-a/0 at 10.0.0.1:10911" in daemon.wait_for("waiting")["reason"]
+    first, second = connect(daemon), connect(daemon)
+
+    BROKER_A.register(first)
+    assert NOT_READY == route_answer(first)
+    assert connect(daemon, native=True).call(SERVER_INFO)["ready"] is False
+
+    BROKER_B.register(second)
+    assert {"broker-a": 6, "broker-b": 6} == perms(first)
+    assert "ready: all 2 expected brokers are back" == daemon.wait_for("ready")["reason"]
+    assert {"broker-a": 6, "broker-b": 6} == perms(connect(daemon))
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_client_is_sent_away(native: bool, start: Start, connect: Connect, data_dir: Path) -> None:  # noqa: FBT001
+    """A client is refused and its connection closed: only so does it turn to another server."""
+    expect(data_dir, BROKER_A)
+    daemon = start()
+    peer = connect(daemon, native=native)
+
+    assert NOT_READY == route_answer(peer)
+    with pytest.raises(EOFError):
+        peer.receive()
+
+
+def test_batch_pull_is_refused_too(start: Start, connect: Connect, data_dir: Path) -> None:
+    """PULL_ROUTES is a route question as well."""
+    expect(data_dir, BROKER_A)
+    peer = connect(start(), native=True)
+
+    answer = peer.ask(20001, None, b"\x81\xa6topics\x91\xa6orders")
+    assert NOT_READY == (answer.code, answer.remark)
+    peer.wait_until_closed()
+
+
+def test_broker_keeps_its_connection(start: Start, connect: Connect, data_dir: Path) -> None:
+    """A broker asks for routes, too, and must stay: its connection is what it is registered on."""
+    expect(data_dir, BROKER_A, BROKER_B)
+    daemon = start()
+    peer = connect(daemon)
+    BROKER_A.register(peer)
+
+    assert NOT_READY == route_answer(peer)
+    assert NOT_READY == route_answer(peer)
+    assert 0 == BROKER_A.heartbeat(peer)
+
+
+def test_everything_else_is_answered_meanwhile(start: Start, connect: Connect, data_dir: Path) -> None:
+    """Only route questions wait; operators and brokers are answered from the first moment."""
+    expect(data_dir, BROKER_A)
+    peer = connect(start())
+
+    for code, ext_fields in [(106, None), (206, None), (100, {"namespace": "NS", "key": "k", "value": "v"})]:
+        assert 0 == peer.ask(code, ext_fields).code
+
+
+def test_same_broker_at_another_address_counts_as_back(start: Start, connect: Connect, data_dir: Path) -> None:
+    """A container comes back with another address; cluster, name and id are what it keeps."""
+    expect(data_dir, BROKER_A)
+    daemon = start()
+
+    Broker(name="broker-a", addr="10.9.9.9:10911").register(connect(daemon))
+
+    assert {"broker-a": 6} == perms(connect(daemon))
+
+
+def test_wait_is_over(start: Start, connect: Connect, data_dir: Path) -> None:
+    """Brokers that do not come back are not waited for longer than was set, nor again at the next start."""
+    expect(data_dir, BROKER_A, BROKER_B)
+
+    daemon = start("--wait-for-service-seconds", "0.4", "--scan-interval-seconds", "0.1")
+    BROKER_A.register(connect(daemon))
+    reason = daemon.wait_for("ready")["reason"]
+
+    missing = "1 of 2 expected brokers: cluster-a/broker-b/0 at 10.0.0.2:10911"
+    assert f"ready: waited 0.4 s, without {missing}" == reason
+    assert {"broker-a": 6} == perms(connect(daemon))
+    assert 0 == daemon.stop()
+    assert ["broker-a"] == expected_brokers(daemon)
+
+
+def test_no_wait_was_wanted(start: Start, connect: Connect, data_dir: Path) -> None:
+    """With a wait of 0 routes are answered at once, from tables that are empty."""
+    expect(data_dir, BROKER_A)
+
+    daemon = start("--wait-for-service-seconds", "0")
+
+    assert daemon.wait_for("listening")["ready"] is True
+    assert 17 == route_answer(connect(daemon))[0]
+
+
+def test_broker_that_left_is_not_waited_for(start: Start, connect: Connect) -> None:
+    """A broker that said goodbye before the restart is not expected."""
+    daemon = start()
+    first, second = connect(daemon), connect(daemon)
+    BROKER_A.register(first)
+    BROKER_B.register(second)
+    assert 0 == BROKER_B.unregister(second)
+    assert 0 == daemon.stop()
+
+    assert ["broker-a"] == expected_brokers(daemon)
+    daemon = start()
+    BROKER_A.register(connect(daemon))
+    assert {"broker-a": 6} == perms(connect(daemon))
+
+
+def test_stopped_while_waiting(start: Start, connect: Connect, data_dir: Path) -> None:
+    """A server that is restarted before all are back still waits for all of them the next time, and for who came."""
+    expect(data_dir, BROKER_A, BROKER_B)
+    daemon = start()
+    BROKER_B.register(connect(daemon))
+    BROKER_C.register(connect(daemon))
+    assert 0 == daemon.stop()
+
+    assert ["broker-a", "broker-b", "broker-c"] == expected_brokers(daemon)
+
+
+def test_wiped_permission_survives(start: Start, connect: Connect) -> None:
+    """A write permission that an operator wiped is still wiped when the broker registers with the next server."""
+    daemon = start()
+    peer = connect(daemon)
+    BROKER_A.register(peer)
+    assert {"wipeTopicCount": "2"} == peer.ask(205, {"brokerName": "broker-a"}).ext_fields
+    assert 0 == daemon.stop()
+
+    daemon = start()
+    peer = connect(daemon)
+    BROKER_A.register(peer)
+    assert {"broker-a": 4} == perms(peer)
+    assert {"addTopicCount": "2"} == peer.ask(327, {"brokerName": "broker-a"}).ext_fields
+    assert 0 == daemon.stop()
+
+    daemon = start()
+    peer = connect(daemon)
+    BROKER_A.register(peer)
+    assert {"broker-a": 6} == perms(peer)
+
+
+@pytest.mark.parametrize("loop", ["auto"])
+def test_killed_server_knows_its_brokers(loop: LoopName, start: Start, connect: Connect) -> None:
+    """The snapshot is written every 5 s when brokers came or went, so that also a killed server is waited for."""
+    daemon = start("--log-level", "debug")
+    peer = connect(daemon)
+    BROKER_A.register(peer)
+    peer.ask(205, {"brokerName": "broker-a"})
+    assert 1 == daemon.wait_for("snapshot_written")["brokers"]
+    daemon.kill()
+
+    daemon = start()
+    assert daemon.wait_for("listening")["ready"] is False
+    assert NOT_READY == route_answer(connect(daemon))
+    peer = connect(daemon)
+    BROKER_A.register(peer)
+    assert {"broker-a": 4} == perms(peer)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 400, b'{"sha256":"' + b"0" * 64 + b'","content":{}}\n', b"\xff{{{{"])
+def test_damaged_snapshot_is_set_aside(content: bytes, start: Start, connect: Connect, data_dir: Path) -> None:
+    """A snapshot that cannot be read is kept beside the new one, and costs a warning and the wait, not the start."""
+    data_dir.mkdir()
+    (data_dir / "snapshot.json").write_bytes(content)
+
+    daemon = start()
+    line = daemon.wait_for("damaged_file_set_aside")
+    assert ("warning", str(data_dir / "snapshot.json")) == (line["level"], line["path"])
+    assert content == Path(line["kept_as"]).read_bytes()
+    assert daemon.wait_for("listening")["ready"] is True
+
+    BROKER_A.register(connect(daemon))
+    assert 0 == daemon.stop()
+    assert ["broker-a"] == expected_brokers(daemon)
+    assert content == Path(line["kept_as"]).read_bytes()

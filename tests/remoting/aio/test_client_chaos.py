@@ -1,0 +1,73 @@
+"""Does every question end, and leave nothing behind, whatever the server does and whoever gives up?"""
+
+import asyncio
+import random
+
+import pytest
+
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import RemotingError
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.scripted_server import Peer, ScriptedServer
+
+
+async def misbehave(server: ScriptedServer, dice: random.Random) -> None:
+    """Let everybody in, and treat each as the dice say."""
+    async with asyncio.TaskGroup() as peers:
+        while True:
+            peers.create_task(misbehave_to(await server.accept(), dice))
+
+
+async def misbehave_to(peer: Peer, dice: random.Random) -> None:
+    """Answer most questions, in disorder, some of them twice or never, until the connection is done for."""
+    late: list[int] = []
+    try:
+        while True:
+            late.append((await peer.receive()).opaque)
+            dice.shuffle(late)
+            fate = dice.random()
+            if fate < 0.6:
+                peer.answer(late.pop(), code=dice.choice([0, 17]))
+            elif fate < 0.7:
+                peer.answer(late[0])
+                peer.answer(late[0])
+            elif fate < 0.75:
+                peer.send(dice.randbytes(100))
+            elif fate < 0.8:
+                peer.send(b"\x00\x00\x01\x00\x00\x00")
+                peer.close()
+            elif fate < 0.85:
+                peer.reset()
+            elif fate < 0.9:
+                peer.send(b'\x00\x00\x00\x1b\x00\x00\x00\x17{"code":905,"opaque":1}')
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_every_question_ends_and_leaves_nothing_behind(seed: int) -> None:
+    """Two hundred questions, some cancelled: each ends with an answer or an error of ours, and the table is empty."""
+    dice, clock = random.Random(seed), FakeClock()
+    calls: list[asyncio.Task[RemotingCommand]] = []
+    async with ScriptedServer() as server:
+        misbehaving = asyncio.create_task(misbehave(server, dice))
+        async with RemotingClient(server.address, clock=clock) as client:
+            for _ in range(200):
+                calls.append(asyncio.create_task(client.invoke(105, timeout_seconds=dice.choice([1.0, 3.0]))))
+                if dice.random() < 0.1:
+                    dice.choice(calls).cancel()
+                if dice.random() < 0.3:
+                    await settle()
+                if dice.random() < 0.05:
+                    await clock.advance(1.0)
+            await clock.advance(3.0)
+
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert client.pending_count == 0
+        misbehaving.cancel()
+        await settle()
+
+    odd = [it for it in outcomes if not isinstance(it, RemotingCommand | RemotingError | asyncio.CancelledError)]
+    assert [] == odd
+    assert clock.sleepers == 0

@@ -1,0 +1,167 @@
+"""Is a peer that breaks the protocol closed, and is what it asked before that answered?"""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from namesrv_remoting.aio.dispatch import Reply, Request
+from namesrv_remoting.aio.limits import ServerLimits
+from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.errors import NotReadyError
+from tests.support.fake_clock import settle
+from tests.support.raw_peer import RawPeer, until
+from tests.support.serving import ECHO, serving
+from tests.support.spelling import JSON, binary_frame, cut, json_frame, native_frame
+
+LIMITS = ServerLimits(max_frame_bytes=64 * 1024, max_header_bytes=1024)
+PULL = 105
+
+# what comes, and what the log says of it
+GARBAGE = {
+    "length 0": (bytes(8), "frame_too_short", "frame length 0, the least is 4"),
+    "length 3": (b"\0\0\0\3\0\0\0\0", "frame_too_short", "frame length 3, the least is 4"),
+    "negative length": (b"\xff" * 8, "frame_too_large", "frame of 4294967299 bytes, limit 65536"),
+    "length one too large": (b"\0\0\xff\xfd\0\0\0\0", "frame_too_large", "frame of 65537 bytes, limit 65536"),
+    "header beyond frame": (b"\0\0\0\4\0\0\0\1", "header_length", "header of 1 bytes in a frame of 4"),
+    "header too large": (
+        b"\0\0\x08\0\0\0\x04\x01",
+        "header_too_large",
+        "header of 1025 bytes, limit 1024",
+    ),
+    "serialize type 2": (b"\0\0\0\4\2\0\0\0", "serialize_type", "serialize type 2 is none of 0, 1, 77"),
+    "http": (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large", "frame of 1195725860 bytes, limit 65536"),
+    "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01", "frame_too_large", "frame of 369295622 bytes, limit 65536"),
+    "header of no json": (cut(0, b"{,}"), "header", "header is not JSON: expected a key, got ',}' at byte 1"),
+    "header of no binary": (cut(1, bytes(20)), "header", None),
+    "header of no msgpack": (cut(77, b"\xc1"), "header", None),
+    "header of another type": (cut(77, b"\x01"), "header", "header is not an array of 6"),
+}
+
+every_garbage = pytest.mark.parametrize(
+    ("garbage", "reason", "message"), list(GARBAGE.values()), ids=[name.replace(" ", "-") for name in GARBAGE]
+)
+
+
+async def whole(peer: RawPeer, data: bytes) -> None:
+    """In one write."""
+    peer.send(data)
+
+
+async def byte_by_byte(peer: RawPeer, data: bytes) -> None:
+    """One byte per read."""
+    await peer.send_slowly(data)
+
+
+async def with_a_tail(peer: RawPeer, data: bytes) -> None:
+    """Good frames behind it."""
+    peer.send(data + json_frame(ECHO, 9) * 3)
+
+
+every_feeding = pytest.mark.parametrize("feed", [whole, byte_by_byte, with_a_tail])
+
+
+def lane(
+    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+) -> bytes | None:
+    """A fast lane that answers JSON route questions."""
+    return cut(JSON, b'{"code":0,"opaque":0}') if b'"code": 105' in header else None
+
+
+@every_feeding
+@every_garbage
+async def test_garbage_closes_the_connection(
+    feed: Callable[[RawPeer, bytes], Awaitable[None]], garbage: bytes, reason: str, message: str | None
+) -> None:
+    """Nothing is answered; the listener is told once, by reason; the other connections go on."""
+    async with serving(limits=LIMITS) as served:
+        peer, other = await served.connect(), await served.connect()
+        number = served.connection_of(peer).id
+        await feed(peer, garbage)
+
+        assert await peer.at_end()
+        await until(lambda: served.heard.closed)
+        [(refused, why, said)] = served.heard.refused
+        assert (number, reason) == (refused, why)
+        assert message in (None, said)
+        assert {reason: 1} == served.server.refusals
+        assert [(number, "closed")] == served.heard.closed
+        assert 1 == (await other.ask(json_frame(ECHO))).opaque
+
+
+@every_garbage
+@pytest.mark.parametrize(
+    "good",
+    [
+        json_frame(PULL, 0),
+        json_frame(ECHO, 0),
+        json_frame(PULL, 0) + json_frame(ECHO, 0) + native_frame(ECHO, 0),
+        json_frame(ECHO, 0) + json_frame(PULL, 0) * 3,
+        binary_frame(ECHO, 0) * 40,
+    ],
+    ids=["fast", "ordinary", "fast-ordinary", "ordinary-fast", "many"],
+)
+@pytest.mark.parametrize("cut_off", [0, 3, 12], ids=["one-write", "garbage-later", "good-in-two"])
+async def test_good_frames_before_garbage_are_answered(
+    garbage: bytes, reason: str, message: str | None, good: bytes, cut_off: int
+) -> None:
+    """What came before the fault is answered, whichever road it takes; then the connection is closed."""
+    questions = good.count(b'"code"') + good.count(b"\x96") + good.count(b"\x00\x01\x09\x01\xdf")
+    async with serving(limits=LIMITS, fast_lane=lane) as served:
+        peer = await served.connect()
+        data = good + garbage
+        where = {0: len(data), 3: len(good) + 3, 12: 12}[cut_off]
+        peer.send(data[:where])
+        await settle()
+        peer.send(data[where:])
+
+        assert [0] * questions == [(await peer.receive()).opaque for _ in range(questions)]
+        assert await peer.at_end()
+        assert [reason] == served.heard.reasons
+
+
+async def test_questions_after_garbage_are_not_begun() -> None:
+    """The stream has no meaning any more, even while what came before is still being answered."""
+    began: list[int | None] = []
+
+    async def note(request: Request) -> Reply:
+        began.append(request.command.opaque)
+        return Reply()
+
+    async with serving({10: note}, fast_lane=lane) as served:
+        peer = await served.connect()
+        connection = served.connection_of(peer)
+        connection.data_received(json_frame(10, 1) + bytes(8) + json_frame(10, 2))
+        connection.data_received(json_frame(10, 3) + json_frame(PULL, 4))
+
+        assert 1 == (await peer.receive()).opaque
+        assert await peer.at_end()
+        assert [1] == began
+
+
+async def test_client_is_sent_away_while_the_server_is_not_ready() -> None:
+    """It gets its answer and is closed, so that it asks another server."""
+
+    async def refuse(request: Request) -> Reply:
+        raise NotReadyError
+
+    async with serving({PULL: refuse}) as served:
+        peer = await served.connect()
+        answer = await peer.ask(json_frame(PULL, 7))
+
+        assert (1, "name server not ready") == (answer.code, answer.remark)
+        assert await peer.at_end()
+        assert [] == served.heard.refused
+
+
+async def test_broker_stays_while_the_server_is_not_ready() -> None:
+    """It is what the server waits for."""
+
+    async def refuse(request: Request) -> Reply:
+        raise NotReadyError
+
+    async with serving({PULL: refuse}) as served:
+        peer = await served.connect()
+        served.connection_of(peer).is_broker = True
+
+        assert 1 == (await peer.ask(json_frame(PULL, 7))).code
+        assert 0 == (await peer.ask(json_frame(ECHO, 8))).code

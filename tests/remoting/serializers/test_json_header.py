@@ -1,0 +1,235 @@
+"""Is a JSON header written as Java writes it, and read whichever way fastjson would have read it?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.serializers import encode_command
+from tests.support.commands import EXT_FIELDS, INT32, TEXT, decode, decode_header
+
+DEFAULTS = RemotingCommand(code=0, opaque=None, version=0, language=0)
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "header"),
+    [
+        (
+            RemotingCommand(code=106, opaque=5),
+            b'{"code":106,"flag":0,"language":"PYTHON","opaque":5,"serializeTypeCurrentRPC":"JSON","version":479}',
+        ),
+        (
+            RemotingCommand(code=0, opaque=22, flag=1, ext_fields={"changed": "false"}, remark="ok\u00e9", language=0),
+            (
+                b'{"code":0,"extFields":{"changed":"false"},"flag":1,"language":"JAVA","opaque":22,"remark":"ok\xc3\xa9",'
+                b'"serializeTypeCurrentRPC":"JSON","version":479}'
+            ),
+        ),
+        (
+            RemotingCommand(code=1, opaque=-7, flag=1, ext_fields={}, remark='a"b\n', language=9, version=317),
+            (
+                b'{"code":1,"extFields":{},"flag":1,"language":"GO","opaque":-7,"remark":"a\\"b\\n",'
+                b'"serializeTypeCurrentRPC":"JSON","version":317}'
+            ),
+        ),
+        (
+            RemotingCommand(code=0, opaque=None, flag=1, remark=""),
+            (
+                b'{"code":0,"flag":1,"language":"PYTHON","opaque":0,"remark":"",'
+                b'"serializeTypeCurrentRPC":"JSON","version":479}'
+            ),
+        ),
+    ],
+    ids=["request", "answer", "empty ext fields", "no opaque"],
+)
+def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) -> None:
+    """Alphabetical, compact, without null members; ext fields `{}` are there, ext fields None are not."""
+    length = len(header)
+
+    assert bytes([0, 0, 0, length + 4, 0, 0, 0, length]) + header == encode_command(command)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_frame_of_a_java_broker_is_read() -> None:
+    """Header and body of an answer to QUERY_DATA_VERSION, as Java writes it."""
+    command = decode(
+        b"\x00\x00\x00\x86\x00\x00\x00\x80"
+        b'{"code":0,"extFields":{"changed":"false"},"flag":1,"language":"JAVA","opaque":22,'
+        b'"serializeTypeCurrentRPC":"JSON","version":479}'
+        b"\x62\x6f"
+    )
+
+    assert (
+        RemotingCommand(code=0, opaque=22, flag=1, ext_fields={"changed": "false"}, language=0, body=b"bo") == command
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (b"{}", DEFAULTS),
+        (b'{"code":9999}', RemotingCommand(code=9999, opaque=None, version=0, language=0)),
+        (b'{"code":"9999","opaque":"7"}', RemotingCommand(code=9999, opaque=7, version=0, language=0)),
+        (b'{"opaque":"-7","flag":"+2"}', RemotingCommand(code=0, opaque=-7, flag=2, version=0, language=0)),
+        (b"{code:9999,'opaque':7}", RemotingCommand(code=9999, opaque=7, version=0, language=0)),
+        (b'\xef\xbb\xbf{"code":9999,"opaque":7}', RemotingCommand(code=9999, opaque=7, version=0, language=0)),
+        (b'{"opaque":7,"zzz":[1,2]}', RemotingCommand(code=0, opaque=7, version=0, language=0)),
+        (b'{"opaque":7} \n\t ', RemotingCommand(code=0, opaque=7, version=0, language=0)),
+        (b'{"code":null,"opaque":null,"flag":null,"version":null,"remark":null,"extFields":null}', DEFAULTS),
+        (b'{"opaque":-2147483648}', RemotingCommand(code=0, opaque=-2147483648, version=0, language=0)),
+        (b'{"opaque":2147483647}', RemotingCommand(code=0, opaque=2147483647, version=0, language=0)),
+        (b'{"code":-1}', RemotingCommand(code=-1, opaque=None, version=0, language=0)),
+        (b'{"code":105,"code":106}', RemotingCommand(code=106, opaque=None, version=0, language=0)),
+        (b'{"remark":"\\u00e9\\n"}', RemotingCommand(code=0, opaque=None, version=0, language=0, remark="\u00e9\n")),
+        (b'{"serializeTypeCurrentRPC":"ROCKETMQ"}', DEFAULTS),
+    ],
+    ids=["empty", "code only", "numeric strings", "signed strings", "unquoted and single-quoted", "byte order mark",
+         "unknown member", "blanks behind", "nulls", "least opaque", "greatest opaque", "negative code", "twice",
+         "escapes", "type is the frame's"],
+)  # fmt: skip
+def test_header_is_read_with_fastjsons_leniency(header: bytes, expected: RemotingCommand) -> None:
+    """Missing members have Java's defaults: code, flag and version 0, language JAVA, and no opaque."""
+    assert expected == decode_header(0, header)
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        (b'"JAVA"', 0),
+        (b'"GO"', 9),
+        (b'"NODE_JS"', 13),
+        (b'"KLINGON"', 7),
+        (b"9", 9),
+        (b"null", 0),
+    ],
+)
+def test_language_is_a_name_or_an_ordinal(language: bytes, code: int) -> None:
+    """A name that nobody knows is OTHER; null is as good as missing."""
+    assert code == decode_header(0, b'{"language":' + language + b"}").language
+
+
+@pytest.mark.parametrize(
+    ("ext_fields", "expected"),
+    [
+        (b"{}", {}),
+        (b'{"a":"b"}', {"a": "b"}),
+        (b'{"namespace":1,"key":true}', {"namespace": "1", "key": "true"}),
+        (b'{"namespace":null,"key":1.5}', {"key": "1.5"}),
+        (b'{"a":false,"b":-0.25,"c":9223372036854775807}', {"a": "false", "b": "-0.25", "c": "9223372036854775807"}),
+        (b'{topic:"T"}', {"topic": "T"}),
+        (b"{0:\"a\",'b':'c'}", {"0": "a", "b": "c"}),
+        (b'{"":""}', {"": ""}),
+        (b'{"topic":"\xe4\xb8\xbb\xe9\xa2\x98"}', {"topic": "\u4e3b\u9898"}),
+    ],
+)
+def test_ext_fields_become_strings(ext_fields: bytes, expected: dict[str, str]) -> None:
+    """As the Node client sends them: with the types they have in JavaScript; null is as good as missing."""
+    assert expected == decode_header(0, b'{"extFields":' + ext_fields + b"}").ext_fields
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b" ",
+        b"null",
+        b"[]",
+        b'[{"code":105}]',
+        b'"code"',
+        b"1",
+        b'{"code":105,,,',
+        b'{"code":105',
+        b'{"code":105}{',
+        b'{"code":4294967296}',
+        b'{"opaque":4294967296}',
+        b'{"opaque":2147483648}',
+        b'{"opaque":-2147483649}',
+        b'{"flag":1e99}',
+        b'{"version":99999999999999999999999999}',
+        b'{"code":"105x"}',
+        b'{"code":"1_0"}',
+        b'{"code":" 1"}',
+        b'{"code":"\xd9\xa3"}',
+        b'{"code":""}',
+        b'{"code":[105]}',
+        b'{"code":{}}',
+        b'{"code":1.5}',
+        b'{"language":99}',
+        b'{"language":-1}',
+        b'{"extFields":[]}',
+        b'{"extFields":"a"}',
+        b'{"remark":"\xff\xfe"}',
+        b'{"remark":"\\ud800"}',
+        b'{"extFields":{"\\udc00":"x"}}',
+        b"[" * 60_000,
+        b'{"a":' * 12_000,
+        b'{"extFields":{"a":' + b"[" * 30_000,
+        b"GET / HTTP/1.1",
+        b"\x96\x00\x00\x00\x00\xc0\xc0",
+    ],
+)
+def test_what_is_no_header_is_a_protocol_error(header: bytes) -> None:
+    """Never anything else, however deep it is nested or wherever it ends; the connection is closed."""
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode_header(0, header)
+    assert caught.value.reason == "header"
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("ext_fields", "error"),
+    [
+        (b"{" + b",".join(b'"%d":""' % number for number in range(257)) + b"}", "257 ext fields, limit 256"),
+        (b'{"' + b"k" * 256 + b'":""}', "ext field name of 256 characters, limit 255"),
+        (b'{"k":"' + b"v" * 32769 + b'"}', "ext field k of 32769 characters, limit 32768"),
+    ],
+)
+def test_ext_fields_are_bounded(ext_fields: bytes, error: str) -> None:
+    """In number, name and value; unquoted ones are bounded the same."""
+    for header in (b'{"extFields":' + ext_fields + b"}", b"{extFields:" + ext_fields + b"}"):
+        with pytest.raises(RemoteProtocolError, match=f"^{error}$"):
+            decode_header(0, header)
+
+
+def test_ext_fields_at_their_bounds_are_taken() -> None:
+    """256 fields; a name of 255 characters with a value of 32,768."""
+    many = b"{" + b",".join(b'"%d":""' % number for number in range(256)) + b"}"
+    large = b'{"' + b"k" * 255 + b'":"' + b"v" * 32768 + b'"}'
+
+    assert len(decode_header(0, b'{"extFields":' + many + b"}").ext_fields or {}) == 256
+    assert {"k" * 255: "v" * 32768} == decode_header(0, b'{"extFields":' + large + b"}").ext_fields
+
+
+# -- whatever comes ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    code=INT32,
+    opaque=INT32,
+    flag=INT32,
+    version=INT32,
+    language=st.integers(0, 13),
+    remark=st.none() | TEXT,
+    ext_fields=st.none() | EXT_FIELDS,
+    body=st.binary(max_size=40),
+)
+def test_round_trip(**members: object) -> None:
+    """What was written is read, whatever it was."""
+    command = RemotingCommand(**members)  # type: ignore[arg-type]  # of the types that the strategies draw
+
+    assert command == decode(encode_command(command))
+
+
+@given(st.binary(max_size=200) | TEXT.map(str.encode) | st.text('{}[]",:0178.eE+-\\untrflascodp ').map(str.encode))
+def test_no_bytes_break_the_reader(header: bytes) -> None:
+    """A command whose texts can be sent on, or a protocol error: nothing else."""
+    try:
+        command = decode_header(0, header)
+    except RemoteProtocolError:
+        return
+    encode_command(command)

@@ -1,0 +1,175 @@
+"""Is a native header an array of six, written and read to the byte, and bounded whatever it holds?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.serializers import encode_command
+from tests.support.commands import EXT_FIELDS, INT32, TEXT, decode, decode_header
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "frame"),
+    [
+        (
+            RemotingCommand(code=106, opaque=5, serialize_type=77),
+            b"\x00\x00\x00\x0d\x4d\x00\x00\x09\x96\x6a\x05\x00\xcd\x01\xdf\xc0\xc0",
+        ),
+        (
+            RemotingCommand(
+                code=20001, opaque=-7, flag=1, remark="ok", ext_fields={"k": "v"}, body=b"\x80", serialize_type=77
+            ),
+            b"\x00\x00\x00\x16\x4d\x00\x00\x11\x96\xcd\x4e\x21\xf9\x01\xcd\x01\xdf\xa2ok\x81\xa1k\xa1v\x80",
+        ),
+        (
+            RemotingCommand(code=0, opaque=None, flag=1, version=480, ext_fields={}, serialize_type=77),
+            b"\x00\x00\x00\x0d\x4d\x00\x00\x09\x96\x00\x00\x01\xcd\x01\xe0\xc0\x80",
+        ),
+    ],
+    ids=["request", "answer", "no opaque, empty ext fields"],
+)
+def test_frame_is_written_to_the_byte(command: RemotingCommand, frame: bytes) -> None:
+    """Code, opaque, flag, version, remark or nil, ext fields or nil, each as short as msgpack has it."""
+    assert frame == encode_command(command)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (b"\x96\x6a\x05\x00\xcd\x01\xdf\xc0\xc0", RemotingCommand(code=106, opaque=5, language=7, serialize_type=77)),
+        (
+            b"\x96\x6a\xd2\x80\x00\x00\x00\x02\x00\xa0\x80",
+            RemotingCommand(
+                code=106, opaque=-2147483648, flag=2, version=0, language=7, remark="", ext_fields={}, serialize_type=77
+            ),
+        ),
+        (
+            b"\xdc\x00\x06\xcf\x00\x00\x00\x00\x00\x00\x00\x6a\x05\x00\x00\xc0\xc0",
+            RemotingCommand(code=106, opaque=5, version=0, language=7, serialize_type=77),
+        ),
+    ],
+    ids=["short", "empty", "long spellings"],
+)
+def test_header_is_read(header: bytes, expected: RemotingCommand) -> None:
+    """The language is not told, so it is OTHER."""
+    assert expected == decode_header(77, header)
+
+
+def test_frame_with_a_body_is_read() -> None:
+    """However it is chopped."""
+    frame = b"\x00\x00\x00\x10\x4d\x00\x00\x09\x96\x6a\x05\x00\xcd\x01\xdf\xc0\xc0\x81\xa1k"
+
+    assert RemotingCommand(code=106, opaque=5, language=7, body=b"\x81\xa1k", serialize_type=77) == decode(frame)
+
+
+@pytest.mark.parametrize(
+    ("ext", "expected"),
+    [
+        (b"\xc0", None),
+        (b"\x80", {}),
+        (b"\x83\xa1a\xc3\xa1b\xc2\xa1c\x07", {"a": "true", "b": "false", "c": "7"}),
+        (b"\x81\xa1a\xd3\x80\x00\x00\x00\x00\x00\x00\x00", {"a": "-9223372036854775808"}),
+        (b"\x82\xa1a\xc0\xa1b\xa1v", {"b": "v"}),
+        (b"\x81\xa6\xe4\xb8\xbb\xe9\xa2\x98\xa0", {"\u4e3b\u9898": ""}),
+    ],
+)
+def test_ext_fields_become_strings(ext: bytes, expected: dict[str, str] | None) -> None:
+    """Booleans and integers are spelt as Java's; nil is as good as missing."""
+    assert expected == decode_header(77, b"\x96\x6a\x05\x00\x00\xc0" + ext).ext_fields
+
+
+@pytest.mark.parametrize(
+    ("header", "error"),
+    [
+        (b"", "header is not msgpack: "),
+        (b"\xc1", "header is not msgpack: "),
+        (b"\x90", "header is not an array of 6$"),
+        (b"\x95\x6a\x05\x00\x00\xc0", "header is not an array of 6$"),
+        (b"\x97\x6a\x05\x00\x00\xc0\xc0\xc0", "header is not msgpack: "),
+        (b"\x80", "header is not an array of 6$"),
+        (b"\xc0", "header is not an array of 6$"),
+        (b"\xa6ninety", "header is not an array of 6$"),
+        (b"\x96\x6a\x05\x00\x00\xc0", "header is not msgpack: "),
+        (b"\x96\x6a\x05\x00\x00\xc0\xc0\xc0", "header is not msgpack: "),
+        (b"\x96\xc0\x05\x00\x00\xc0\xc0", "header field code is a NoneType$"),
+        (b"\x96\xc3\x05\x00\x00\xc0\xc0", "header field code is a bool$"),
+        (b"\x96\x6a\xc0\x00\x00\xc0\xc0", "header field opaque is a NoneType$"),
+        (b"\x96\x6a\xce\x80\x00\x00\x00\x00\x00\xc0\xc0", "header field opaque: 2147483648 is not a 32-bit integer$"),
+        (b"\x96\x6a\xcf\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\xc0\xc0",
+         "header field opaque: 18446744073709551615 is not a 32-bit integer$"),
+        (b"\x96\x6a\x05\xa1x\x00\xc0\xc0", "header field flag is a str$"),
+        (b"\x96\x6a\x05\x00\xcb\x3f\xf0\x00\x00\x00\x00\x00\x00\xc0\xc0", "header field version is a float$"),
+        (b"\x96\x6a\x05\x00\x00\x07\xc0", "header field remark is a int$"),
+        (b"\x96\x6a\x05\x00\x00\xa2\xff\xfe\xc0", "header is not msgpack: "),
+        (b"\x96\x6a\x05\x00\x00\xa3\xed\xa0\x80\xc0", "header is not msgpack: "),
+        (b"\x96\x6a\x05\x00\x00\xc4\x01x\xc0", "header is not msgpack: "),
+        (b"\x96\x6a\x05\x00\x00\xc0\xd4\x05x", "header is not msgpack: "),
+        (b"\x96\x6a\x05\x00\x00\xc0\xd6\xff\x00\x00\x00\x00", "header is not msgpack: "),
+        (b"\x96\x6a\x05\x00\x00\xc0\x90", "header field ext is a list$"),
+        (b"\x96\x6a\x05\x00\x00\xc0\xa1x", "header field ext is a str$"),
+        (b"\x96\x91" * 8_000, "header is not msgpack: "),
+    ],
+)  # fmt: skip
+def test_what_is_no_header_is_a_protocol_error(header: bytes, error: str) -> None:
+    """Wrong types, wrong lengths, and spellings that a header has no use for."""
+    with pytest.raises(RemoteProtocolError, match=f"^{error}") as caught:
+        decode_header(77, header)
+    assert caught.value.reason == "header"
+
+
+@pytest.mark.parametrize(
+    ("ext", "error"),
+    [
+        (b"\x81\x07\xa1v", "header is not msgpack: "),
+        (b"\x81\xa1k\x90", "ext field of type list$"),
+        (b"\x81\xa1k\x80", "ext field of type dict$"),
+        (b"\x81\xa1k\xca\x3f\x80\x00\x00", "ext field of type float$"),
+        (b"\x81\xa1k\xc4\x00", "ext field of type bytes$"),
+        (b"\xde\x01\x01" + b"".join(b"\xa3%03d\xa0" % number for number in range(257)), "header is not msgpack: "),
+        (b"\x81\xda\x01\x00" + b"k" * 256 + b"\xa0", "ext field name of 256 characters, limit 255$"),
+        (b"\x81\xa1k\xda\x80\x01" + b"v" * 32769, "header is not msgpack: "),
+        (b"\xdf\xff\xff\xff\xff", "header is not msgpack: "),
+        (b"\xdd\xff\xff\xff\xff", "header is not msgpack: "),
+        (b"\xdb\xff\xff\xff\xff", "header is not msgpack: "),
+    ],
+)
+def test_ext_fields_are_bounded(ext: bytes, error: str) -> None:
+    """Strings, booleans and integers, 256 of them; a length that lies allocates nothing."""
+    with pytest.raises(RemoteProtocolError, match=f"^{error}"):
+        decode_header(77, b"\x96\x6a\x05\x00\x00\xc0" + ext)
+
+
+# -- whatever comes ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    code=INT32,
+    opaque=INT32,
+    flag=INT32,
+    version=INT32,
+    remark=st.none() | TEXT,
+    ext_fields=st.none() | EXT_FIELDS,
+    body=st.binary(max_size=40),
+)
+def test_round_trip(**members: object) -> None:
+    """What was written is read, but for the language, which is not told."""
+    command = RemotingCommand(serialize_type=77, language=7, **members)  # type: ignore[arg-type]  # as they are drawn
+
+    assert command == decode(encode_command(command))
+
+
+@given(st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: b"\x96" + rest))
+def test_no_bytes_break_the_reader(header: bytes) -> None:
+    """A command whose texts can be sent on, or a protocol error: nothing else."""
+    try:
+        command = decode_header(77, header)
+    except RemoteProtocolError:
+        return
+    encode_command(command)

@@ -1,0 +1,239 @@
+"""Is a binary header written and read as RocketMQSerializable does?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
+from namesrv_remoting.serializers import encode_command, rocketmq_header
+from tests.support.commands import EXT_FIELDS, INT16, INT32, TEXT, decode, decode_header
+
+# code 9999, JAVA, version 479, opaque 9, flag 0; then remark and ext fields
+START = b"\x27\x0f\x00\x01\xdf\x00\x00\x00\x09\x00\x00\x00\x00"
+NONE = b"\x00\x00\x00\x00"
+COMMAND = RemotingCommand(code=9999, opaque=9, version=479, language=0, serialize_type=1)
+
+
+# -- writing: the vectors of RocketMQSerializableTest -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "header"),
+    [
+        (
+            RemotingCommand(code=103, opaque=12, version=2333, language=0, serialize_type=1),
+            b"\x00\x67\x00\x09\x1d\x00\x00\x00\x0c\x00\x00\x00\x00" + NONE + NONE,
+        ),
+        (
+            RemotingCommand(code=103, opaque=12, version=2333, language=0, remark="Sample Remark", serialize_type=1),
+            b"\x00\x67\x00\x09\x1d\x00\x00\x00\x0c\x00\x00\x00\x00" + b"\x00\x00\x00\x0dSample Remark" + NONE,
+        ),
+        (
+            RemotingCommand(
+                code=103, opaque=12, version=2333, language=0, ext_fields={"key": "value"}, serialize_type=1
+            ),
+            b"\x00\x67\x00\x09\x1d\x00\x00\x00\x0c\x00\x00\x00\x00"
+            + NONE
+            + b"\x00\x00\x00\x0e" + b"\x00\x03key" + b"\x00\x00\x00\x05value",
+        ),
+        (
+            RemotingCommand(code=-1, opaque=None, flag=1, remark="\u00e9", ext_fields={}, serialize_type=1),
+            b"\xff\xff\x03\x01\xdf\x00\x00\x00\x00\x00\x00\x00\x01" + b"\x00\x00\x00\x02\xc3\xa9" + NONE,
+        ),
+    ],
+    ids=["21 bytes", "34 bytes", "35 bytes", "signed, utf-8, no opaque"],
+)  # fmt: skip
+def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) -> None:
+    """Fixed fields in 13 bytes, then a length and the remark, a length and the ext fields."""
+    length = len(header)
+
+    assert header == rocketmq_header.encode_header(command)
+    assert bytes([0, 0, 0, length + 4, 1, 0, 0, length]) + header == encode_command(command)
+
+
+def test_vectors_have_the_lengths_of_the_java_test() -> None:
+    """21 bytes bare, 34 with the remark `Sample Remark`, 35 with the ext field key=value."""
+    bare = RemotingCommand(code=103, version=2333, serialize_type=1)
+    remark = RemotingCommand(code=103, version=2333, remark="Sample Remark", serialize_type=1)
+    ext = RemotingCommand(code=103, version=2333, ext_fields={"key": "value"}, serialize_type=1)
+
+    assert [21, 34, 35] == [len(rocketmq_header.encode_header(command)) for command in (bare, remark, ext)]
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (RemotingCommand(code=32768, serialize_type=1), "code 32768 does not fit 16 bits"),
+        (RemotingCommand(code=-32769, serialize_type=1), "code -32769 does not fit 16 bits"),
+        (RemotingCommand(code=1, version=32768, serialize_type=1), "version 32768 does not fit 16 bits"),
+        (RemotingCommand(code=1, opaque=1 << 31, serialize_type=1), "opaque 2147483648 does not fit 32 bits"),
+        (RemotingCommand(code=1, flag=1 << 31, serialize_type=1), "flag 2147483648 does not fit 32 bits"),
+        (
+            RemotingCommand(code=1, ext_fields={"k" * 32768: ""}, serialize_type=1),
+            "ext field name length 32768 does not fit 16 bits",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_our_fault(command: RemotingCommand, error: str) -> None:
+    """Extension codes fit (20001 < 32768); larger numbers cannot be said in this spelling."""
+    with pytest.raises(LocalProtocolError, match=f"^{error}$"):
+        encode_command(command)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        (b"\x00\x00\x00\x19\x01\x00\x00\x15" + START + NONE + NONE, COMMAND),
+        (
+            b"\x00\x00\x00\x1b\x01\x00\x00\x15" + START + NONE + NONE + b"bo",
+            RemotingCommand(code=9999, opaque=9, version=479, language=0, body=b"bo", serialize_type=1),
+        ),
+        (
+            b"\x00\x00\x00\x29\x01\x00\x00\x25" + START + b"\x00\x00\x00\x02ok"
+            + b"\x00\x00\x00\x0e\x00\x03key\x00\x00\x00\x05value",
+            RemotingCommand(code=9999, opaque=9, version=479, language=0, remark="ok", ext_fields={"key": "value"},
+                            serialize_type=1),
+        ),
+    ],
+    ids=["21 bytes", "body", "remark and ext field"],
+)  # fmt: skip
+def test_frame_is_read(frame: bytes, expected: RemotingCommand) -> None:
+    """However it is chopped."""
+    assert expected == decode(frame)
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (b"\x27\x0f\x63" + START[3:] + NONE + NONE, RemotingCommand(code=9999, opaque=9, language=7, serialize_type=1)),
+        (b"\xff\xff" + START[2:] + NONE + NONE, RemotingCommand(code=-1, opaque=9, language=0, serialize_type=1)),
+        (b"\x27\x0f\x00\xff\xff" + START[5:] + NONE + NONE,
+         RemotingCommand(code=9999, opaque=9, version=-1, language=0, serialize_type=1)),
+        (b"\x27\x0f\x00\x01\xdf\xff\xff\xff\xf9\x80\x00\x00\x03" + NONE + NONE,
+         RemotingCommand(code=9999, opaque=-7, flag=-2147483645, language=0, serialize_type=1)),
+        (START + NONE + b"\xff\xff\xff\xff", COMMAND),
+        (START + NONE + b"\x80\x00\x00\x00", COMMAND),
+    ],
+    ids=["unknown language", "negative code", "negative version", "negative opaque and flag", "ext length -1",
+         "least ext length"],
+)  # fmt: skip
+def test_odd_numbers_are_taken(header: bytes, expected: RemotingCommand) -> None:
+    """As Java takes them; an ext length of 0 or less means that there are none."""
+    assert expected == decode_header(1, header)
+
+
+@pytest.mark.parametrize(
+    ("ext", "expected"),
+    [
+        (b"\x00\x00\x00\x0b\x00\x05topic\x00\x00\x00\x00", {}),
+        (b"\x00\x00\x00\x07\x00\x00\x00\x00\x00\x01x", {}),
+        (b"\x00\x00\x00\x10\x00\x01a\x00\x00\x00\x01b\x00\x01c\x00\x00\x00\x01d", {"a": "b", "c": "d"}),
+        (b"\x00\x00\x00\x10\x00\x01a\x00\x00\x00\x01b\x00\x01a\x00\x00\x00\x01d", {"a": "d"}),
+    ],
+    ids=["empty value", "empty key", "two", "twice"],
+)
+def test_length_0_means_null(ext: bytes, expected: dict[str, str]) -> None:
+    """An empty value is as good as no field; a key without a name names nothing; of two the last one counts."""
+    assert expected == decode_header(1, START + NONE + ext).ext_fields
+
+
+@pytest.mark.parametrize(
+    ("header", "error"),
+    [
+        (START[:10], "unpack_from requires a buffer of at least 13 bytes for unpacking 13 bytes at offset 0"),
+        (START, "unpack_from requires a buffer of at least 17 bytes for unpacking 4 bytes at offset 13"),
+        (START + b"\x00\x00\x13\x88" + NONE, "remark of 5000 bytes, limit 4"),
+        (START + b"\xff\xff\xff\xff" + NONE, "remark of -1 bytes, limit 4"),
+        (START + b"\x00\x00\x00\x01x", "unpack_from requires a buffer of at least 22 bytes for unpacking 4 bytes"),
+        (START + NONE + b"\x00\x00\x13\x88", "ext fields of 5000 bytes, limit 21"),
+        (START + NONE + b"\x00\x00\x00\x07\xff\xff\x00\x00\x00\x01x", "ext field name of -1 bytes, limit 5"),
+        (START + NONE + b"\x00\x00\x00\x07\x00\x08\x00\x00\x00\x01x", "ext field name of 8 bytes, limit 5"),
+        (START + NONE + b"\x00\x00\x00\x07\x00\x01k\x00\x00\x00\x09", "ext field value of 9 bytes, limit 0"),
+        (START + NONE + b"\x00\x00\x00\x07\x00\x01k\xff\xff\xff\xff", "ext field value of -1 bytes, limit 0"),
+        (START + NONE + b"\x00\x00\x00\x02\x00\x00", "unpack_from requires a buffer of at least 27 bytes"),
+        (START + b"\x00\x00\x00\x02\xff\xfe" + NONE, "'utf-8' codec can't decode byte 0xff in position 0"),
+    ],
+)
+def test_length_beyond_its_limit_is_a_protocol_error(header: bytes, error: str) -> None:
+    """Negative, or more than there is."""
+    with pytest.raises(RemoteProtocolError, match=f"^binary header: {error}") as caught:
+        decode_header(1, header)
+    assert caught.value.reason == "header"
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "error"),
+    [
+        (START + b"\x00\x00\x00\x16" + NONE, b"", "binary header: remark of 22 bytes, limit 21"),
+        (START + b"\x00\x00\x00\x04" + NONE, b"", "binary header of 21 bytes ends after 25"),
+        (START + NONE + b"\x00\x00\x00\x16", b"", "binary header: ext fields of 22 bytes, limit 21"),
+        (START + NONE + b"\x00\x00\x00\x07\x00\x01k\x00\x00\x00\x08", b"",
+         "binary header: ext field value of 8 bytes, limit 7"),
+        (START + NONE + b"\x00\x00\x00\x02\x00\x01k", b"\x00\x00\x00\x02", "binary header of 24 bytes ends after 30"),
+    ],
+    ids=["remark", "remark within the limit", "ext fields", "value", "field that ends outside the ext fields"],
+)  # fmt: skip
+def test_header_does_not_eat_the_body(header: bytes, body: bytes, error: str) -> None:
+    """A length is held against the declared header, or the declared ext fields, not against what happens to follow."""
+    with pytest.raises(RemoteProtocolError, match=f"^{error}$"):
+        decode_header(1, header, body + bytes(64))
+
+
+@pytest.mark.parametrize(
+    ("frame", "body"),
+    [
+        (b"\x00\x00\x00\x1e\x01\x00\x00\x1a" + START + NONE + NONE + b"zzzzz", b""),
+        (b"\x00\x00\x00\x26\x01\x00\x00\x1a" + START + NONE + NONE + b"zzzzz" + b"a=\\uZZZZ", b"zzzzza=\\"),
+    ],
+    ids=["no body", "body"],
+)
+def test_bytes_behind_the_ext_fields_shift_the_body(frame: bytes, body: bytes) -> None:
+    """Java does not skip to the header's declared end: the body begins where the fields end, and keeps its length."""
+    expected = RemotingCommand(code=9999, opaque=9, version=479, language=0, body=body, serialize_type=1)
+
+    assert expected == decode(frame)
+
+
+# -- whatever comes ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    code=INT16,
+    opaque=INT32,
+    flag=INT32,
+    version=INT16,
+    language=st.integers(0, 13),
+    remark=st.none() | TEXT.filter(bool),
+    ext_fields=st.none() | st.dictionaries(TEXT.filter(bool), TEXT.filter(bool), min_size=1, max_size=8),
+    body=st.binary(max_size=40),
+)
+def test_round_trip(**members: object) -> None:
+    """What was written is read; nothing empty, because that is null here."""
+    command = RemotingCommand(serialize_type=1, **members)  # type: ignore[arg-type]  # of the types that are drawn
+
+    assert command == decode(encode_command(command))
+
+
+@given(EXT_FIELDS)
+def test_empty_names_and_values_are_dropped(ext_fields: dict[str, str]) -> None:
+    """They come out as if they had not been there."""
+    kept = {key: value for key, value in ext_fields.items() if key and value}
+    command = decode(encode_command(RemotingCommand(code=1, ext_fields=ext_fields, serialize_type=1)))
+
+    assert (kept or (None if not ext_fields else {})) == command.ext_fields
+
+
+@given(
+    header=st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: START + rest), body=st.binary(max_size=20)
+)
+def test_no_bytes_break_the_reader(header: bytes, body: bytes) -> None:
+    """A command with a body as long as was declared, or a protocol error: nothing else."""
+    try:
+        command = decode_header(1, header, body)
+    except RemoteProtocolError:
+        return
+    assert len(body) == len(command.body)

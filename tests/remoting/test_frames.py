@@ -1,0 +1,203 @@
+"""Is every frame cut where it ends, and every stream that is none refused as early as can be?"""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
+from namesrv_remoting.frames import Frame, FrameReader, encode_frame
+from tests.support.feeding import Fed, feed
+
+JSON_FRAME = b'\x00\x00\x00\x12\x00\x00\x00\x0c{"code":106}ab'
+
+
+@pytest.mark.parametrize(
+    ("stream", "frames"),
+    [
+        (b"", []),
+        (JSON_FRAME, [Frame(0, b'{"code":106}', b"ab")]),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x02{}", [Frame(0, b"{}", b"")]),
+        (b"\x00\x00\x00\x0b\x4d\x00\x00\x07\x96\x00\x00\x00\x00\xc0\xc0", [Frame(77, b"\x96\0\0\0\0\xc0\xc0", b"")]),
+        (JSON_FRAME + JSON_FRAME[:8] + b'{"code":105}xy', [
+            Frame(0, b'{"code":106}', b"ab"),
+            Frame(0, b'{"code":105}', b"xy"),
+        ]),
+    ],
+    ids=["nothing", "header and body", "no body", "native", "two"],
+)  # fmt: skip
+def test_frames_are_cut(stream: bytes, frames: list[Frame]) -> None:
+    """The length counts what follows it: four bytes of type and header length, header, body."""
+    assert Fed(frames, None) == feed(stream)
+
+
+def test_binary_header_runs_on_into_the_body() -> None:
+    """Its serializer decides where it ends; the declared end tells how long the body is."""
+    stream = b"\x00\x00\x00\x0a\x01\x00\x00\x04headbo"
+
+    assert Fed([Frame(1, b"headbo", b"bo")], None) == feed(stream)
+
+
+@pytest.mark.parametrize(
+    ("stream", "error"),
+    [
+        (b"\x00\x00\x00\x00", "frame length 0, the least is 4"),
+        (b"\x00\x00\x00\x02", "frame length 2, the least is 4"),
+        (b"\x00\x00\x00\x03", "frame length 3, the least is 4"),
+        (b"\xff\xff\xff\xfb", "frame of 4294967295 bytes, limit 16777216"),
+        (b"\x80\x00\x00\x00", "frame of 2147483652 bytes, limit 16777216"),
+        (b"\x00\xff\xff\xfd", "frame of 16777217 bytes, limit 16777216"),
+        (b"\x01\x00\x00\x01", "frame of 16777221 bytes, limit 16777216"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "frame of 1195725860 bytes, limit 16777216"),
+        (b"\x16\x03\x01\x00\x05hello world 0123", "frame of 369295620 bytes, limit 16777216"),
+        (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "serialize type 2 is none of 0, 1, 77"),
+        (b"\x00\x00\x00\x06\xff\x00\x00\x02{}", "serialize type 255 is none of 0, 1, 77"),
+        (b"\x00\x00\x00\x06\x4e\x00\x00\x02{}", "serialize type 78 is none of 0, 1, 77"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x03{}", "header of 3 bytes in a frame of 6"),
+        (b"\x00\x00\x00\x06\x01\x00\x00\x03{}", "header of 3 bytes in a frame of 6"),
+        (b"\x00\x00\x00\x5e\x00\x01\x86\xa0", "header of 100000 bytes in a frame of 94"),
+        (b"\x00\x02\x00\x00\x00\x01\x00\x01", "header of 65537 bytes, limit 65536"),
+    ],
+)
+def test_what_is_no_frame_is_refused(stream: bytes, error: str) -> None:
+    """Frames before it are delivered, nothing after it is."""
+    assert Fed([], error) == feed(stream)
+    assert Fed([Frame(0, b'{"code":106}', b"ab")], error) == feed(JSON_FRAME + stream)
+
+
+@pytest.mark.parametrize(
+    ("needed", "reason"),
+    [
+        (b"\x00\x00\x00\x03", "frame_too_short"),
+        (b"\x00\xff\xff\xfd", "frame_too_large"),
+        (b"\x00\x00\x00\x06\x02\x00\x00\x02", "serialize_type"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x03", "header_length"),
+        (b"\x00\x02\x00\x00\x00\x01\x00\x01", "header_too_large"),
+    ],
+)
+def test_refusal_needs_no_byte_more_than_it_has_to(needed: bytes, reason: str) -> None:
+    """A length is refused with its fourth byte, type and header length with their last: nothing is kept till then."""
+    reader = FrameReader()
+
+    assert ([], None) == (reader.receive_data(needed[:-1]), reader.error)
+    assert [] == reader.receive_data(needed[-1:])
+    assert reader.error is not None
+    assert reason == reader.error.reason
+
+
+def test_length_of_the_largest_frame_is_taken() -> None:
+    """16,777,212 and the four bytes that say so are 16 MiB to the byte: Java takes that much, and no more."""
+    reader = FrameReader()
+
+    assert [] == reader.receive_data(b"\x00\xff\xff\xfc\x00\x00\x00\x02{}")
+    assert (None, True, 10) == (reader.error, reader.is_inside_frame, reader.buffered_bytes)
+    frames = reader.receive_data(bytes(16_777_206))
+    assert [(0, b"{}", 16_777_206)] == [(frame.serialize_type, frame.header, len(frame.body)) for frame in frames]
+
+
+def test_limits_are_settings() -> None:
+    """A frame of 19 bytes passes a limit of 19 and not one of 18; a header of 12 bytes likewise."""
+    frame = b"\x00\x00\x00\x0f\x00\x00\x00\x0b" + b'{"code":1} '
+    taken = Fed([Frame(0, b'{"code":1} ', b"")], None)
+
+    assert taken == feed(frame, max_frame_bytes=19)
+    assert Fed([], "frame of 19 bytes, limit 18") == feed(frame, max_frame_bytes=18)
+    assert taken == feed(frame, max_frame_bytes=4096, max_header_bytes=11)
+    assert Fed([], "header of 11 bytes, limit 10") == feed(frame, max_frame_bytes=4096, max_header_bytes=10)
+
+
+def test_reader_knows_whether_it_is_inside_a_frame() -> None:
+    """From the first byte of a frame to its last: what the whole-frame deadline is about."""
+    reader = FrameReader()
+    assert (False, 0) == (reader.is_inside_frame, reader.buffered_bytes)
+    for at in range(len(JSON_FRAME) - 1):
+        assert [] == reader.receive_data(JSON_FRAME[at : at + 1])
+        assert (True, at + 1) == (reader.is_inside_frame, reader.buffered_bytes)
+
+    assert len(reader.receive_data(JSON_FRAME[-1:])) == 1
+    assert (False, 0) == (reader.is_inside_frame, reader.buffered_bytes)
+
+
+def test_nothing_comes_out_after_an_error() -> None:
+    """The stream has lost its meaning: what looks like a frame behind the error is none."""
+    reader = FrameReader()
+    reader.receive_data(b"\x00\x00\x00\x00")
+    error = reader.error
+
+    assert [] == reader.receive_data(JSON_FRAME)
+    assert error is reader.error
+    assert isinstance(error, RemoteProtocolError)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("serialize_type", "header", "body", "expected"),
+    [
+        (0, b'{"code":106}', b"ab", JSON_FRAME),
+        (0, b"{}", b"", b"\x00\x00\x00\x06\x00\x00\x00\x02{}"),
+        (1, b"head", b"body", b"\x00\x00\x00\x0c\x01\x00\x00\x04headbody"),
+        (77, b"\x96", b"\x80", b"\x00\x00\x00\x06\x4d\x00\x00\x01\x96\x80"),
+    ],
+)
+def test_frame_is_written(serialize_type: int, header: bytes, body: bytes, expected: bytes) -> None:
+    """Big endian, to the byte."""
+    assert expected == encode_frame(serialize_type, header, body)
+
+
+@pytest.mark.parametrize(
+    ("serialize_type", "header_bytes", "word"),
+    [(0, 261, b"\x00\x00\x01\x05"), (1, 16_777_215, b"\x01\xff\xff\xff")],
+)
+def test_type_and_header_length_share_a_word(serialize_type: int, header_bytes: int, word: bytes) -> None:
+    """RemotingCommandTest: JSON 261 is 00 00 01 05, ROCKETMQ 16777215 is 01 FF FF FF."""
+    assert word == encode_frame(serialize_type, bytes(header_bytes), max_frame_bytes=1 << 25)[4:8]
+
+
+@pytest.mark.parametrize(
+    ("header_bytes", "body_bytes", "limit", "error"),
+    [
+        (16, 16_777_193, 16_777_216, "frame of 16777217 bytes, limit 16777216"),
+        (16, 0, 23, "frame of 24 bytes, limit 23"),
+        (16_777_216, 0, 1 << 25, "header of 16777216 bytes, limit 16777215"),
+    ],
+)
+def test_frame_that_nobody_takes_is_not_written(header_bytes: int, body_bytes: int, limit: int, error: str) -> None:
+    """Too large for the receiver, or a header whose length would run over into the type."""
+    with pytest.raises(LocalProtocolError, match=f"^{error}$"):
+        encode_frame(0, bytes(header_bytes), bytes(body_bytes), max_frame_bytes=limit)
+
+
+def test_largest_frame_is_written() -> None:
+    """16 MiB to the byte."""
+    assert len(encode_frame(0, bytes(16), bytes(16_777_192))) == 16_777_216
+
+
+# -- whatever comes ---------------------------------------------------------------------------------------------------
+
+FRAMES = st.lists(st.tuples(st.sampled_from([0, 77]), st.binary(max_size=40), st.binary(max_size=40)), max_size=6)
+
+
+@given(frames=FRAMES, cuts=st.lists(st.integers(0, 600)))
+def test_chopping_does_not_matter(frames: list[tuple[int, bytes, bytes]], cuts: list[int]) -> None:
+    """Frames come out as they went in, wherever the stream is chopped."""
+    stream = b"".join(encode_frame(*frame) for frame in frames)
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    reader = FrameReader()
+
+    out = [frame for start, end in pairwise(edges) for frame in reader.receive_data(stream[start:end])]
+
+    assert [Frame(*frame) for frame in frames] == out
+    assert (None, False) == (reader.error, reader.is_inside_frame)
+
+
+@given(st.lists(st.binary(max_size=64)))
+def test_no_bytes_break_the_reader(pieces: list[bytes]) -> None:
+    """An error is data, and what is kept is never more than came in."""
+    reader = FrameReader(max_frame_bytes=128, max_header_bytes=64)
+    for piece in pieces:
+        reader.receive_data(piece)
+
+    assert reader.buffered_bytes <= min(128, sum(map(len, pieces)))

@@ -1,0 +1,119 @@
+"""Is the peer who a proxy says it is, and a broken preamble refused?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.proxy_header import ProxyHeader, read_proxy_header
+
+SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
+V2_TCP4 = SIGNATURE + b"\x21\x11\x00\x0c" + b"\x01\x02\x03\x04" + b"\x05\x06\x07\x08" + b"\x04\x57\x08\xae"
+V2_TCP6 = SIGNATURE + b"\x21\x21\x00\x24" + bytes(15) + b"\x01" + bytes(15) + b"\x02" + b"\x04\x57\x08\xae"
+
+
+def read(stream: bytes) -> ProxyHeader | None:
+    """What a stream begins with: the same whole, byte by byte, and with a frame behind it."""
+    whole = read_proxy_header(stream)
+    assert whole is not None
+    needed = max(whole.size, 1)
+    by_byte = [read_proxy_header(stream[:size]) for size in range(needed + 1)]
+    assert whole == by_byte[-1]
+    assert {None} == set(by_byte[:needed])
+    assert whole == read_proxy_header(stream + b"\x00\x00\x00\x06\x00\x00\x00\x02{}")
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("header", "source"),
+    [
+        (b"PROXY TCP4 1.2.3.4 5.6.7.8 1111 2222\r\n", ("1.2.3.4", 1111)),
+        (b"PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n", ("255.255.255.255", 65535)),
+        (b"PROXY TCP6 2001:db8::0:1 ::1 1 2\r\n", ("2001:db8::1", 1)),
+        (b"PROXY UNKNOWN\r\n", None),
+        (b"PROXY UNKNOWN ffff::1 ffff::2 65535 65535\r\n", None),
+        (V2_TCP4, ("1.2.3.4", 1111)),
+        (V2_TCP6, ("::1", 1111)),
+        (SIGNATURE + b"\x20\x00\x00\x00", None),
+        (SIGNATURE + b"\x20\x11\x00\x0c" + bytes(12), None),
+        (SIGNATURE + b"\x21\x00\x00\x05abcde", None),
+        (SIGNATURE + b"\x21\x31\x00\xd8" + bytes(216), None),
+        (V2_TCP4[:14] + b"\x00\x10" + V2_TCP4[16:] + b"\x04\x00\x01x", ("1.2.3.4", 1111)),
+    ],
+    ids=["v1 tcp4", "v1 largest tcp4", "v1 tcp6", "v1 unknown", "v1 unknown with addresses", "v2 tcp4", "v2 tcp6",
+         "v2 local", "v2 local with addresses", "v2 unspecified", "v2 unix", "v2 with a tlv"],
+)  # fmt: skip
+def test_header_is_read(header: bytes, source: tuple[str, int] | None) -> None:
+    """All of it is skipped; the source is None where the proxy speaks for itself or names no IP address."""
+    assert ProxyHeader(len(header), source) == read(header)
+
+
+@pytest.mark.parametrize(
+    "stream", [b"\x00\x00\x00\x06\x00\x00\x00\x02{}", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"x"]
+)
+def test_no_header_is_size_0(stream: bytes) -> None:
+    """Known with the first byte that cannot begin one: a frame never waits for twelve bytes."""
+    assert ProxyHeader(0, None) == read(stream)
+
+
+@pytest.mark.parametrize(
+    ("stream", "differs_at"), [(b"PROXX TCP4 ", 5), (b"\r\n\r\n\x00\r\nQUIX\n", 11), (b"POST /", 2)]
+)
+def test_what_only_begins_like_a_header_is_none(stream: bytes, differs_at: int) -> None:
+    """It is waited for as long as it may become one, and no longer."""
+    assert None is read_proxy_header(stream[: differs_at - 1])
+    assert ProxyHeader(0, None) == read_proxy_header(stream[:differs_at])
+
+
+@pytest.mark.parametrize(
+    "stream", [b"", b"P", b"PROXY", b"PROXY TCP4 1.2.3.4 5.6.7.8 1111 2222\r", SIGNATURE, V2_TCP4[:-1]]
+)
+def test_more_is_to_come(stream: bytes) -> None:
+    """Nothing can be said before the header is whole."""
+    assert None is read_proxy_header(stream)
+
+
+@pytest.mark.parametrize(
+    ("header", "error"),
+    [
+        (b"PROXY TCP4 1.2.3.4 5.6.7.8 1111\r\n", "version 1 line"),
+        (b"PROXY TCP5 1.2.3.4 5.6.7.8 1111 2222\r\n", "version 1 line"),
+        (b"PROXY  TCP4 1.2.3.4 5.6.7.8 1111 2222\r\n", "version 1 line"),
+        (b"PROXY TCP4 1.2.3.4 5.6.7.8 -111 2222\r\n", "version 1 line"),
+        (b"PROXY TCP4 1.2.3.4 5.6.7.8 111111 2222\r\n", "version 1 line"),
+        (b"PROXY \r\n", "version 1 line"),
+        (b"PROXY TCP4 1.2.3.4 5.6.7.8 65536 2222\r\n", "version 1 port"),
+        (b"PROXY TCP4 1.2.3.400 5.6.7.8 1111 2222\r\n", "version 1 address"),
+        (b"PROXY TCP4 \xff\xfe 5.6.7.8 1111 2222\r\n", "version 1 address"),
+        (b"PROXY TCP4 localhost 5.6.7.8 1111 2222\r\n", "version 1 address"),
+        (b"PROXY UNKNOWN " + bytes(92) + b"\r\n", "no end of line within 107 bytes"),
+        (SIGNATURE + b"\x11\x11\x00\x0c", "version and command 0x11"),
+        (SIGNATURE + b"\x22\x11\x00\x0c", "version and command 0x22"),
+        (SIGNATURE + b"\x21\x11\x08\x01", "version 2 header of 2049 bytes"),
+        (SIGNATURE + b"\x21\x11\x00\x0b" + bytes(11), "version 2 header of 11 bytes is too short for its addresses"),
+        (SIGNATURE + b"\x21\x21\x00\x23" + bytes(35), "version 2 header of 35 bytes is too short for its addresses"),
+    ],
+)
+def test_broken_header_is_refused(header: bytes, error: str) -> None:
+    """What begins as a header and is none says so, with or without more behind it."""
+    for stream in (header, header + b"\x00\x00\x00\x06\x00\x00\x00\x02{}"):
+        with pytest.raises(RemoteProtocolError, match=rf"^PROXY header: {error}$") as caught:
+            read_proxy_header(stream)
+        assert caught.value.reason == "proxy_header"
+
+
+def test_longest_line_is_107_bytes() -> None:
+    """The specification's bound, CRLF included: 107 pass, 108 do not."""
+    assert ProxyHeader(107, None) == read(b"PROXY UNKNOWN " + b"x" * 91 + b"\r\n")
+    with pytest.raises(RemoteProtocolError):
+        read_proxy_header(b"PROXY UNKNOWN " + b"x" * 92 + b"\r\n")
+
+
+@given(st.one_of(st.binary(max_size=200), st.binary(max_size=40).map(lambda rest: SIGNATURE + b"\x21\x11\x00" + rest)))
+def test_no_bytes_break_the_reader(stream: bytes) -> None:
+    """Whatever comes: a header, none, more to come, or a protocol error; what is skipped was there."""
+    try:
+        found = read_proxy_header(stream)
+    except RemoteProtocolError:
+        return
+    assert found is None or 0 <= found.size <= len(stream)

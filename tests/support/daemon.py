@@ -1,0 +1,159 @@
+"""How does a test run a real server in a process of its own, and read what it logs?"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+LoopName = Literal["auto", "asyncio"]
+
+# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
+GUARD_SECONDS: Final = 30.0
+
+# The daemon takes uvloop where it is installed; `asyncio` is what it runs on where it is not.
+_RUN: Final[dict[LoopName, tuple[str, ...]]] = {
+    "auto": ("-m", "namesrv"),
+    "asyncio": (
+        "-c",
+        "import sys; sys.modules['uvloop'] = None; from namesrv.cli import main; sys.exit(main())",
+    ),
+}
+
+LogLine = dict[str, Any]
+
+
+class Daemon:
+    """`namesrv` on a free port of this machine, as a context manager; at its end the process is gone, whatever happens.
+
+    Flags come after those given here, and the last of a kind counts. It listens once `listening()` returns.
+    """
+
+    def __init__(self, data_dir: Path, *flags: str, loop: LoopName = "auto") -> None:
+        self.data_dir = data_dir
+        # every line that was logged so far; one that is no JSON, as of a traceback, has the event "printed"
+        self.log: list[LogLine] = []
+        self._has_news = threading.Condition()
+        self._is_silent = False
+        place = ("--listen-host", "127.0.0.1", "--listen-port", "0", "--data-dir", str(data_dir))
+        self._process = subprocess.Popen(
+            [sys.executable, *_RUN[loop], *place, "--drain-seconds", "0", "--log-format", "json", *flags],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            # what is set for a server of the developer's says nothing about this one
+            env={name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")},
+        )
+        # reads all the time: a full pipe would stop the server
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    def _read_log(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = {"event": "printed", "line": line.rstrip()}
+            with self._has_news:
+                self.log.append(entry)
+                self._has_news.notify_all()
+        with self._has_news:
+            self._is_silent = True
+            self._has_news.notify_all()
+
+    def wait_for(self, event: str, *, count: int = 1, **fields: object) -> LogLine:
+        """The first line (or the `count`th) of an event with these fields, as soon as it is logged.
+
+        Raises:
+            AssertionError: it is not logged in time, or the process ended without.
+        """
+        with self._has_news:
+            self._has_news.wait_for(
+                lambda: self._is_silent or len(self.lines(event, **fields)) >= count, timeout=GUARD_SECONDS
+            )
+            found = self.lines(event, **fields)
+            assert len(found) >= count, f"{len(found)} of {count} lines of {event} {fields} in {self.log[-20:]}"
+            return found[count - 1]
+
+    def lines(self, event: str, **fields: object) -> list[LogLine]:
+        """What was logged of an event with these fields, so far."""
+        return [
+            line
+            for line in self.log
+            if line["event"] == event and all(line.get(name) == value for name, value in fields.items())
+        ]
+
+    def listening(self) -> Self:
+        """Return once it listens."""
+        self.wait_for("listening")
+        return self
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, _, port = self.wait_for("listening")["addresses"][0].rpartition(":")
+        return host.strip("[]"), int(port)
+
+    # -- the process --------------------------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def stop(self) -> int:
+        """Tell it to stop; its exit code."""
+        self.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.kill()
+        self.wait()
+
+    def wait(self) -> int:
+        """The exit code, once it has ended and all it said is in the log; negative: the signal that ended it."""
+        code = self._process.wait(GUARD_SECONDS)
+        self._reader.join(GUARD_SECONDS)
+        return code
+
+    def __enter__(self) -> Self:
+        """Itself; the process runs already."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """End the process if it still runs: in good order, so that its coverage is written, or by force."""
+        try:
+            if self.is_running and not any(raised):
+                # one that is stopped (SIGSTOP) would not notice
+                self.send_signal(signal.SIGCONT)
+                self.stop()
+        finally:
+            self._process.kill()
+            self.wait()
+            assert self._process.stderr is not None
+            self._process.stderr.close()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else f"ended with {self._process.returncode}"
+        return f"<Daemon [{self.pid} | {state} | {len(self.log)} lines]>"
+
+
+# what a fixture hands out that starts one with flags
+Start = Callable[..., Daemon]

@@ -1,0 +1,205 @@
+"""What do brokers, clients and operators say to a NameServer, in each of the three headers?
+
+Headers and bodies are spelt and read here without the code under test.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgpack
+
+from tests.support.raw_peer import RawPeer
+from tests.support.spelling import NATIVE, Answer, binary_frame, json_frame, native_frame
+
+Spelling = Literal["json", "binary", "native"]
+SPELLINGS: tuple[Spelling, ...] = ("json", "binary", "native")
+
+# what Apache's current brokers and clients send
+VERSION = 479
+# milliseconds since 1970, in every DataVersion here
+TIMESTAMP = 1_700_000_000_000
+
+
+class Broker(NamedTuple):
+    """Who registers."""
+
+    name: str = "broker-a"
+    id: int = 0
+    addr: str = "10.0.0.1:10911"
+    cluster: str = "cluster-1"
+
+    @property
+    def ext(self) -> dict[str, Any]:
+        """The ext fields that name a broker (103, 104, 322, 904)."""
+        return {
+            "clusterName": self.cluster,
+            "brokerAddr": self.addr,
+            "brokerName": self.name,
+            "brokerId": str(self.id),
+        }
+
+
+class NamesrvPeer(RawPeer):
+    """One connection to a NameServer, on which any number of questions may wait for their answers."""
+
+    _last_opaque = 0
+
+    async def call(
+        self,
+        code: int,
+        ext: Mapping[str, object] | None = None,
+        body: bytes = b"",
+        *,
+        spelling: Spelling = "json",
+        version: int = VERSION,
+    ) -> Answer:
+        """Ask, and wait for the answer."""
+        opaque = self.tell(code, ext, body, spelling=spelling, version=version)
+        return await self.answer_to(opaque)
+
+    def tell(
+        self,
+        code: int,
+        ext: Mapping[str, object] | None = None,
+        body: bytes = b"",
+        *,
+        spelling: Spelling = "json",
+        version: int = VERSION,
+        flag: int = 0,
+    ) -> int:
+        """Ask and do not wait; the question's opaque."""
+        self._last_opaque += 1
+        self.send(
+            question(code, ext, body, spelling=spelling, version=version, flag=flag, opaque=self._last_opaque)
+        )
+        return self._last_opaque
+
+    async def answer_to(self, opaque: int) -> Answer:
+        """The next answer, which has to be the one to this question."""
+        answer = await self.receive()
+        assert opaque == answer.opaque
+        return answer
+
+    async def receive_bytes(self) -> bytes:
+        """The next frame as it came."""
+        head = await self.reader.readexactly(8)
+        return head + await self.reader.readexactly(struct.unpack_from(">I", head)[0] - 4)
+
+    async def register(
+        self,
+        broker: Broker,
+        body: bytes | None = None,
+        *,
+        spelling: Spelling = "json",
+        version: int = VERSION,
+        **ext: object,
+    ) -> Answer:
+        """Register a broker, with the topics T and U unless the body says otherwise."""
+        if body is None:
+            body = native_registration("T", "U") if spelling == "native" else registration("T", "U")
+        return await self.call(103, {**broker.ext, **ext}, body, spelling=spelling, version=version)
+
+
+def question(
+    code: int,
+    ext: Mapping[str, object] | None = None,
+    body: bytes = b"",
+    *,
+    spelling: Spelling = "json",
+    opaque: int = 1,
+    version: int = VERSION,
+    flag: int = 0,
+) -> bytes:
+    """The frame of a question in one of the spellings."""
+    if spelling == "json":
+        return json_frame(code, opaque, ext, body, version=version, flag=flag)
+    spell = binary_frame if spelling == "binary" else native_frame
+    return spell(code, opaque, ext, body, version=version, flag=flag)
+
+
+# -- bodies ----------------------------------------------------------------------------------------------------------
+
+
+def outcome(answer: Answer) -> tuple[int, str | None]:
+    """How a question ended: code and remark."""
+    return answer.code, answer.remark
+
+
+def fields(answer: Answer) -> dict[str, str]:
+    """The answer's ext fields, without the boot id that every native one carries; empty when there are none."""
+    found = dict(answer.ext_fields or {})
+    assert (answer.serialize_type == NATIVE) == ("boot_id" in found)
+    found.pop("boot_id", None)
+    return found
+
+
+def value(answer: Answer) -> Any:
+    """What the answer's body holds; None without one."""
+    if not answer.body:
+        return None
+    return native_value(answer.body) if answer.serialize_type == NATIVE else json.loads(answer.body)
+
+
+def native(members: object) -> bytes:
+    """A native body."""
+    packed: bytes = msgpack.packb(members)
+    return packed
+
+
+def native_value(body: bytes) -> Any:
+    """What a native body holds, integer keys included."""
+    return msgpack.unpackb(body, strict_map_key=False)
+
+
+def topic_config(name: str, *, read: int = 8, write: int = 8, perm: int = 6, flags: int = 0) -> dict[str, Any]:
+    """A TopicConfig in Java's names."""
+    return {
+        "topicName": name,
+        "readQueueNums": read,
+        "writeQueueNums": write,
+        "perm": perm,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": flags,
+        "order": False,
+        "attributes": {},
+    }
+
+
+def registration(
+    *topics: str | dict[str, Any],
+    counter: int = 1,
+    state_version: int = 0,
+    filter_servers: tuple[str, ...] = (),
+    mappings: Mapping[str, Any] | None = None,
+) -> bytes:
+    """A RegisterBrokerBody in JSON; a topic is a name or a TopicConfig."""
+    configs = [topic_config(topic) if isinstance(topic, str) else topic for topic in topics]
+    wrapper = {
+        "dataVersion": {"counter": counter, "stateVersion": state_version, "timestamp": TIMESTAMP},
+        "topicConfigTable": {config["topicName"]: config for config in configs},
+        "topicQueueMappingInfoMap": dict(mappings or {}),
+    }
+    members = {"filterServerList": list(filter_servers), "topicConfigSerializeWrapper": wrapper}
+    return json.dumps(members, separators=(",", ":")).encode()
+
+
+def native_topic(name: str, *, read: int = 8, write: int = 8, perm: int = 6, flags: int = 0) -> dict[str, Any]:
+    """A TopicConfig in native names."""
+    return {
+        "topic_name": name,
+        "read_queue_nums": read,
+        "write_queue_nums": write,
+        "perm": perm,
+        "topic_sys_flag": flags,
+    }
+
+
+def native_registration(
+    *topics: str | dict[str, Any], counter: int = 1, state_version: int = 0, **members: object
+) -> bytes:
+    """A native registration body; a topic is a name or a native TopicConfig."""
+    configs = [native_topic(topic) if isinstance(topic, str) else topic for topic in topics]
+    version = {"counter": counter, "state_version": state_version, "timestamp": TIMESTAMP}
+    return native({"topic_configs": configs, "data_version": version, **members})

@@ -1,0 +1,150 @@
+"""How does a test talk to a server from outside: one socket, one frame after the other, no event loop?"""
+
+import contextlib
+import select
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
+from namesrv_remoting.codes import CURRENT_VERSION, SerializeType
+from namesrv_remoting.command import ExtFields, RemotingCommand
+from namesrv_remoting.frames import Frame, FrameReader
+from namesrv_remoting.serializers import decode_frame, encode_command
+
+# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
+GUARD_SECONDS: Final = 30.0
+
+
+class Peer:
+    """One connection; a context manager that closes it. Speaks JSON, or natively when told so."""
+
+    def __init__(
+        self, address: tuple[str, int] | socket.socket, *, native: bool = False, receive_buffer_bytes: int = 0
+    ) -> None:
+        self._type = SerializeType.MSGPACK if native else SerializeType.JSON
+        if isinstance(address, socket.socket):
+            # one that a test has accepted: it plays the server
+            self._socket = address
+        else:
+            self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+            if receive_buffer_bytes:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            self._socket.settimeout(GUARD_SECONDS)
+            try:
+                self._socket.connect(address)
+            except OSError:
+                self._socket.close()
+                raise
+        self._reader = FrameReader(max_header_bytes=1 << 20)
+        self._frames: list[Frame] = []
+        self._last_opaque = 0
+
+    @property
+    def native(self) -> bool:
+        """Whether it speaks natively."""
+        return self._type == SerializeType.MSGPACK
+
+    @property
+    def address(self) -> str:
+        """This end, as a server's log shows it."""
+        host, port = self._socket.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def send(
+        self, code: int, ext_fields: ExtFields | None = None, body: bytes = b"", *, flag: int = 0, version: int = 0
+    ) -> int:
+        """Send a request; its opaque."""
+        self._last_opaque += 1
+        self.send_bytes(
+            encode_command(
+                RemotingCommand(
+                    code=code,
+                    opaque=self._last_opaque,
+                    flag=flag,
+                    version=version or CURRENT_VERSION,
+                    ext_fields=ext_fields,
+                    body=body,
+                    serialize_type=self._type,
+                )
+            )
+        )
+        return self._last_opaque
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send whatever it is."""
+        self._socket.sendall(data)
+
+    def receive(self, seconds: float = GUARD_SECONDS) -> RemotingCommand:
+        """The next frame that comes.
+
+        Raises:
+            TimeoutError: none comes in that time.
+            EOFError: the other side has closed the connection.
+        """
+        self._socket.settimeout(seconds)
+        while not self._frames:
+            try:
+                data = self._socket.recv(1 << 16)
+            except ConnectionError as error:
+                raise EOFError("connection reset") from error
+            if not data:
+                raise EOFError("connection closed")
+            self._frames += self._reader.receive_data(data)
+            assert self._reader.error is None, self._reader.error
+        return decode_frame(self._frames.pop(0))
+
+    def ask(self, code: int, ext_fields: ExtFields | None = None, body: bytes = b"") -> RemotingCommand:
+        """Send a request and wait for its answer, which has to be the next frame."""
+        opaque = self.send(code, ext_fields, body)
+        answer = self.receive()
+        assert opaque == answer.opaque, answer
+        assert answer.is_response, answer
+        return answer
+
+    def call(self, code: int, /, **members: Any) -> Any:
+        """Ask an extension code natively; the members of a successful answer."""
+        answer = self.ask(code, None, to_msgpack(members))
+        assert 0 == answer.code, answer
+        return from_msgpack(answer.body)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def is_closed_within(self, seconds: float) -> bool:
+        """Whether the other side closes the connection in that time, without sending anything more."""
+        if not select.select([self._socket], [], [], seconds)[0]:
+            return False
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) == b""
+        except ConnectionError:
+            return True
+
+    def wait_until_closed(self) -> None:
+        """Read until the other side closes the connection."""
+        with contextlib.suppress(EOFError):
+            while True:
+                self.receive()
+
+    def close(self) -> None:
+        """Hang up in order."""
+        self._socket.close()
+
+    def reset(self) -> None:
+        """Hang up with a reset."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Hang up."""
+        self.close()
+
+
+# what a fixture hands out that connects to a daemon
+Connect = Callable[..., Peer]

@@ -1,0 +1,86 @@
+"""What does a test see that talks to a server over a socket, byte by byte if it wants to?"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import Self
+
+from tests.support.spelling import Answer, read_answer
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until something is so: for what crosses a socket, which no clock of ours moves.
+
+    A condition that never comes true is ended by the guard of whoever serves (`serving`).
+    """
+    while not condition():
+        await asyncio.sleep(0)
+
+
+class RawPeer:
+    """One connection to a server under test."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, address: tuple[str, int], *, receive_buffer: int = 0) -> Self:
+        """Connect; a small receive buffer makes a peer that soon counts as one that does not read."""
+        dialled = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        dialled.setblocking(False)
+        if receive_buffer:
+            dialled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await asyncio.get_running_loop().sock_connect(dialled, address)
+        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # reads no further than a few KiB ahead of the test
+        reader, writer = await asyncio.open_connection(sock=dialled, limit=4096)
+        return cls(reader, writer)
+
+    @property
+    def address(self) -> str:
+        """This end, as the server's log shows it."""
+        name = self.writer.get_extra_info("sockname")
+        return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, whatever they are."""
+        self.writer.write(data)
+
+    async def send_slowly(self, data: bytes) -> None:
+        """Send bytes one by one, the server reading in between, until it hangs up."""
+        for at in range(len(data)):
+            if self.reader.at_eof() or self.writer.is_closing():
+                return
+            self.writer.write(data[at : at + 1])
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    async def receive(self) -> Answer:
+        """The next frame."""
+        length, word = struct.unpack(">II", await self.reader.readexactly(8))
+        rest = await self.reader.readexactly(length - 4)
+        size = word & 0xFFFFFF
+        return read_answer(word >> 24, rest[:size], rest[size:])
+
+    async def ask(self, data: bytes) -> Answer:
+        """Send a question and wait for the next frame."""
+        self.send(data)
+        return await self.receive()
+
+    async def at_end(self) -> bool:
+        """Whether the server ends the connection without sending anything more."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        """Hang up in order."""
+        self.writer.close()
+
+    def reset(self) -> None:
+        """Hang up with a reset."""
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()

@@ -1,0 +1,173 @@
+"""How do tests put brokers into a NameServer's tables, with nothing around them?"""
+
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
+
+from namesrv.routeinfo.eviction import Removal, plan_removal
+from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.routeinfo.records import BrokerAddrInfo, Effect, RegisterResult, Registration, RouteChanged, RouteOptions
+from namesrv.routeinfo.registration import Plan, check_registration, plan_registration
+from namesrv.routeinfo.route_cache import RouteCache
+from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.bodies.register import RegisterBrokerBody
+from namesrv_remoting.bodies.route import QueueData, TopicRouteData, route_to_json, route_to_native
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from tests.support.fake_clock import FakeClock
+
+T = TypeVar("T")
+
+
+# -- what a broker says -----------------------------------------------------------------------------------------------
+
+
+def topic(name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> TopicConfig:
+    """A topic with as many queues to read as to write."""
+    return TopicConfig(name, queues, queues, perm, flags)
+
+
+def body(*topics: TopicConfig | str, counter: int = 1, state_version: int = 0, **fields: Any) -> RegisterBrokerBody:
+    """What a broker registers: topics (a name stands for eight queues, perm 6), a version, no filter servers said."""
+    configs = tuple(topic(item) if isinstance(item, str) else item for item in topics)
+    version = DataVersion(counter, state_version)
+    return RegisterBrokerBody(configs, **{"data_version": version, "filter_servers": None, **fields})
+
+
+def registration(broker_name: str, broker_id: int, broker_addr: str, *topics: Any, **fields: Any) -> Registration:
+    """A registration in cluster c1 over connection 1; its topics, or a `body`, and other fields as they are named."""
+    if topics:
+        fields["body"] = body(*topics)
+    return Registration(
+        **{
+            "cluster_name": "c1",
+            "broker_name": broker_name,
+            "broker_id": broker_id,
+            "broker_addr": broker_addr,
+            "body": body("t1", "t2"),
+            "connection_id": 1,
+            "expiry_seconds": 120.0,
+            **fields,
+        }
+    )
+
+
+def queue_data(broker_name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> QueueData:
+    """One broker's queues as the tables hold them."""
+    return QueueData(broker_name, queues, queues, perm, flags)
+
+
+def key(broker_addr: str, cluster_name: str = "c1") -> BrokerAddrInfo:
+    """The key of a live broker."""
+    return BrokerAddrInfo(cluster_name, broker_addr)
+
+
+# -- tables alone -----------------------------------------------------------------------------------------------------
+
+
+def finish(work: Generator[None, None, T]) -> T:
+    """The result of work that is done in chunks."""
+    return count_chunks(work)[1]
+
+
+def count_chunks(work: Generator[None, None, T]) -> tuple[int, T]:
+    """How often the work let others run, and its result."""
+    yields = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return yields, done.value
+        yields += 1
+
+
+def register(
+    tables: RouteTables, *brokers: Registration, options: RouteOptions | None = None, now: float = 0.0
+) -> list[Plan]:
+    """Check, work out and apply registrations; what each came to."""
+    plans = []
+    for number, broker in enumerate(brokers, start=1):
+        check_registration(tables, broker)
+        plans.append(finish(plan_registration(tables, broker, options or RouteOptions(), now, number)))
+        tables.apply(plans[-1].changes)
+    return plans
+
+
+def tables_of(*brokers: Registration, options: RouteOptions | None = None, now: float = 0.0) -> RouteTables:
+    """Tables in which these brokers have registered, one after the other."""
+    tables = RouteTables()
+    register(tables, *brokers, options=options, now=now)
+    return tables
+
+
+def remove(tables: RouteTables, broker: BrokerAddrInfo, options: RouteOptions | None = None) -> Removal:
+    """Take a broker out of tables."""
+    removal = finish(plan_removal(tables, broker, tables.broker_live_table[broker], options or RouteOptions()))
+    tables.apply(removal.changes)
+    return removal
+
+
+def rows(tables: RouteTables) -> dict[str, dict[str, int]]:
+    """Topic -> broker name -> permission: the queues at a glance."""
+    return {name: {queues.broker_name: queues.perm for queues in row} for name, row in tables.topic_queue_table.items()}
+
+
+def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:
+    """Broker name -> its addresses by id: the groups at a glance."""
+    return {name: group.broker_addrs for name, group in tables.broker_addr_table.items()}
+
+
+# -- with the manager -------------------------------------------------------------------------------------------------
+
+
+class RouteScene:
+    """A manager on a clock that stands still, with both caches, every effect kept, and connections that stay open."""
+
+    def __init__(self, **options: bool) -> None:
+        self.clock = FakeClock()
+        self.options = RouteOptions(**options)
+        self.effects: list[Effect] = []
+        # connections that have ended; every other number is one that is open
+        self.closed: set[int] = set()
+        # topic -> order configuration
+        self.order_conf: dict[str, str] = {}
+        self.manager = RouteInfoManager(
+            self.clock, self.options, self.effects.append, lambda connection_id: connection_id not in self.closed
+        )
+        self.tables = self.manager.tables
+        self.json_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_json)
+        self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native)
+        self.manager.caches = [self.json_cache, self.native_cache]
+
+    async def register(self, *brokers: Registration) -> list[RegisterResult]:
+        """Register brokers, one after the other."""
+        return [await self.manager.register(broker) for broker in brokers]
+
+    async def close(self, connection_id: int) -> None:
+        """End a connection, and let the manager know."""
+        self.closed.add(connection_id)
+        await self.manager.connection_closed(connection_id)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass with nothing happening in it."""
+        self.clock.stall(seconds)
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since this was last asked."""
+        taken, self.effects[:] = list(self.effects), []
+        return taken
+
+    def changed_topics(self) -> list[str]:
+        """Topics that the effects since the last look say have changed, in order; a change is told once."""
+        told = [effect for effect in self.take_effects() if isinstance(effect, RouteChanged)]
+        return sorted(name for effect in told for name in effect.topics or ())
+
+
+def encode_json(route: TopicRouteData) -> tuple[bytes, int]:
+    """As the JSON cache encodes, without the frame around it."""
+    encoded = route_to_json(route)
+    return encoded, len(encoded)
+
+
+def encode_native(route: TopicRouteData) -> tuple[bytes, int]:
+    """As the native cache encodes, without the frame around it."""
+    encoded = route_to_native(route)
+    return encoded, len(encoded)

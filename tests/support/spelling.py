@@ -1,0 +1,119 @@
+"""How are frames spelt and read in tests, without the code under test?"""
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgpack
+
+JSON = 0
+BINARY = 1
+NATIVE = 77
+RESPONSE = 1
+ONEWAY = 2
+
+
+class Answer(NamedTuple):
+    """A frame that came back: how its header is spelt, the header's members, the body."""
+
+    serialize_type: int
+    header: dict[str, Any]
+    body: bytes
+
+    @property
+    def code(self) -> int:
+        """How the request ended."""
+        return int(self.header["code"])
+
+    @property
+    def opaque(self) -> int:
+        """Which request it answers."""
+        return int(self.header["opaque"])
+
+    @property
+    def remark(self) -> str | None:
+        """What the server says about it."""
+        found = self.header.get("remark")
+        return None if found is None else str(found)
+
+    @property
+    def ext_fields(self) -> dict[str, str] | None:
+        """Its ext fields, None when the header has no such member."""
+        found = self.header.get("extFields")
+        return None if found is None else dict(found)
+
+
+def cut(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
+    """A frame of a header that is spelt already."""
+    return struct.pack(">II", 4 + len(header) + len(body), serialize_type << 24 | len(header)) + header + body
+
+
+def json_frame(
+    code: int,
+    opaque: int | None = 1,
+    ext: Mapping[str, object] | None = None,
+    body: bytes = b"",
+    **members: object,
+) -> bytes:
+    """A frame with a JSON header; without an opaque when that is None."""
+    header: dict[str, object] = {"code": code, "flag": 0, "language": "JAVA", "version": 479, **members}
+    if opaque is not None:
+        header["opaque"] = opaque
+    if ext is not None:
+        header["extFields"] = dict(ext)
+    return cut(JSON, json.dumps(header).encode(), body)
+
+
+def native_frame(
+    code: int,
+    opaque: int = 1,
+    ext: Mapping[str, object] | None = None,
+    body: bytes = b"",
+    *,
+    flag: int = 0,
+    version: int = 479,
+) -> bytes:
+    """A frame with a msgpack header."""
+    return cut(NATIVE, msgpack.packb([code, opaque, flag, version, None, None if ext is None else dict(ext)]), body)
+
+
+def binary_frame(
+    code: int,
+    opaque: int = 1,
+    ext: Mapping[str, object] | None = None,
+    body: bytes = b"",
+    *,
+    flag: int = 0,
+    version: int = 479,
+) -> bytes:
+    """A frame with RocketMQ's binary header."""
+    fields = b"".join(
+        struct.pack(">h", len(key)) + key + struct.pack(">i", len(value)) + value
+        for key, value in ((name.encode(), str(value).encode()) for name, value in (ext or {}).items())
+    )
+    header = struct.pack(">hBhiii", code, 9, version, opaque, flag, 0) + struct.pack(">i", len(fields)) + fields
+    return cut(BINARY, header, body)
+
+
+def read_answer(serialize_type: int, header: bytes, body: bytes) -> Answer:
+    """A frame with a JSON or msgpack header; the native one by the names of the other."""
+    if serialize_type == NATIVE:
+        names = ("code", "opaque", "flag", "version", "remark", "extFields")
+        return Answer(NATIVE, dict(zip(names, msgpack.unpackb(header), strict=True)), body)
+    assert JSON == serialize_type, f"answered with serialize type {serialize_type}"
+    return Answer(JSON, json.loads(header), body)
+
+
+def read_answers(data: bytes) -> tuple[list[Answer], bytes]:
+    """The whole frames in some bytes, and what is left of them."""
+    answers, at = [], 0
+    while len(data) - at >= 8:
+        length, word = struct.unpack_from(">II", data, at)
+        end = at + 4 + length
+        if end > len(data):
+            break
+        body_at = at + 8 + (word & 0xFFFFFF)
+        answers.append(read_answer(word >> 24, data[at + 8 : body_at], data[body_at:end]))
+        at = end
+    return answers, data[at:]
