@@ -8,7 +8,7 @@ PY := .venv/bin/python
 ARGS ?=
 # more workers than that spend their time starting
 PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4
-TYPED := $(wildcard remoting namesrv broker_agent benchmarks tests)
+TYPED := $(wildcard remoting namesrv broker_agent client benchmarks tests)
 
 .PHONY: help
 help: ## list the targets

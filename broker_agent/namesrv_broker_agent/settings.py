@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from namesrv_remoting.aio.address import parse_address
 from namesrv_remoting.aio.name_servers import REFRESH_SECONDS, check_source
+from namesrv_remoting.settings_errors import plain_words
 
 MAX_NAME_CHARACTERS = 255
 
@@ -75,18 +76,3 @@ class AgentSettings(BaseModel):
             return cls(**values)
         except ValidationError as error:
             raise ValueError(plain_words(error)) from error
-
-
-def plain_words(error: ValidationError) -> str:
-    """What is wrong, field by field, with the values."""
-    problems = []
-    for detail in error.errors():
-        field = ".".join(str(part) for part in detail["loc"])
-        message = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "missing":
-            problems.append(f"{field} is missing")
-        elif detail["type"] == "extra_forbidden":
-            problems.append(f"{field} is no setting")
-        else:
-            problems.append(f"{field}: {detail['input']!r}: {message[:1].lower()}{message[1:]}")
-    return "; ".join(problems)

@@ -47,6 +47,7 @@ class Namesrv:
     events: EventRing
     readiness: Readiness
     started_wall: float
+    started_monotonic: float
     # a new one says that this is another run of the server, which knows nothing that it was not told since
     boot_id: str = field(default_factory=lambda: secrets.token_hex(8))
     # set while starting: both need the others
@@ -55,6 +56,10 @@ class Namesrv:
     # starts work that must not hold up a request, owned by the daemon's TaskGroup
     spawn: Callable[..., asyncio.Task[Any]] = field(init=False)
     is_draining: bool = False
+
+    def uptime(self) -> float:
+        """Seconds since the start, whatever happened to the wall clock."""
+        return self.clock.monotonic() - self.started_monotonic
 
     def is_ready(self) -> bool:
         """Whether route questions may be answered."""

@@ -160,6 +160,7 @@ class NamesrvController:
             events=EventRing(),
             readiness=Readiness(last.brokers if last else (), settings.wait_for_service_seconds, clock.monotonic()),
             started_wall=clock.wall(),
+            started_monotonic=clock.monotonic(),
         )
         manager.tables.wiped.update(wiped.broker_name for wiped in (last.wiped if last else ()))
         namesrv.fast_lane = FastLane(manager, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), namesrv.boot_id)

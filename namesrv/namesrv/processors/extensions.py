@@ -49,6 +49,7 @@ class ExtensionProcessor:
                     "readiness": namesrv.readiness.reason(namesrv.clock.monotonic()),
                     "draining": namesrv.is_draining,
                     "started_ms": int(namesrv.started_wall * 1000),
+                    "uptime_seconds": round(namesrv.uptime(), 3),
                     "version": version(),
                     "pid": os.getpid(),
                     "clusters": len(manager.tables.cluster_addr_table),

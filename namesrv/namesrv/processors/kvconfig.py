@@ -45,7 +45,7 @@ class KVConfigProcessor:
         except KVLimitError as error:
             raise BadRequestError(f"field {error.field}: {error}") from error
         except KVWriteError as error:
-            raise SystemError_(f"the KV configuration cannot be written: {error}") from error
+            raise SystemError_(error.strerror) from error
         self._changed(header.namespace, header.key)
         return SUCCESS
 
@@ -64,7 +64,7 @@ class KVConfigProcessor:
             if await self._namesrv.kv.delete(header.namespace, header.key):
                 self._changed(header.namespace, header.key)
         except KVWriteError as error:
-            raise SystemError_(f"the KV configuration cannot be written: {error}") from error
+            raise SystemError_(error.strerror) from error
         return SUCCESS
 
     async def namespace(self, request: Request) -> Reply:

@@ -1,0 +1,23 @@
+"""The route client: which broker has which queue, for producers and consumers."""
+
+from namesrv_client.client import BrokerAddress, RouteClient
+from namesrv_client.errors import NoQueueError, RouteError, RouteUnavailableError, TopicNotFoundError
+from namesrv_client.publish_info import MessageQueue, PublishInfo
+from namesrv_client.route import Route, RouteChange
+from namesrv_client.settings import ClientSettings
+from namesrv_client.sync import SyncRouteClient
+
+__all__ = [
+    "BrokerAddress",
+    "ClientSettings",
+    "MessageQueue",
+    "NoQueueError",
+    "PublishInfo",
+    "Route",
+    "RouteChange",
+    "RouteClient",
+    "RouteError",
+    "RouteUnavailableError",
+    "SyncRouteClient",
+    "TopicNotFoundError",
+]

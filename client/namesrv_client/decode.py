@@ -1,0 +1,116 @@
+"""How does a route come out of an answer, in JSON or natively?"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from namesrv_remoting.bodies.base import read_json
+from namesrv_remoting.bodies.extensions import from_msgpack
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from namesrv_remoting.bodies.topic import JsonTopicQueueMappingInfo, TopicQueueMappingInfo
+from namesrv_remoting.errors import RemoteProtocolError, ResponseError
+
+
+class _JsonBrokerData(msgspec.Struct, rename="camel"):
+    broker_name: str
+    broker_addrs: dict[int, str] | None = None
+    cluster: str | None = None
+    zone_name: str | None = None
+    enable_acting_master: bool = False
+
+
+class _JsonQueueData(msgspec.Struct, rename="camel"):
+    broker_name: str
+    read_queue_nums: int = 0
+    write_queue_nums: int = 0
+    perm: int = 0
+    topic_sys_flag: int = 0
+    # how it was spelt before 4.9.0
+    topic_syn_flag: int = 0
+
+
+class _JsonRoute(msgspec.Struct, rename="camel"):
+    broker_datas: list[_JsonBrokerData] | None = None
+    queue_datas: list[_JsonQueueData] | None = None
+    filter_server_table: dict[str, list[str]] | None = None
+    order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, JsonTopicQueueMappingInfo] | None = None
+
+
+_json_decoder: Final = msgspec.json.Decoder(_JsonRoute)
+
+
+class PulledRoutes(msgspec.Struct):
+    """The answer to PULL_ROUTES; a route is None where the topic positively does not exist."""
+
+    boot_id: str
+    revision: int
+    ready: bool
+    full: bool
+    routes: dict[str, TopicRouteData | None]
+
+
+def route_from_json(body: bytes) -> TopicRouteData:
+    """A TopicRouteData body in any dialect that a NameServer writes.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    try:
+        found = read_json(_json_decoder, body, "TopicRouteData")
+    except ResponseError as error:
+        raise RemoteProtocolError(str(error)) from error
+    return TopicRouteData(
+        [
+            BrokerData(
+                data.cluster or "", data.broker_name, data.broker_addrs or {}, data.zone_name, data.enable_acting_master
+            )
+            for data in found.broker_datas or ()
+        ],
+        [
+            QueueData(
+                queue.broker_name,
+                queue.read_queue_nums,
+                queue.write_queue_nums,
+                queue.perm,
+                queue.topic_sys_flag or queue.topic_syn_flag,
+            )
+            for queue in found.queue_datas or ()
+        ],
+        found.filter_server_table or {},
+        found.order_topic_conf,
+        None
+        if not found.topic_queue_mapping_by_broker
+        else {
+            name: TopicQueueMappingInfo(*msgspec.structs.astuple(info))
+            for name, info in found.topic_queue_mapping_by_broker.items()
+        },
+    )
+
+
+def pulled_routes(body: bytes) -> PulledRoutes:
+    """The answer to PULL_ROUTES.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    try:
+        return msgspec.convert(from_msgpack(body), PulledRoutes)
+    except (ValueError, TypeError) as error:
+        raise RemoteProtocolError(f"answer to PULL_ROUTES: {error}") from error
+
+
+def members(body: bytes) -> Mapping[str, Any]:
+    """A native answer that is a map.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    try:
+        found = from_msgpack(body)
+    except ValueError as error:
+        raise RemoteProtocolError(f"answer is not msgpack: {error}") from error
+    if not isinstance(found, dict):
+        raise RemoteProtocolError(f"answer is a {type(found).__name__}, not a map")
+    return found

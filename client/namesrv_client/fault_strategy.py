@@ -1,0 +1,85 @@
+"""Which broker is better left alone for a while?
+
+RocketMQ's latency fault tolerance (sections 2.3 to 2.5 of the client reference), with two faults mended: a success
+ends an isolation, and a broker that cannot be reached is not picked again as if it could.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+# (latency from, left alone for), both in milliseconds, largest first
+FAULT_TABLE_5: Final = (
+    (15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000), (100, 0), (50, 0),
+)  # fmt: skip
+FAULT_TABLE_4: Final = (
+    (15_000, 600_000), (3_000, 180_000), (2_000, 120_000), (1_000, 60_000), (550, 30_000), (100, 0), (50, 0),
+)  # fmt: skip
+_TABLES: Final = {"5": FAULT_TABLE_5, "4": FAULT_TABLE_4}
+# the latency that a failure counts as
+_ISOLATION_MS: Final = {"5": 10_000, "4": 30_000}
+
+
+@dataclass(slots=True)
+class FaultItem:
+    """What is known of one broker."""
+
+    latency_ms: float
+    # monotonic seconds
+    available_at: float
+    is_reachable: bool = True
+
+
+class FaultStrategy:
+    """Latencies and failures by broker; time is passed in, in monotonic seconds."""
+
+    def __init__(self, table: Literal["5", "4"] = "5") -> None:
+        self._table = _TABLES[table]
+        self._isolation_ms = _ISOLATION_MS[table]
+        self._items: dict[str, FaultItem] = {}
+
+    def __repr__(self) -> str:
+        return f"<FaultStrategy [{len(self._items)} brokers]>"
+
+    def pause_ms(self, latency_ms: float) -> int:
+        """How long a broker with that latency is left alone."""
+        for threshold, pause in self._table:
+            if latency_ms >= threshold:
+                return pause
+        return 0
+
+    def report(self, broker: str, latency_ms: float, now: float, *, failed: bool, is_reachable: bool = True) -> None:
+        """Take in how a send went. A failure isolates, slowness does by the table, a quick success ends both."""
+        pause = self.pause_ms(self._isolation_ms if failed else latency_ms)
+        known = self._items.get(broker)
+        if known is None:
+            if pause == 0 and is_reachable:
+                return
+            known = self._items[broker] = FaultItem(latency_ms, now)
+        known.latency_ms = latency_ms
+        known.is_reachable = is_reachable
+        # an isolation that runs is not made shorter by a slow answer, only by a good one
+        known.available_at = max(known.available_at, now + pause / 1000) if pause else now
+
+    def is_available(self, broker: str, now: float) -> bool:
+        """Whether it is to be used."""
+        known = self._items.get(broker)
+        return known is None or (known.is_reachable and now >= known.available_at)
+
+    def is_reachable(self, broker: str) -> bool:
+        """Whether it could be reached the last time somebody tried."""
+        known = self._items.get(broker)
+        return known is None or known.is_reachable
+
+    def unreachable(self) -> list[str]:
+        """Brokers that a probe should look at."""
+        return [broker for broker, item in self._items.items() if not item.is_reachable]
+
+    def reached(self, broker: str) -> None:
+        """A probe got through."""
+        known = self._items.get(broker)
+        if known is not None:
+            known.is_reachable = True
+
+    def remove(self, broker: str) -> None:
+        """Forget a broker."""
+        self._items.pop(broker, None)

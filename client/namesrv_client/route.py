@@ -1,0 +1,105 @@
+"""What is a route to a client, and how do two of them differ?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from namesrv_remoting.aio.clock import Clock
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+
+Source = Literal["pull", "watch", "disk", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the queues of one topic are, how old that knowledge is, and where it comes from.
+
+    `age` is the time since a server last confirmed it. `confirmed_absent_since` (monotonic seconds) is set while a
+    server says that the topic does not exist any more; the last route is kept all the same, for the caller to decide.
+    """
+
+    topic: str
+    data: TopicRouteData
+    source: Source
+    # monotonic seconds
+    confirmed_at: float
+    confirmed_absent_since: float | None = None
+    clock: Clock | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def age(self) -> float:
+        """Seconds since a server last confirmed it."""
+        return 0.0 if self.clock is None else max(0.0, self.clock.monotonic() - self.confirmed_at)
+
+    @property
+    def brokers(self) -> Mapping[str, BrokerData]:
+        """The broker groups by name."""
+        return {data.broker_name: data for data in self.data.broker_datas}
+
+
+@dataclass(frozen=True, slots=True)
+class RouteChange:
+    """How the route of a topic changed; `new` is None when the topic is gone, `old` when it was not known before."""
+
+    topic: str
+    old: Route | None
+    new: Route | None
+    brokers_added: tuple[str, ...] = ()
+    brokers_removed: tuple[str, ...] = ()
+    # other addresses, cluster or zone
+    brokers_changed: tuple[str, ...] = ()
+    # by broker name: queues appeared, went, or have other numbers or permissions
+    queues_added: tuple[str, ...] = ()
+    queues_removed: tuple[str, ...] = ()
+    queues_changed: tuple[str, ...] = ()
+
+
+def normalized(data: TopicRouteData) -> TopicRouteData:
+    """The same route in an order of its own: servers list brokers as they like."""
+    return TopicRouteData(
+        sorted(data.broker_datas, key=lambda broker: broker.broker_name),
+        sorted(data.queue_datas, key=lambda queues: queues.broker_name),
+        data.filter_server_table,
+        data.order_topic_conf,
+        data.topic_queue_mapping_by_broker or None,
+    )
+
+
+def difference(topic: str, old: Route | None, new: Route | None) -> RouteChange | None:
+    """How two routes of a topic differ; None when they say the same."""
+    old_data = None if old is None or old.confirmed_absent_since is not None else old.data
+    new_data = None if new is None or new.confirmed_absent_since is not None else new.data
+    if old_data == new_data:
+        return None
+    brokers_before = {} if old_data is None else {data.broker_name: data for data in old_data.broker_datas}
+    brokers_now = {} if new_data is None else {data.broker_name: data for data in new_data.broker_datas}
+    queues_before = _queues(old_data)
+    queues_now = _queues(new_data)
+    return RouteChange(
+        topic,
+        old,
+        None if new_data is None else new,
+        *_sets(brokers_before, brokers_now),
+        *_sets(queues_before, queues_now),
+    )
+
+
+def _queues(data: TopicRouteData | None) -> Mapping[str, QueueData]:
+    return {} if data is None else {queues.broker_name: queues for queues in data.queue_datas}
+
+
+def _sets(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[tuple[str, ...], ...]:
+    added = tuple(sorted(now.keys() - before.keys()))
+    removed = tuple(sorted(before.keys() - now.keys()))
+    changed = tuple(sorted(name for name in before.keys() & now.keys() if before[name] != now[name]))
+    return added, removed, changed
+
+
+def lost_brokers(old: TopicRouteData, new: TopicRouteData | None) -> Sequence[str]:
+    """Instances (name, id) of the old route that the new one lacks, as `name:id`."""
+    now = set() if new is None else _instances(new)
+    return sorted(_instances(old) - now)
+
+
+def _instances(data: TopicRouteData) -> set[str]:
+    return {f"{group.broker_name}:{broker_id}" for group in data.broker_datas for broker_id in group.broker_addrs}

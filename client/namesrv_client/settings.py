@@ -1,0 +1,67 @@
+"""What does a route client have to be told, and what may it be told?"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from namesrv_remoting.aio.name_servers import REFRESH_SECONDS, check_source
+from namesrv_remoting.settings_errors import plain_words
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class ClientSettings(BaseModel):
+    """How routes are found and kept. Checked when made: a wrong value is a ValueError that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    # see namesrv_remoting.aio.name_servers for the forms; empty is env:NAMESRV_ADDR
+    name_servers: Annotated[str, AfterValidator(check_source)] = ""
+    # auto asks each server; rocketmq is for Apache's
+    protocol: Literal["native", "rocketmq", "auto"] = "auto"
+    # one question to one server; a call moves on to the next server after it
+    attempt_timeout_seconds: Seconds = 1.0
+    # a whole call, over all servers
+    call_timeout_seconds: Seconds = 3.0
+    connect_timeout_seconds: Seconds = 1.0
+    # how often the routes of the topics in use are asked for; the first time after a random part of it
+    poll_seconds: Seconds = 30.0
+    # be told of changes at once, with the poll kept as the net under it; native servers only
+    watch: bool = False
+    # how long a route is served without a server confirming it; None: for ever
+    cache_ttl_seconds: Seconds | None = None
+    # a server that has run for less than this does not make a known route smaller: its brokers may not be back yet
+    warm_up_seconds: Annotated[float, Field(ge=0, le=3600)] = 45.0
+    # routes on disk, for a process that starts while all servers are down
+    snapshot_file: Path | None = None
+    # of which brokers offer queues for topics that do not exist yet
+    default_topic: str = "TBW102"
+    default_topic_queue_nums: Annotated[int, Field(ge=1, le=65_535)] = 4
+    # a broker whose sends were slow or failed is left out for a while
+    fault_tolerance: bool = False
+    # the table of latencies and pauses: that of RocketMQ from 5.1.4 on, or the one before
+    fault_table: Literal["5", "4"] = "5"
+    refresh_seconds: Seconds = REFRESH_SECONDS
+    zone_name: str | None = None
+
+    @model_validator(mode="after")
+    def _attempts_fit(self) -> Self:
+        if self.attempt_timeout_seconds > self.call_timeout_seconds:
+            raise ValueError(
+                f"attempt_timeout_seconds {self.attempt_timeout_seconds:g} is more than "
+                f"call_timeout_seconds {self.call_timeout_seconds:g}"
+            )
+        return self
+
+    @classmethod
+    def checked(cls, **values: Any) -> Self:
+        """The settings, with errors in plain words.
+
+        Raises:
+            ValueError: a value is unknown or out of range; the message names each.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ValueError(plain_words(error)) from error

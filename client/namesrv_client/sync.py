@@ -1,0 +1,138 @@
+"""How does threaded code find routes?"""
+
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from namesrv_client.client import BrokerAddress, RouteClient
+from namesrv_client.publish_info import MessageQueue, PublishInfo
+from namesrv_client.route import Route, RouteChange
+from namesrv_client.settings import ClientSettings
+from namesrv_remoting.aio.background_loop import BackgroundLoop
+
+T = TypeVar("T")
+
+# What a call may take beyond its own deadline before the caller gets its thread back.
+_GRACE_SECONDS: Final = 5.0
+
+
+class SyncRouteClient:
+    """A RouteClient behind a thread of its own: the same verbs, blocking, from any thread.
+
+    What is in memory is answered without crossing over to that thread. A child that was forked after `start` has a
+    client that is not started, and none of the parent's connections.
+    """
+
+    def __init__(self, settings: ClientSettings, **options: Any) -> None:
+        """Nothing is started yet."""
+        self.settings = settings
+        self._options = options
+        self._lock = threading.RLock()
+        self._client: RouteClient | None = None
+        self._background = BackgroundLoop(
+            "namesrv-client",
+            sockets=lambda: () if self._client is None else self._client.socket_descriptors(),
+            on_forked=self._forked,
+        )
+
+    def __repr__(self) -> str:
+        return f"<SyncRouteClient [{self._client or 'not started'}]>"
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread and the client; does not wait for any server. A second call does nothing."""
+        with self._lock:
+            if self._client is not None:
+                return
+            self._background.start()
+            self._client = RouteClient(self.settings, **self._options)
+            try:
+                self._call(self._client.__aenter__())
+            except BaseException:
+                self._end()
+                raise
+
+    def stop(self) -> None:
+        """Save the snapshot, close all connections and end the thread. A second call does nothing."""
+        with self._lock:
+            if self._client is None:
+                return
+            try:
+                self._call(self._client.__aexit__(None, None, None))
+            finally:
+                self._end()
+
+    def _end(self) -> None:
+        self._client = None
+        self._background.stop()
+
+    def _forked(self) -> None:
+        self._lock = threading.RLock()
+        self._client = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    # -- the client's verbs -------------------------------------------------------------------------------------------
+
+    def route(self, topic: str, *, max_stale: float | None = None) -> Route:
+        """The route of a topic. Raises RouteError as RouteClient.route."""
+        return self._call(self._started().route(topic, max_stale=max_stale))
+
+    def refresh(self) -> bool:
+        """Ask for what changed, now; whether a server answered."""
+        return self._call(self._started().refresh())
+
+    def publish_info(self, topic: str) -> PublishInfo:
+        """The queues to write to. Raises RouteError."""
+        return self._call(self._started().publish_info(topic))
+
+    def select_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
+        """The next queue for a message of this thread. Raises RouteError."""
+        client = self._started()
+        info = client.known_publish_info(topic) or self.publish_info(topic)
+        return client.next_queue(info, threading.get_ident(), last_broker)
+
+    def subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues to read. Raises RouteError."""
+        return self._call(self._started().subscribe_queues(topic))
+
+    def report(self, broker: str, latency_seconds: float, *, failed: bool = False) -> None:
+        """Say how a send went."""
+        client = self._started()
+
+        async def tell() -> None:
+            client.report(broker, latency_seconds, failed=failed)
+
+        self._call(tell())
+
+    def master_of(self, broker_name: str) -> str | None:
+        """Where to write: the master's address."""
+        return self._started().master_of(broker_name)
+
+    def find_broker(self, broker_name: str, broker_id: int, *, only_this: bool) -> BrokerAddress | None:
+        """Where to read."""
+        return self._started().find_broker(broker_name, broker_id, only_this=only_this)
+
+    def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
+        """Have every change told, in the client's thread; call what is returned to end that."""
+        return self._started().on_change(callback)
+
+    def _started(self) -> RouteClient:
+        client = self._client
+        if client is None:
+            raise RuntimeError("the client is not started")
+        return client
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._background.call(work, self.settings.call_timeout_seconds + _GRACE_SECONDS)
