@@ -27,7 +27,7 @@ from benchmarks import (
 from benchmarks.build import BuildError, program
 from benchmarks.conditions import Conditions
 from benchmarks.figures import BenchError, Figure
-from benchmarks.rounds import FULL, QUICK, Bench, Cores
+from benchmarks.rounds import FULL, QUICK, Bench, Cores, Effort
 
 
 class Question(Protocol):
@@ -65,17 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(report.listing({name: title(question) for name, question in QUESTIONS.items()}))
         return 0
     signal.signal(signal.SIGTERM, _terminated)
-    cores = Cores.ours()
     try:
-        bench = Bench(QUICK if options.quick else FULL, cores, program("load"), program("limit"))
+        bench = _bench(QUICK if options.quick else FULL)
         if options.write is not None:
+            # before minutes are spent: there is a place for what comes out
             report.with_block(options.write.read_text(encoding="utf-8"), "")
+        return _run(bench, options)
     except (BuildError, BenchError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    if cores.load is not None:
-        # for ourselves and every load; servers are moved to their own
-        os.sched_setaffinity(0, {cores.load})
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _run(bench: Bench, options: argparse.Namespace) -> int:
     conditions = Conditions.now(bench)
     sections, failed = _measured(bench, options.only or list(QUESTIONS))
     conditions = conditions.ended()
@@ -87,6 +90,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page = options.write.read_text(encoding="utf-8")
         options.write.write_text(report.with_block(page, report.markdown(sections, str(conditions))), encoding="utf-8")
     return 1 if failed else 0
+
+
+def _bench(effort: Effort) -> Bench:
+    cores = Cores.ours()
+    programs = program("load"), program("limit")
+    if cores.load is not None:
+        # for ourselves and every load; servers are moved to their own
+        os.sched_setaffinity(0, {cores.load})
+    return Bench(effort, cores, *programs)
 
 
 def _options() -> argparse.ArgumentParser:

@@ -8,6 +8,10 @@ from benchmarks.figures import BenchError, Figure, Target, spelt
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Wire, pulled_brokers, register
 from benchmarks.servers import daemon
+from namesrv_remoting.bodies.extensions import from_msgpack
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.serializers import encode_command
 
 CONNECTIONS: Final = 10_000
 # the daemon's own files, and a few to spare
@@ -20,13 +24,21 @@ def measure(bench: Bench) -> list[Figure]:
     _raise_file_limit()
     with daemon(bench, *_FLAGS) as server, Wire(server) as brokers:
         register(brokers, pulled_brokers())
-        # so that what is counted is connections, not the answers that they find encoded
-        loads.run(bench, server, seconds=1)
         bench.progress(f"{CONNECTIONS:,} idle connections")
         before = server.resident_bytes()
         with loads.idle(bench, server, CONNECTIONS, ("--greet",)):
             during = server.resident_bytes()
+            _check(brokers)
     return [_figure(before, during)]
+
+
+def _check(wire: Wire) -> None:
+    """Whether the server has them all."""
+    question = RemotingCommand(RequestCode.SERVER_INFO, serialize_type=SerializeType.MSGPACK)
+    count = from_msgpack(wire.ask_well(encode_command(question)).body)["connections"]
+    # and the one that asks
+    if count != CONNECTIONS + 1:
+        raise BenchError(f"the server has {count} connections, not {CONNECTIONS + 1}")
 
 
 def _raise_file_limit() -> None:

@@ -1,4 +1,4 @@
-"""Does a broker's death cost what hangs on it, or what is in the tables? And the search for those who are silent?"""
+"""What does the death of a broker cost, in small tables and in large ones, and the search for who is silent?"""
 
 import json
 import os
@@ -22,46 +22,37 @@ _PATIENCE_SECONDS: Final = 120
 
 def measure(bench: Bench) -> list[Figure]:
     """Deaths in two tables of different sizes, in turn; searches among 10,000 brokers."""
-    small, large = _deaths(bench)
+    took = _deaths(bench)
     bench.progress(f"searches for silent ones among {BROKERS:,} brokers")
     searches = [search() for _ in range(bench.effort.rounds)]
-    sizes = f"{deaths.LARGE_BROKERS * deaths.TOPICS:,} topics / of {deaths.SMALL_BROKERS * deaths.TOPICS:,}"
-    what = f"search for silent ones among {BROKERS:,} brokers"
     return [
-        Figure(
-            "eviction.death",
-            f"death of a broker with {deaths.TOPICS:,} topics in a table of {sizes}",
-            "times",
-            ratios(large, small),
-            Target("<=", 1.5),
-            behind=spelt_medians("milliseconds", large, small),
-        ),
-        Figure(
-            "eviction.search.usual",
-            f"{what}: all day, the longest",
-            "milliseconds",
-            tuple(s.usual for s in searches),
-            _LONGEST,
-        ),
-        Figure(
-            "eviction.search.all_heard",
-            f"{what}: all due, all heard since",
-            "milliseconds",
-            tuple(s.all_heard for s in searches),
-            _LONGEST,
-        ),
-        Figure(
-            "eviction.search.all_silent",
-            f"{what}: all silent",
-            "milliseconds",
-            tuple(s.all_silent for s in searches),
-            _LONGEST,
-        ),
+        _death("same", "the same one again and again", took["large"], took["small"]),
+        _death("any", "any one, memory cold", took["large, any"], took["small, any"]),
+        _search("usual", "all day, the longest", [found.usual for found in searches]),
+        _search("all_heard", "all due, all heard since", [found.all_heard for found in searches]),
+        _search("all_silent", "all silent", [found.all_silent for found in searches]),
     ]
 
 
-def _deaths(bench: Bench) -> tuple[list[float], list[float]]:
-    """How long one took, in milliseconds, round by round: in the small table, in the large one."""
+def _death(name: str, which: str, large: list[float], small: list[float]) -> Figure:
+    sizes = f"{deaths.LARGE_BROKERS * deaths.TOPICS:,} / {deaths.SMALL_BROKERS * deaths.TOPICS:,}"
+    return Figure(
+        f"eviction.death.{name}",
+        f"death of one with {deaths.TOPICS:,} topics of {sizes}: {which}",
+        "times",
+        ratios(large, small),
+        Target("<=", 1.5),
+        behind=spelt_medians("milliseconds", large, small),
+    )
+
+
+def _search(name: str, when: str, took: list[float]) -> Figure:
+    what = f"search for silent ones among {BROKERS:,} brokers: {when}"
+    return Figure(f"eviction.search.{name}", what, "milliseconds", tuple(took), _LONGEST)
+
+
+def _deaths(bench: Bench) -> dict[str, list[float]]:
+    """How long they took, in milliseconds, round by round."""
     count = DEATHS_A_ROUND * bench.effort.rounds
     bench.progress(f"{count} deaths in each of two tables")
     command = [sys.executable, "-m", "benchmarks.deaths", str(count)]
@@ -77,8 +68,7 @@ def _deaths(bench: Bench) -> tuple[list[float], list[float]]:
             process.kill()
     if process.returncode:
         raise BenchError(f"deaths: {complaint.strip()}")
-    took = json.loads(printed)
-    return in_rounds(took["small"]), in_rounds(took["large"])
+    return {which: in_rounds(took) for which, took in json.loads(printed).items()}
 
 
 def in_rounds(took: list[float], each: int = DEATHS_A_ROUND) -> list[float]:

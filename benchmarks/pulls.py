@@ -8,7 +8,7 @@ from benchmarks.figures import Figure, Target, ratios, spelt_medians
 from benchmarks.loads import Load
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Wire, pulled_body_bytes, pulled_brokers, register
-from benchmarks.servers import Server, daemon, limit
+from benchmarks.servers import daemon, limit
 from namesrv_remoting.codes import SerializeType
 
 NATIVE: Final = ("--header", "native")
@@ -23,7 +23,6 @@ def measure(bench: Bench) -> list[Figure]:
         json_bytes = pulled_body_bytes(brokers, SerializeType.JSON)
         native_bytes = pulled_body_bytes(brokers, SerializeType.MSGPACK)
         with limit(bench, json_bytes) as json_limit, limit(bench, native_bytes) as native_limit:
-            _warm_up(bench, server)
             found = bench.in_turn(
                 "pulls",
                 {
@@ -46,12 +45,6 @@ def measure(bench: Bench) -> list[Figure]:
             behind=spelt_medians("per_second", loads.rates(found["pipelined"]), loads.rates(found["json"])),
         ),
     ]
-
-
-def _warm_up(bench: Bench, server: Server) -> None:
-    """Encode every answer once."""
-    for flags in ((), NATIVE):
-        loads.run(bench, server, *flags, seconds=1)
 
 
 def _against_limit(name: str, what: str, subject: list[Load], reference: list[Load]) -> list[Figure]:

@@ -36,7 +36,6 @@ def measure(bench: Bench) -> list[Figure]:
         broker = brokers[0]
         fields = [broker.changed(read_queue_nums=4).json_frame(), broker.json_frame()]
         version = [broker.changed().json_frame(), broker.json_frame()]
-        loads.run(bench, server, seconds=1)
         disturbances = {"quiet": [], "fields": fields, "version": version}
         pulls = bench.in_turn(
             "pulls while registering", {name: _disturbed(bench, server, wire, d) for name, d in disturbances.items()}

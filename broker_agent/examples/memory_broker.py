@@ -81,13 +81,14 @@ class MemoryBroker:
                 return {"messages": messages, "next": following}
             case "create":
                 queues = int(asked.get("queues", 4))
-                await self.agent.create_topic(TopicConfig(str(asked.get("topic")), queues, queues))
+                # the table refuses a name that is none
+                await self.agent.create_topic(TopicConfig(asked.get("topic", ""), queues, queues))
                 return {"ok": True}
             case other:
                 raise RefusedError(f"op {other!r} is none of produce, consume, create")
 
     def _queue(self, asked: Mapping[str, Any], perm: int) -> Queue:
-        name, number = str(asked.get("topic")), int(asked.get("queue", 0))
+        name, number = asked.get("topic", ""), int(asked.get("queue", 0))
         topic = self.agent.topics.get(name)
         if topic is None:
             raise RefusedError(f"topic {name!r} does not exist")
@@ -107,7 +108,8 @@ class MemoryBroker:
                     if not isinstance(asked, dict):
                         raise RefusedError("not an object")
                     answer = await self.answer(asked)
-                except (RefusedError, ValueError, TypeError) as error:
+                # Infinity is a number to json, and brackets in brackets are too deep for it
+                except (RefusedError, ValueError, TypeError, OverflowError, RecursionError) as error:
                     answer = {"error": str(error)}
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
@@ -197,7 +199,10 @@ async def ask(address: str, *questions: Mapping[str, Any]) -> list[dict[str, Any
         for question in questions:
             writer.write(json.dumps(question).encode() + b"\n")
             await writer.drain()
-            answer: dict[str, Any] = json.loads(await reader.readline())
+            line = await reader.readline()
+            if not line:
+                raise RefusedError(f"broker {address} closed the connection")
+            answer: dict[str, Any] = json.loads(line)
             if "error" in answer:
                 raise RefusedError(answer["error"])
             answers.append(answer)
@@ -223,9 +228,13 @@ async def consume(options: argparse.Namespace) -> int:
     """Print what the queues of the topic hold."""
     found = await route(options.name_servers, options.topic)
     for address, queue in queues_of(found, PERM_READ, "readQueueNums"):
-        (answer,) = await ask(address, {"op": "consume", "topic": options.topic, "queue": queue, "offset": 0})
-        for body in answer["messages"]:
-            print(json.dumps({"broker": address, "queue": queue, "body": body}))
+        offset, is_more = 0, True
+        while is_more:
+            question = {"op": "consume", "topic": options.topic, "queue": queue, "offset": offset}
+            (answer,) = await ask(address, question)
+            for body in answer["messages"]:
+                print(json.dumps({"broker": address, "queue": queue, "body": body}))
+            offset, is_more = answer["next"], bool(answer["messages"])
     return 0
 
 

@@ -4,15 +4,17 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Final, ParamSpec, Self
+from typing import Final, ParamSpec, Self, TypeVar
 
 from namesrv_broker_agent.dialects import Registered
 from namesrv_broker_agent.identity import BrokerIdentity, BrokerState
 from namesrv_broker_agent.link import ServerLink, ServerState
 from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.tasks import call_back, cancelled, report_bug, whole
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.clock import Clock, SystemClock
 from namesrv_remoting.aio.name_servers import NameServerList
@@ -24,6 +26,7 @@ from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 logger: Final = logging.getLogger(__name__)
 
@@ -70,7 +73,9 @@ class BrokerAgent:
         self._random_unit = random_unit
         self._links: dict[str, ServerLink] = {}
         self._runs: dict[str, asyncio.Task[None]] = {}
+        # servers that are being left: they are no longer in the list, or all are
         self._leaving: set[asyncio.Task[None]] = set()
+        self._left: set[ServerLink] = set()
         self._master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(
@@ -80,7 +85,7 @@ class BrokerAgent:
             refresh_seconds=settings.refresh_seconds,
         )
         self._watch: asyncio.Task[None] | None = None
-        self._is_stopped = False
+        self._is_stopped = True
 
     def __repr__(self) -> str:
         registered = sum(link.state.status == "registered" for link in self._links.values())
@@ -93,9 +98,24 @@ class BrokerAgent:
 
     async def __aenter__(self) -> Self:
         """Start."""
+        if not self._is_stopped:
+            raise RuntimeError("the agent is started already")
         self._is_stopped = False
-        await self._name_servers.refresh()
-        self._watch = asyncio.create_task(self._name_servers.run())
+        self._identity.is_writable = True
+        # of a life before this one; the same servers are no change that would be told
+        self._name_servers_changed(self._name_servers.addresses)
+        self._name_servers.looked.clear()
+        self._watch = asyncio.create_task(self._name_servers.run(), name="namesrv-agent name servers")
+        self._watch.add_done_callback(report_bug)
+        try:
+            # a name or a URL that hangs does not hold up the broker; the servers join when they are known
+            async with timeout_on(self._clock, self.settings.connect_timeout_seconds):
+                await self._name_servers.looked.wait()
+        except TimeoutError:
+            logger.warning("name servers from %s: no answer yet", self._name_servers.source)
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(
@@ -110,15 +130,19 @@ class BrokerAgent:
             return
         self._is_stopped = True
         if self._watch is not None:
-            await _cancelled(self._watch)
+            await cancelled(self._watch)
         await asyncio.gather(*(self._leave(address) for address in list(self._links)))
         if self._leaving:
             await asyncio.wait(self._leaving)
 
     async def drain(self) -> None:
         """Leave without a failed send: no write permission anywhere, one poll period of all clients, then `stop`."""
+        if self._is_stopped:
+            return
         self._identity.is_writable = False
-        await self._role_changed()
+        async with self._table_lock:
+            self._table.bump_for_this_life()
+        await self._register_again()
         await self._clock.sleep(self.settings.client_poll_seconds)
         await self.stop()
 
@@ -175,8 +199,14 @@ class BrokerAgent:
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections, for the child of a fork to close."""
-        found = (link.socket_descriptor() for link in self._links.values())
+        found = (link.socket_descriptor() for link in (*self._links.values(), *self._left))
         return [descriptor for descriptor in found if descriptor is not None]
+
+    def reconnect_except(self, descriptors: Collection[int]) -> None:
+        """Replace all connections but these, also those that are being made: a child of a fork could not close them."""
+        for link in self._links.values():
+            if link.socket_descriptor() not in descriptors:
+                link.reconnect()
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -201,16 +231,19 @@ class BrokerAgent:
         return await self._change(self._table.replace_all, list(topics))
 
     async def _change(self, change: Callable[P, TopicChange], *args: P.args, **kwargs: P.kwargs) -> TopicChange:
+        return await whole(self._change_whole(partial(change, *args, **kwargs)))
+
+    async def _change_whole(self, change: Callable[[], TopicChange]) -> TopicChange:
         async with self._table_lock:
-            # with a state file it is on disk before anybody is told
-            if self.settings.state_file is None:
-                done = change(*args, **kwargs)
-            else:
-                done = await asyncio.to_thread(change, *args, **kwargs)
-        if done.changed or done.deleted:
-            for link in self._links.values():
-                link.topics_changed(done)
+            done = await self._on_disk(change)
+            if done.changed or done.deleted:
+                for link in self._links.values():
+                    link.topics_changed(done)
         return done
+
+    async def _on_disk(self, change: Callable[[], T]) -> T:
+        """With a state file a change is on disk before anybody is told."""
+        return change() if self.settings.state_file is None else await asyncio.to_thread(change)
 
     # -- roles --------------------------------------------------------------------------------------------------------
 
@@ -225,12 +258,16 @@ class BrokerAgent:
         await self._take_id(broker_id, state_version)
 
     async def _take_id(self, broker_id: int, state_version: int | None) -> None:
-        self._identity.broker_id = broker_id
-        await self._role_changed(state_version)
+        await whole(self._take_id_whole(broker_id, state_version))
+        await self._register_again()
 
-    async def _role_changed(self, state_version: int | None = None) -> None:
+    async def _take_id_whole(self, broker_id: int, state_version: int | None) -> None:
         async with self._table_lock:
-            await asyncio.to_thread(self._table.bump, state_version)
+            await self._on_disk(partial(self._table.bump, state_version))
+            self._identity.broker_id = broker_id
+
+    async def _register_again(self) -> None:
+        """Tell all servers everything, and wait for those that can be reached."""
         for link in self._links.values():
             link.register_again()
         # those that can be reached; the others register when they are back
@@ -270,19 +307,22 @@ class BrokerAgent:
         )
         self._links[address] = link
         run = asyncio.create_task(link.run(), name=f"namesrv-agent {address}")
-        run.add_done_callback(_report_bug)
+        run.add_done_callback(report_bug)
         self._runs[address] = run
 
     async def _leave(self, address: str) -> None:
         link, run = self._links.pop(address, None), self._runs.pop(address, None)
         if link is None or run is None:
             return
-        await _cancelled(run)
+        self._left.add(link)
         try:
+            await cancelled(run)
             async with timeout_on(self._clock, self.settings.stop_seconds):
                 await link.leave(self.settings.stop_seconds)
         except TimeoutError:
             pass
+        finally:
+            self._left.discard(link)
 
     def _registered(self, link: ServerLink, registered: Registered) -> None:  # noqa: ARG002 - links keep their own
         if self._identity.broker_id == MASTER_ID:
@@ -299,7 +339,7 @@ class BrokerAgent:
         if self._master is None or named[most] > named[self._master]:
             self._master = most
             if self._on_master_changed is not None:
-                self._on_master_changed(most)
+                call_back(self._on_master_changed, most)
 
     def _asked(self, command: RemotingCommand) -> None:
         if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE or self._on_min_broker_id_changed is None:
@@ -309,14 +349,4 @@ class BrokerAgent:
         except BadRequestError as error:
             logger.warning("unreadable NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
             return
-        self._on_min_broker_id_changed(notice)
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
-
-
-def _report_bug(run: asyncio.Task[None]) -> None:
-    if not run.cancelled() and run.exception() is not None:
-        logger.critical("agent task %s ended by a bug", run.get_name(), exc_info=run.exception())
+        call_back(self._on_min_broker_id_changed, notice)

@@ -5,17 +5,19 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.config_file import AgentConfig, ConfigFileError, read_config
 from namesrv_broker_agent.link import ServerState
+from namesrv_broker_agent.topics import TopicStateError
 from namesrv_remoting.aio import loops
 from namesrv_remoting.aio.clock import SystemClock
 
 EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 # how often the file is looked at
 _RELOAD_SECONDS: Final = 1.0
@@ -29,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="namesrv-broker-agent",
         description="Keeps one broker registered with every NameServer. The file is read again when it changes and on "
         "SIGHUP: topics follow at once, other settings need a restart. SIGTERM unregisters and ends; SIGUSR1 drains "
-        "first (no write permission for one poll period of the clients).",
+        "first (no write permission for one poll period of the clients), unless a SIGTERM cuts that short.",
     )
     parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="agent.toml: the broker, its topics")
     parser.add_argument("--check-config", action="store_true", help="only check the file: exit 0 or 2")
@@ -40,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=options.log_level.upper(),
         format="%(asctime)s %(levelname)s %(message)s",
     )
+    # before it is read: a change in between is a change
+    stamp = _stamp(options.config)
     try:
         config = read_config(options.config)
     except ConfigFileError as error:
@@ -48,53 +52,54 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.check_config:
         sys.stdout.write("configuration is valid\n")
         return EXIT_OK
-    loops.run(lambda: SideCar(options.config, config).run())
+    try:
+        loops.run(lambda: SideCar(options.config, config, stamp).run())
+    except (TopicStateError, OSError) as error:
+        # the state file, which is damaged or cannot be written
+        sys.stderr.write(f"namesrv-broker-agent: {error}\n")
+        return EXIT_FAILED
     return EXIT_OK
 
 
 class SideCar:
     """The agent, its file and its signals."""
 
-    def __init__(self, path: Path, config: AgentConfig) -> None:
+    def __init__(self, path: Path, config: AgentConfig, stamp: "_Stamp | None") -> None:
         self._path = path
         self._config = config
         self._clock = SystemClock()
         self._ended = asyncio.Event()
-        self._drains = False
+        self._drains = asyncio.Event()
         self._reload = asyncio.Event()
-        # of the file as it was read: time, size, inode
-        self._stamp = _stamp(path)
+        # of the file as it was read, or found to be wrong
+        self._stamp = stamp
+        # why the file as it is now was not taken over
+        self._problem: str | None = None
+        # what was said last of the servers, and of where they come from
         self._shown: dict[str, ServerState] = {}
+        self._shown_source_error: str | None = None
 
     async def run(self) -> None:
         """Until a signal ends it."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._ended.set)
         loop.add_signal_handler(signal.SIGINT, self._ended.set)
-        loop.add_signal_handler(signal.SIGUSR1, self._drain)
+        loop.add_signal_handler(signal.SIGUSR1, self._drains.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         agent = BrokerAgent(self._config.settings, clock=self._clock)
         # the file is the truth, also about topics that an earlier run left in the state file
         await agent.replace_topics(self._config.topics)
         async with agent:
             logger.info("started %r", agent)
-            while not self._ended.is_set():
+            while not self._ended.is_set() and not self._drains.is_set():
                 await self._look(agent)
-                await self._pause()
-            if self._drains:
+                await _first(
+                    self._ended.wait(), self._drains.wait(), self._reload.wait(), self._clock.sleep(_RELOAD_SECONDS)
+                )
+            if not self._ended.is_set():
                 logger.info("draining for %g s", self._config.settings.client_poll_seconds)
-                await agent.drain()
+                await _first(agent.drain(), self._ended.wait())
         logger.info("stopped")
-
-    def _drain(self) -> None:
-        self._drains = True
-        self._ended.set()
-
-    async def _pause(self) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._ended, self._reload)]
-        await asyncio.wait(waits, timeout=_RELOAD_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
 
     async def _look(self, agent: BrokerAgent) -> None:
         """Say what changed at the servers, and follow the file."""
@@ -104,23 +109,59 @@ class SideCar:
                 level = logging.WARNING if state.last_error else logging.INFO
                 logger.log(level, "%s %s%s", address, state.status, f": {state.last_error}" if state.last_error else "")
         self._shown = dict(agent.servers)
+        if agent.name_servers_error not in (None, self._shown_source_error):
+            logger.warning("%s", agent.name_servers_error)
+        self._shown_source_error = agent.name_servers_error
         stamp = _stamp(self._path)
-        if not self._reload.is_set() and stamp == self._stamp:
+        if self._reload.is_set():
+            self._reload.clear()
+            self._problem = None
+        elif stamp == self._stamp:
             return
-        self._reload.clear()
-        self._stamp = stamp
+        await self._follow(agent, stamp)
+
+    async def _follow(self, agent: BrokerAgent, stamp: "_Stamp | None") -> None:
         try:
-            config = read_config(self._path)
+            # thousands of topics take seconds to read
+            config = await asyncio.to_thread(read_config, self._path)
             done = await agent.replace_topics(config.topics)
-        except (ConfigFileError, OSError) as error:
-            logger.error("not reloaded: %s", error)  # noqa: TRY400 - the message says it all
+        except ConfigFileError as error:
+            # as it is it stays wrong
+            self._stamp = stamp
+            self._say_once(str(error))
             return
+        except OSError as error:
+            # the state file could not be written; that is tried again
+            self._say_once(f"state file {self._config.settings.state_file}: {error.strerror}")
+            return
+        self._stamp, self._problem = stamp, None
         if config.settings != self._config.settings:
             logger.warning("settings other than topics changed: they take effect after a restart")
         logger.info("reloaded: %d topics changed, %d deleted", len(done.changed), len(done.deleted))
 
+    def _say_once(self, problem: str) -> None:
+        if problem != self._problem:
+            logger.error("not reloaded: %s", problem)
+        self._problem = problem
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return when one of them has ended, as it did; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
+    for task in done:
+        task.result()
+
+
+# of a file: time, size, inode
+_Stamp = tuple[int, int, int]
+
+
+def _stamp(path: Path) -> _Stamp | None:
     try:
         stat = path.stat()
     except OSError:

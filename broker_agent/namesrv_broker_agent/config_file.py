@@ -12,6 +12,7 @@ write_queue_nums = 8
 """
 
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,15 +48,19 @@ def read_config(path: Path) -> AgentConfig:
         raise ConfigFileError(f"{path}: {error}") from error
     entries = data.pop("topics", [])
     try:
-        settings = AgentSettings.checked(**data)
-        topics = tuple(_topic(number, entry) for number, entry in enumerate(entries, start=1))
-        names = [topic.topic_name for topic in topics]
-        twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-        if twice:
-            raise ValueError(f"topic {min(twice)} is given twice")
-    except (ValueError, TypeError) as error:
+        return AgentConfig(AgentSettings.checked(**data), _topics(entries))
+    except ValueError as error:
         raise ConfigFileError(f"{path}: {error}") from error
-    return AgentConfig(settings, topics)
+
+
+def _topics(entries: object) -> tuple[TopicConfig, ...]:
+    if not isinstance(entries, list):
+        raise ValueError(f"topics: {entries!r} is not an array of tables, [[topics]]")  # noqa: TRY004 - as below
+    topics = tuple(_topic(number, entry) for number, entry in enumerate(entries, start=1))
+    for name, times in Counter(topic.topic_name for topic in topics).items():
+        if times > 1:
+            raise ValueError(f"topic {name} is given twice")
+    return topics
 
 
 def _topic(number: int, entry: object) -> TopicConfig:

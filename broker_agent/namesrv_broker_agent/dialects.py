@@ -9,7 +9,6 @@ from namesrv_broker_agent.identity import BrokerIdentity
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.compressed import write_compressed
-from namesrv_remoting.bodies.extensions import to_msgpack
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.tables import data_version_to_json
 from namesrv_remoting.bodies.topic import TopicConfig
@@ -25,6 +24,8 @@ SECONDS_PER_BYTE: Final = 1 / (2 * 1024 * 1024)
 # With heartbeats closer than this, only as many of them ask for the DataVersion; the others just touch.
 QUERY_SECONDS: Final = 25.0
 _CRC_MASK: Final = 0x7FFFFFFF
+# one of those that every RocketMQ broker has
+_SECOND_TOPIC: Final = "SELF_TEST_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,14 @@ class NativeDialect:
     async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:
         """Register fully, or only what changed."""
         identity = self._identity
-        topics = identity.topics() if change is None else identity.as_registered(change.changed)
+        if change is None:
+            topics, version = identity.topics()
+        else:
+            topics, version = identity.as_registered(change.changed), identity.table.data_version
         body = encode_native_body(
             RegisterBrokerBody(
                 topic_configs=topics,
-                data_version=identity.table.data_version,
+                data_version=version,
                 filter_servers=None,
                 deleted_topics=() if change is None else change.deleted,
             )
@@ -94,11 +98,10 @@ class NativeDialect:
     async def heartbeat(self, client: RemotingClient, now: float) -> str | None:  # noqa: ARG002 - the other needs it
         """904 with the broker's own state; an unknown broker is told so."""
         identity = self._identity
-        state = identity.state()
         answer = await client.invoke(
             RequestCode.BROKER_HEARTBEAT,
             ext_fields={**identity.address_fields(), "agentId": identity.agent_id},
-            body=b"" if state is None else to_msgpack({"state": state}),
+            body=identity.state_body(),
             timeout_seconds=self._timeout,
             serialize_type=SerializeType.MSGPACK,
         )
@@ -135,12 +138,13 @@ class RocketmqDialect:
     async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:  # noqa: ARG002
         """103."""
         identity = self._identity
-        topics = list(identity.topics())
+        topics, version = identity.topics()
         if len(topics) == 1:
             # Apache's server takes a first registration with exactly one topic for a part of one; real brokers always
-            # have a topic of their own name
-            topics.append(TopicConfig(identity.settings.broker_name, 1, 1, PERM_READ, 0))
-        version = identity.table.data_version
+            # have a topic of their own name, and this one
+            name = identity.settings.broker_name
+            second = name if name != topics[0].topic_name else _SECOND_TOPIC
+            topics = (*topics, TopicConfig(second, 1, 1, PERM_READ, 0))
         body = encode_json_body(RegisterBrokerBody(topics, version, {}, ()))
         fields = identity.registration_fields()
         if len(body) > COMPRESS_BYTES:

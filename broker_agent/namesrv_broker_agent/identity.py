@@ -1,13 +1,17 @@
 """What does every NameServer get to know about this broker?"""
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Final
 
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicTable
-from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.bodies.extensions import MAX_STATE_BYTES, heartbeat_state, to_msgpack
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import PERM_WRITE
+
+logger: Final = logging.getLogger(__name__)
 
 # What a broker says of itself: small, flat, its own names.
 BrokerState = Mapping[str, str | int | float | bool | None]
@@ -37,9 +41,10 @@ class BrokerIdentity:
         self._registration_seq += 1
         return self._registration_seq
 
-    def topics(self) -> Sequence[TopicConfig]:
-        """All topics as they are to be registered."""
-        return self.as_registered(self.table.all())
+    def topics(self) -> tuple[Sequence[TopicConfig], DataVersion]:
+        """All topics as they are to be registered, and the version that stands for just these."""
+        topics, version = self.table.snapshot()
+        return self.as_registered(topics), version
 
     def as_registered(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
         """Topics as they are to be registered: without write permission while draining."""
@@ -56,9 +61,21 @@ class BrokerIdentity:
             for topic in topics
         ]
 
-    def state(self) -> dict[str, Any] | None:
-        """What the broker says of itself now, None if nobody was asked to say anything."""
-        return None if self._state is None else dict(self._state())
+    def state_body(self) -> bytes:
+        """What the broker says of itself now, as a heartbeat's body; empty if nobody was asked to say anything.
+
+        A state that cannot be sent is left out: the server would refuse the heartbeat with it, and evict the broker.
+        """
+        if self._state is None:
+            return b""
+        try:
+            body = to_msgpack({"state": dict(self._state())})
+            heartbeat_state(body)
+        except Exception:
+            # the broker's own code; whatever is wrong with it, the broker lives
+            logger.exception("heartbeat without the broker's state, a flat map of at most %d bytes", MAX_STATE_BYTES)
+            return b""
+        return body
 
     def address_fields(self) -> dict[str, str]:
         """The ext fields that name this broker in every request."""

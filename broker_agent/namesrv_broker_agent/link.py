@@ -28,6 +28,8 @@ Status = Literal["connecting", "registered", "unreachable", "stopped"]
 # The shortest period is this part of the setting: four always fit into four times the setting.
 _SHORTEST_PERIOD: Final = 0.9
 _FIRST_BACKOFF_SECONDS: Final = 0.1
+# how long a client's close() may take
+CLOSE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class ServerLink:
         # something is to be done before the next heartbeat
         self._wake = asyncio.Event()
         self._is_lost = False
+        self._is_shared = False
         self._needs_full = True
         # topics changed since the last registration that was sent: name -> topic, None for deleted
         self._pending: dict[str, TopicConfig | None] = {}
@@ -104,6 +107,11 @@ class ServerLink:
         self.settled.clear()
         self._wake.set()
 
+    def reconnect(self) -> None:
+        """Replace the connection, or the one that is being made: the child of a fork holds it, too."""
+        self._is_shared = True
+        self._wake.set()
+
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -120,12 +128,13 @@ class ServerLink:
             await self._clock.sleep(pause)
 
     async def leave(self, timeout_seconds: float) -> None:
-        """Unregister over the connection that there is, if there is one; `run` must have ended."""
+        """Unregister over the connection that there is, if there is one, and close it; `run` must have ended."""
         client, dialect = self._client, self._dialect
         if client is not None:
             try:
                 if dialect is not None and client.connected:
-                    await dialect.unregister(client, timeout_seconds)
+                    # the rest is for closing: a server that does not answer need not read, either
+                    await dialect.unregister(client, max(timeout_seconds - CLOSE_SECONDS, timeout_seconds / 2))
             except RemotingError as error:
                 self.state = replace(self.state, last_error=str(error))
             await client.close()
@@ -136,7 +145,7 @@ class ServerLink:
         if self._client is not None:
             await self._client.close()
         settings = self._settings
-        self._is_lost = False
+        self._is_lost = self._is_shared = False
         self._needs_full = True
         self._client = client = RemotingClient(
             self.address,
@@ -155,6 +164,8 @@ class ServerLink:
             await self._wait(due)
             if self._is_lost:
                 raise ConnectionClosedError(f"connection to {self.address} was lost")
+            if self._is_shared:
+                raise ConnectionClosedError(f"connection to {self.address} was shared with the child of a fork")
             if self._needs_full or self._pending:
                 await self._register(client, dialect)
             elif self._clock.monotonic() >= due:

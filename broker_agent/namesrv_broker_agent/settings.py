@@ -66,7 +66,7 @@ class AgentSettings(BaseModel):
     state_file: Path | None = None
 
     @classmethod
-    def checked(cls, **values: Any) -> Self:
+    def checked(cls, /, **values: Any) -> Self:
         """The settings, with errors in plain words.
 
         Raises:

@@ -4,10 +4,10 @@ One background thread with one loop; every method may be called from any thread.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import threading
-import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -24,12 +24,18 @@ T = TypeVar("T")
 # What a method may take beyond the agent's own deadlines before the caller gets its thread back.
 _GRACE_SECONDS: Final = 5.0
 
-# all that have been made, for the child of a fork
-_agents: "weakref.WeakSet[SyncBrokerAgent]" = weakref.WeakSet()
+# those that are started, for forks
+_started: "set[SyncBrokerAgent]" = set()
+
+
+class StoppedError(RuntimeError):
+    """Another thread has stopped the agent meanwhile."""
 
 
 class SyncBrokerAgent:
     """A BrokerAgent behind a thread of its own; the same arguments, the same verbs, blocking.
+
+    Stopped and started again, it has the topics that it had. Callbacks run in its thread and must not call it.
 
     Fork-safe: the thread belongs to the process that called `start`. A child that was forked afterwards has an agent
     that is not started, with none of the parent's connections; it may start its own.
@@ -38,15 +44,20 @@ class SyncBrokerAgent:
     def __init__(self, settings: AgentSettings, topics: Iterable[TopicConfig] = (), **options: Any) -> None:
         """Nothing is started yet. Raises ValueError as BrokerAgent does."""
         self.settings = settings
+        # as they were at first, or when it was last stopped
         self._topics = list(topics)
         self._options = options
+        # held by who starts or stops
         self._lock = threading.RLock()
+        # held, for a moment, by who hands work to the loop, and by who takes the loop away
+        self._gate = threading.Lock()
         self._agent: BrokerAgent | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        # what the child of a fork knew how to close
+        self._descriptors: frozenset[int] = frozenset()
         # errors now rather than in start()
-        BrokerAgent(settings.model_copy(update={"state_file": None}), self._topics)
-        _agents.add(self)
+        BrokerAgent(settings.model_copy(update={"state_file": None}), self._topics, **options)
 
     def __repr__(self) -> str:
         return f"<SyncBrokerAgent [{self._agent or 'not started'}]>"
@@ -58,11 +69,12 @@ class SyncBrokerAgent:
         with self._lock:
             if self._agent is not None:
                 return
-            loop = loops.new_event_loop()
             agent = BrokerAgent(self.settings, self._topics, **self._options)
+            loop = loops.new_event_loop()
             thread = threading.Thread(target=_run, args=(loop,), name="namesrv-broker-agent", daemon=True)
             thread.start()
             self._loop, self._agent, self._thread = loop, agent, thread
+            _started.add(self)
             try:
                 self._call(agent.__aenter__())
             except BaseException:
@@ -70,7 +82,11 @@ class SyncBrokerAgent:
                 raise
 
     def stop(self) -> None:
-        """Unregister from all servers within the settings' deadline, and end the thread. A second call does nothing."""
+        """Unregister from all servers within the settings' deadline, and end the thread. A second call does nothing.
+
+        What other threads wait for meanwhile ends with a StoppedError.
+        """
+        self._refuse_own_thread()
         with self._lock:
             if self._agent is None:
                 return
@@ -82,17 +98,25 @@ class SyncBrokerAgent:
     def drain(self) -> None:
         """Take the write permission away, wait one poll period of all clients, and stop. Blocks that long."""
         agent = self._started()
-        self._call(agent.drain(), self.settings.client_poll_seconds + self.settings.stop_seconds)
+        try:
+            self._call(agent.drain(), self.settings.client_poll_seconds + self.settings.stop_seconds)
+        except StoppedError:
+            # another thread was not that patient
+            return
         with self._lock:
-            self._end()
+            if self._agent is agent:
+                self._end()
 
     def _end(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._agent = self._loop = self._thread = None
-        if loop is not None and thread is not None:
+        with self._gate:
+            agent, loop, thread = self._agent, self._loop, self._thread
+            self._agent = self._loop = self._thread = None
+            _started.discard(self)
+        if agent is not None and loop is not None and thread is not None:
+            self._topics = list(agent.topics.values())
+            # after all that was handed in, so that nobody waits for what is never done
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
-            loop.close()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -142,41 +166,79 @@ class SyncBrokerAgent:
     @property
     def servers(self) -> Mapping[str, ServerState]:
         """What is known of each NameServer, by address; empty while not started."""
-        return {} if self._agent is None else self._call(_value(lambda: self._started().servers))
+        self._refuse_own_thread()
+        agent = self._agent
+        return {} if agent is None else self._call(_value(lambda: agent.servers))
 
     @property
     def master(self) -> MasterInfo | None:
         """Of a slave: where its master is."""
-        return None if self._agent is None else self._agent.master
+        agent = self._agent
+        return None if agent is None else agent.master
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:
         """The topics by name."""
-        return self._call(_value(lambda: self._started().topics))
+        return self._started().topics
 
     # -- crossing over ------------------------------------------------------------------------------------------------
 
     def _started(self) -> BrokerAgent:
+        self._refuse_own_thread()
         agent = self._agent
         if agent is None:
             raise RuntimeError("the agent is not started")
         return agent
 
-    def _call(self, work: Coroutine[Any, Any, T], expected_seconds: float = 0.0) -> T:
-        if self._loop is None or threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError("not from the agent's own callbacks, and not before start()")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return future.result(expected_seconds + self.settings.connect_timeout_seconds + _GRACE_SECONDS)
+    def _refuse_own_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("not from the agent's own callbacks: its thread would wait for itself")
 
-    def _forget_parent(self) -> None:
-        """In the child of a fork: the thread is not here, and its sockets are the parent's."""
-        self._lock = threading.RLock()
+    def _call(self, work: Coroutine[Any, Any, T], expected_seconds: float = 0.0) -> T:
+        with self._gate:
+            if self._loop is None:
+                work.close()
+                raise StoppedError("the agent was stopped")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        seconds = expected_seconds + self.settings.connect_timeout_seconds + _GRACE_SECONDS
+        try:
+            return future.result(seconds)
+        except concurrent.futures.CancelledError:
+            raise StoppedError("the agent was stopped") from None
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    # -- forks --------------------------------------------------------------------------------------------------------
+
+    def _before_fork(self) -> None:
+        agent = self._agent
+        try:
+            self._descriptors = frozenset() if agent is None else frozenset(agent.socket_descriptors())
+        except (AttributeError, RuntimeError):
+            # the agent's thread changed something in this very moment: then none of them counts as closed
+            self._descriptors = frozenset()
+
+    def _after_fork_in_parent(self) -> None:
+        with self._gate:
+            if self._loop is not None and self._agent is not None:
+                self._loop.call_soon_threadsafe(self._agent.reconnect_except, self._descriptors)
+
+    def _after_fork_in_child(self) -> None:
+        """The thread is not here, and its sockets are the parent's."""
+        _started.discard(self)
+        self._lock, self._gate = threading.RLock(), threading.Lock()
         agent, self._agent, self._loop, self._thread = self._agent, None, None, None
-        for descriptor in () if agent is None else agent.socket_descriptors():
-            # while a copy is open here, no server would notice the parent's death
+        if agent is None:
+            return
+        self._topics = list(agent.topics.values())
+        # While a copy is open here, no server would notice the parent's death. The numbers stay taken, so that whoever
+        # closes them once more, as a destructor may, hits nothing of the child's.
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in agent.socket_descriptors():
             with contextlib.suppress(OSError):
-                os.close(descriptor)
+                os.dup2(nothing, descriptor, inheritable=False)
+        os.close(nothing)
 
 
 async def _value(read: Callable[[], T]) -> T:
@@ -185,13 +247,27 @@ async def _value(read: Callable[[], T]) -> T:
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
-    loop.run_forever()
-    loop.run_until_complete(loop.shutdown_asyncgens())
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
 
 
-def _after_fork_in_child() -> None:
-    for agent in list(_agents):
-        agent._forget_parent()  # noqa: SLF001 - its own module
+def _each(verb: Callable[[SyncBrokerAgent], None]) -> Callable[[], None]:
+    def for_each() -> None:
+        for agent in list(_started):
+            verb(agent)
+
+    return for_each
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_each(SyncBrokerAgent._before_fork),  # noqa: SLF001 - its own module
+    after_in_parent=_each(SyncBrokerAgent._after_fork_in_parent),  # noqa: SLF001
+    after_in_child=_each(SyncBrokerAgent._after_fork_in_child),  # noqa: SLF001
+)

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
-from namesrv_remoting.durable_file import write_atomically
+from namesrv_remoting.durable_file import remove_leftovers, write_atomically
 
-MAX_TOPIC_CHARACTERS: Final = 255
+# In UTF-8: RocketMQ's compressed registration counts bytes.
+MAX_TOPIC_BYTES: Final = 255
 # 4 read, 2 write, 1 inherit
 PERMS: Final = range(8)
 QUEUE_NUMS: Final = range(1, 65_536)
 SYS_FLAGS: Final = range(1 << 31)
+STATE_VERSIONS: Final = range(1 << 63)
 
 
 class TopicStateError(ValueError):
@@ -36,17 +38,30 @@ def checked_topic(topic: TopicConfig) -> TopicConfig:
     Raises:
         ValueError: its name, permission or a number of queues cannot be; the message names it.
     """
-    name = topic.topic_name
-    if not name or len(name) > MAX_TOPIC_CHARACTERS or not name.isprintable() or " " in name:
-        raise ValueError(f"topic name {name!r} is not 1 to {MAX_TOPIC_CHARACTERS} printable characters without blanks")
-    if topic.perm not in PERMS:
-        raise ValueError(f"topic {name}: perm {topic.perm} is not between 0 and 7")
+    name: object = topic.topic_name
+    # a lone surrogate is not printable, so that every name has its UTF-8
+    if (
+        not isinstance(name, str)
+        or not name.isprintable()
+        or " " in name
+        or not 0 < len(name.encode()) <= MAX_TOPIC_BYTES
+    ):
+        raise ValueError(
+            f"topic name {name!r} is not 1 to {MAX_TOPIC_BYTES} bytes of printable characters without blanks"
+        )
+    if not _is_one_of(PERMS, topic.perm):
+        raise ValueError(f"topic {name}: perm {topic.perm!r} is not between 0 and 7")
     for what, number in (("read_queue_nums", topic.read_queue_nums), ("write_queue_nums", topic.write_queue_nums)):
-        if number not in QUEUE_NUMS:
-            raise ValueError(f"topic {name}: {what} {number} is not between 1 and {QUEUE_NUMS.stop - 1}")
-    if topic.topic_sys_flag not in SYS_FLAGS:
-        raise ValueError(f"topic {name}: topic_sys_flag {topic.topic_sys_flag} is not a non-negative 32-bit integer")
+        if not _is_one_of(QUEUE_NUMS, number):
+            raise ValueError(f"topic {name}: {what} {number!r} is not between 1 and {QUEUE_NUMS.stop - 1}")
+    if not _is_one_of(SYS_FLAGS, topic.topic_sys_flag):
+        raise ValueError(f"topic {name}: topic_sys_flag {topic.topic_sys_flag!r} is not a non-negative 32-bit integer")
     return topic
+
+
+def _is_one_of(allowed: range, number: object) -> bool:
+    # True and 6.0 are in a range, too, and no server reads them as numbers of a topic
+    return type(number) is int and number in allowed
 
 
 class TopicTable:
@@ -63,12 +78,9 @@ class TopicTable:
     ) -> None:
         self._wall = wall
         self._file = state_file
-        self._topics: dict[str, TopicConfig] = {}
-        for topic in topics:
-            if topic.topic_name in self._topics:
-                raise ValueError(f"topic {topic.topic_name} is given twice")
-            self._topics[topic.topic_name] = checked_topic(topic)
-        self.data_version = DataVersion(0, 0, self._now_ms())
+        # Topics by name and their version: one value, because a change may be made in another thread than the one that
+        # registers. Old topics under a new version would hide the change from Apache's server for ever.
+        self._held = (_by_name(topics), DataVersion(0, 0, self._now_ms()))
         self._restore()
 
     def __len__(self) -> int:
@@ -76,6 +88,15 @@ class TopicTable:
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
+
+    @property
+    def _topics(self) -> dict[str, TopicConfig]:
+        return self._held[0]
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The version of the topics as they are now."""
+        return self._held[1]
 
     def __repr__(self) -> str:
         return f"<TopicTable [{len(self._topics)} topics | version {self.data_version.counter}]>"
@@ -88,6 +109,11 @@ class TopicTable:
     def all(self) -> Sequence[TopicConfig]:
         """The topics as they are now, in the order of their creation."""
         return tuple(self._topics.values())
+
+    def snapshot(self) -> tuple[Sequence[TopicConfig], DataVersion]:
+        """The topics as they are now, in the order of their creation, and the version that stands for just these."""
+        topics, version = self._held
+        return tuple(topics.values()), version
 
     def create(self, topic: TopicConfig) -> TopicChange:
         """Add a topic. Raises ValueError if it exists or cannot be."""
@@ -111,11 +137,7 @@ class TopicTable:
 
     def replace_all(self, topics: Iterable[TopicConfig]) -> TopicChange:
         """Make the table this one; what differs, nothing if nothing does. Raises ValueError."""
-        wanted: dict[str, TopicConfig] = {}
-        for topic in topics:
-            if topic.topic_name in wanted:
-                raise ValueError(f"topic {topic.topic_name} is given twice")
-            wanted[topic.topic_name] = checked_topic(topic)
+        wanted = _by_name(topics)
         changed = {name: topic for name, topic in wanted.items() if self._topics.get(name) != topic}
         deleted = tuple(name for name in self._topics if name not in wanted)
         if not changed and not deleted:
@@ -135,7 +157,7 @@ class TopicTable:
         version = self.next_version()
         # the file first: what is told to the world must survive a restart
         self._save(topics, version)
-        self._topics, self.data_version = topics, version
+        self._held = (topics, version)
         return TopicChange(tuple(changed.values()), tuple(deleted))
 
     def next_version(self, state_version: int | None = None) -> DataVersion:
@@ -146,10 +168,16 @@ class TopicTable:
         )
 
     def bump(self, state_version: int | None = None) -> None:
-        """Count the version up although no topic changed: the broker's role did."""
+        """Count the version up although no topic changed: the broker's role did. Raises ValueError."""
+        if state_version is not None and not _is_one_of(STATE_VERSIONS, state_version):
+            raise ValueError(f"state_version {state_version!r} is not a non-negative 64-bit integer")
         version = self.next_version(state_version)
         self._save(self._topics, version)
-        self.data_version = version
+        self._held = (self._topics, version)
+
+    def bump_for_this_life(self) -> None:
+        """The same for what no restart survives, and so without the file: it may be full when a broker is to go."""
+        self._held = (self._topics, self.next_version())
 
     def _now_ms(self) -> int:
         return int(self._wall() * 1000)
@@ -164,16 +192,26 @@ class TopicTable:
         """Take over what the broker's last life left; topics given by the caller are added to it, and win."""
         if self._file is None:
             return
+        remove_leftovers(self._file)
         try:
             data = self._file.read_bytes()
         except FileNotFoundError:
             self._save(self._topics, self.data_version)
             return
         topics, version = _decoded(data, self._file)
-        given, self._topics, self.data_version = self._topics, topics, version
+        given, self._held = self._topics, (topics, version)
         differing = {name: topic for name, topic in given.items() if topics.get(name) != topic}
         if differing:
             self._change(differing, ())
+
+
+def _by_name(topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
+    found: dict[str, TopicConfig] = {}
+    for topic in topics:
+        if checked_topic(topic).topic_name in found:
+            raise ValueError(f"topic {topic.topic_name} is given twice")
+        found[topic.topic_name] = topic
+    return found
 
 
 def _with_perm(topic: TopicConfig, perm: int) -> TopicConfig:
@@ -202,9 +240,10 @@ def _decoded(data: bytes, path: Path) -> tuple[dict[str, TopicConfig], DataVersi
         content = json.loads(text)
         if content["version"] != 1:
             raise TopicStateError(f"state file {path}: version {content['version']} is not 1")
-        topics = [checked_topic(TopicConfig(*fields)) for fields in content["topics"]]
-        return {topic.topic_name: topic for topic in topics}, DataVersion(*content["data_version"])
+        topics = _by_name(TopicConfig(*fields) for fields in content["topics"])
+        return topics, DataVersion(*content["data_version"])
     except TopicStateError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    # brackets in brackets without end are a RecursionError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TopicStateError(f"state file {path} is damaged: {error}") from error

@@ -222,9 +222,11 @@ class FastLane:
             offered = data_version_from_json(body)
         except BadRequestError:
             return None
-        stored = self._manager.query_data_version(key, connection.id)
-        if stored is None:
+        live = self._manager.tables.broker_live_table.get(key)
+        if live is None or live.data_version is None:
             return None
+        stored = live.data_version
+        self._manager.touch(key, connection.id)
         self._count_heartbeat(connection, SerializeType.JSON)
         if asked.flag & FLAG_ONEWAY:
             return b""

@@ -28,7 +28,7 @@ CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 class KVLimits:
     """How much may be put. What the file already holds at start is kept, whatever its size."""
 
-    max_value_bytes: int = 64 * 1024
+    max_value_bytes: int = 16 * 1024
     max_keys_per_namespace: int = 10_000
     max_namespaces: int = 1_000
     max_name_characters: int = 255

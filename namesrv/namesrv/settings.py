@@ -239,10 +239,10 @@ class Settings(BaseSettings):
 
     kv_max_value_bytes: int = _setting(
         KV,
-        "Largest value; a larger one is refused. Raised, every change takes longer, since it writes all values again; "
-        "a value travels in a header, so that max-header-bytes is a limit, too.",
-        default=64 * KIB,
-        between=(1, 1 * MIB),
+        "Largest value; a larger one is refused. Raised, every change takes longer, since it writes all values again. "
+        "A value travels in a header, and one of more than 32 KiB ends the connection before it could be refused.",
+        default=16 * KIB,
+        between=(1, 32 * KIB),
     )
     kv_max_keys_per_namespace: int = _setting(
         KV,

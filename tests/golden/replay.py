@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Does a server answer recorded requests as they were answered when they were recorded?
 
     python tests/golden/replay.py HOST:PORT SCENARIO.jsonl... [--deviations FILE.toml]

@@ -1,4 +1,4 @@
-"""What every journey gets: servers in processes of their own, on both event loops, and peers that hang up at the end."""
+"""What every journey gets: servers in processes of their own, on both event loops, and peers that hang up after it."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -38,7 +38,9 @@ def start(loop: LoopName, data_dir: Path) -> Iterator[Start]:
             return daemons[-1].listening()
 
         yield start
-    assert [] == [line for daemon in daemons for line in daemon.log if "traceback" in line or line["event"] == "printed"]
+    assert [] == [
+        line for daemon in daemons for line in daemon.log if "traceback" in line or line["event"] == "printed"
+    ]
 
 
 @pytest.fixture

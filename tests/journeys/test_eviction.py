@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.broker import Broker
 from tests.support.daemon import Start
-from tests.support.peer import Connect
+from tests.support.peer import Connect, until
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
@@ -37,32 +37,39 @@ def test_silent_broker_is_evicted(start: Start, connect: Connect) -> None:
 
 def test_heartbeats_keep_a_broker(start: Start, connect: Connect) -> None:
     """Of two brokers the one that sends heartbeats stays, longer than the other one's expiry."""
-    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.6")
-    alive, silent = connect(daemon), connect(daemon)
+    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.8")
+    alive, silent = connect(daemon, native=True), connect(daemon)
     BROKER_A.register(alive)
+
+    def silent_one_is_gone() -> bool:
+        assert 0 == BROKER_A.heartbeat(alive)
+        return silent.is_closed_within(0.05)
+
     BROKER_B.register(silent)
-
-    while not silent.is_closed_within(0.05):
-        BROKER_A.heartbeat(alive)
-
+    until(silent_one_is_gone)
     # a whole expiry more
-    BROKER_C.register(again := connect(daemon))
-    while not again.is_closed_within(0.05):
-        BROKER_A.heartbeat(alive)
+    silent = connect(daemon)
+    BROKER_C.register(silent)
+    until(silent_one_is_gone)
+
+    daemon.wait_for("broker_evicted", count=2)
     assert ["broker-b", "broker-c"] == [line["broker_name"] for line in daemon.lines("broker_evicted")]
     assert 0 == alive.ask(ROUTE, ORDERS).code
 
 
 def test_connection_that_carries_a_live_broker_stays(start: Start, connect: Connect) -> None:
     """Two brokers on one connection: the silent one is evicted, and the other one's connection is left alone."""
-    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.6")
+    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.8")
     peer = connect(daemon, native=True)
     BROKER_A.register(peer)
     BROKER_B.register(peer)
 
-    while not daemon.lines("broker_evicted"):
+    def somebody_is_evicted() -> bool:
         assert 0 == BROKER_A.heartbeat(peer)
         assert not peer.is_closed_within(0.05)
+        return bool(daemon.lines("broker_evicted"))
+
+    until(somebody_is_evicted)
 
     assert ["broker-b"] == [line["broker_name"] for line in daemon.lines("broker_evicted")]
     assert 22 == BROKER_B.heartbeat(peer)
@@ -101,8 +108,7 @@ def test_killed_broker_is_evicted_while_its_requests_wait(start: Start, connect:
 
     # whichever came first, the end of the connection is the last word
     client = connect(daemon, native=True)
-    while client.call(LIST_BROKERS)["brokers"]:
-        pass
+    until(lambda: not client.call(LIST_BROKERS)["brokers"])
     assert TOPIC_NOT_EXIST == client.ask(ROUTE, ORDERS).code
 
 
@@ -127,7 +133,7 @@ def test_disconnect_evicts_nobody_when_told_so(start: Start, connect: Connect) -
 
 def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     """A server that was stopped for longer than the expiry blames itself: brokers get the time back."""
-    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "1")
+    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "1.2")
     alive, silent = connect(daemon, native=True), connect(daemon, native=True)
     BROKER_A.register(alive)
     BROKER_B.register(silent)
@@ -135,15 +141,18 @@ def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     daemon.send_signal(signal.SIGSTOP)
     question = alive.send(ROUTE, ORDERS)
     with pytest.raises(TimeoutError):
-        alive.receive(1.6)
+        alive.receive(1.8)
     daemon.send_signal(signal.SIGCONT)
 
     assert question == alive.receive().opaque
     late = daemon.wait_for("loop_was_late")
-    assert late["seconds"] >= 1.3
-    while not daemon.lines("broker_evicted"):
+    assert late["seconds"] >= 1.5
+
+    def silent_one_is_gone() -> bool:
         assert 0 == BROKER_A.heartbeat(alive)
-        silent.is_closed_within(0.05)
+        return silent.is_closed_within(0.05)
+
+    until(silent_one_is_gone)
     evicted = daemon.wait_for("broker_evicted")
     assert "broker-b" == evicted["broker_name"]
     # not at once: it had about a second left when the server was stopped

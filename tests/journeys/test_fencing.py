@@ -1,8 +1,13 @@
 """Does a removal that was meant for an older registration leave the newer one alone?"""
 
+import pytest
+
 from tests.support.broker import Broker
 from tests.support.daemon import Start
 from tests.support.peer import Connect
+
+# nothing here depends on the loop
+pytestmark = pytest.mark.parametrize("loop", ["auto"])
 
 BROKER = Broker()
 ROUTE, ORDERS = 105, {"topic": "orders"}

@@ -9,8 +9,11 @@ import pytest
 from namesrv import snapshot
 from namesrv.snapshot import ExpectedBroker, Snapshot
 from tests.support.broker import Broker
-from tests.support.daemon import Daemon, LoopName, Start
+from tests.support.daemon import Daemon, Start
 from tests.support.peer import Connect, Peer
+
+# nothing here depends on the loop
+pytestmark = pytest.mark.parametrize("loop", ["auto"])
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
@@ -194,8 +197,7 @@ def test_wiped_permission_survives(start: Start, connect: Connect) -> None:
     assert {"broker-a": 6} == perms(peer)
 
 
-@pytest.mark.parametrize("loop", ["auto"])
-def test_killed_server_knows_its_brokers(loop: LoopName, start: Start, connect: Connect) -> None:
+def test_killed_server_knows_its_brokers(start: Start, connect: Connect) -> None:
     """The snapshot is written every 5 s when brokers came or went, so that also a killed server is waited for."""
     daemon = start("--log-level", "debug")
     peer = connect(daemon)

@@ -7,7 +7,7 @@ import pytest
 from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
 from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
-from tests.support.peer import Connect, Peer
+from tests.support.peer import Connect, Peer, until
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
@@ -36,8 +36,7 @@ class Watcher:
         """Ask what changes from here on; return once the server holds the question."""
         question = {"topics": self._topics, "boot_id": self.known["boot_id"], "since": self.known["revision"]}
         self._peer.send(PULL_ROUTES, None, to_msgpack({**question, "wait_ms": wait_ms}))
-        while wait_ms and not self._operator.call(SERVER_INFO)["watchers"]:
-            pass
+        until(lambda: self._operator.call(SERVER_INFO)["watchers"])
 
     def answer(self) -> dict[str, list[str] | None]:
         """Wait for the answer; what changed."""
@@ -123,15 +122,13 @@ def test_other_topics_wake_nobody(daemon: Daemon, connect: Connect) -> None:
 
 
 def test_many_watchers_are_all_woken(daemon: Daemon, connect: Connect) -> None:
-    """Three hundred questions on one connection are all answered by one registration."""
+    """As many questions as one connection may have open are all answered by one registration."""
     peer = connect(daemon, native=True)
     known = peer.call(PULL_ROUTES, topics=["orders"])
     question = {"topics": ["orders"], "boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 60_000}
-    # as many as one connection may have in flight
     asked = {peer.send(PULL_ROUTES, None, to_msgpack(question)) for _ in range(256)}
     operator = connect(daemon, native=True)
-    while operator.call(SERVER_INFO)["watchers"] < 256:
-        pass
+    until(lambda: operator.call(SERVER_INFO)["watchers"] == 256)
 
     BROKER_A.register(connect(daemon))
 
@@ -158,5 +155,4 @@ def test_watch_of_a_client_that_left_is_forgotten(daemon: Daemon, connect: Conne
 
     watcher._peer.close()
 
-    while operator.call(SERVER_INFO)["watchers"]:
-        pass
+    until(lambda: not operator.call(SERVER_INFO)["watchers"])

@@ -35,7 +35,7 @@ DEFAULTS = {
     "write_buffer_bytes": 4194304,
     "idle_timeout_seconds": 0.0,
     "tcp_user_timeout_seconds": 30.0,
-    "kv_max_value_bytes": 65536,
+    "kv_max_value_bytes": 16384,
     "kv_max_keys_per_namespace": 10000,
     "kv_max_namespaces": 256,
     "admin_enabled": False,
@@ -62,7 +62,7 @@ RANGES = [
     ("write_buffer_bytes", 65536, 1073741824),
     ("idle_timeout_seconds", 0, 86400),
     ("tcp_user_timeout_seconds", 0, 3600),
-    ("kv_max_value_bytes", 1, 1048576),
+    ("kv_max_value_bytes", 1, 32768),
     ("kv_max_keys_per_namespace", 1, 1_000_000),
     ("kv_max_namespaces", 1, 100_000),
 ]

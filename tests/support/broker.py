@@ -19,7 +19,6 @@ class Broker:
     cluster: str = "cluster-a"
     # a first registration with exactly one would be refused
     topics: tuple[str, ...] = ("orders", "bills")
-    version: DataVersion = DataVersion(counter=1, timestamp=100)
     # as brokers from 5.x on say
     enable_acting_master: bool = False
 
@@ -32,7 +31,9 @@ class Broker:
 
     def send_registration(self, peer: Peer) -> int:
         """103, full, without waiting for the answer; its opaque."""
-        body = RegisterBrokerBody([TopicConfig(topic, 8, 8) for topic in self.topics], self.version)
+        body = RegisterBrokerBody(
+            [TopicConfig(topic, 8, 8) for topic in self.topics], DataVersion(counter=1, timestamp=100)
+        )
         ext_fields = {
             **self._identity(),
             "haServerAddr": f"{self.addr}0",

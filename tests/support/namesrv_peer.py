@@ -71,9 +71,7 @@ class NamesrvPeer(RawPeer):
     ) -> int:
         """Ask and do not wait; the question's opaque."""
         self._last_opaque += 1
-        self.send(
-            question(code, ext, body, spelling=spelling, version=version, flag=flag, opaque=self._last_opaque)
-        )
+        self.send(question(code, ext, body, spelling=spelling, version=version, flag=flag, opaque=self._last_opaque))
         return self._last_opaque
 
     async def answer_to(self, opaque: int) -> Answer:

@@ -4,6 +4,7 @@ import contextlib
 import select
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
@@ -15,6 +16,13 @@ from namesrv_remoting.serializers import decode_frame, encode_command
 
 # Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
 GUARD_SECONDS: Final = 30.0
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Ask again and again until something is so: for what a server does in its own time and tells nobody."""
+    deadline = time.monotonic() + GUARD_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, condition
 
 
 class Peer:

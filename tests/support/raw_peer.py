@@ -14,7 +14,7 @@ async def until(condition: Callable[[], object]) -> None:
 
     A condition that never comes true is ended by the guard of whoever serves (`serving`).
     """
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - it may be about anything
         await asyncio.sleep(0)
 
 
@@ -29,10 +29,14 @@ class RawPeer:
     async def connect(cls, address: tuple[str, int], *, receive_buffer: int = 0) -> Self:
         """Connect; a small receive buffer makes a peer that soon counts as one that does not read."""
         dialled = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
-        dialled.setblocking(False)
+        dialled.setblocking(False)  # noqa: FBT003 - positional only
         if receive_buffer:
             dialled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        await asyncio.get_running_loop().sock_connect(dialled, address)
+        try:
+            await asyncio.get_running_loop().sock_connect(dialled, address)
+        except OSError:
+            dialled.close()
+            raise
         dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # reads no further than a few KiB ahead of the test
         reader, writer = await asyncio.open_connection(sock=dialled, limit=4096)

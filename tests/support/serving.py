@@ -96,9 +96,7 @@ async def serving(
         try:
             async with asyncio.TaskGroup() as tasks:
                 dispatcher = Dispatcher(table, concurrent=concurrent, native_ext={"boot_id": "b00t"})
-                server = RemotingServer(
-                    dispatcher, heard, clock=clock, tasks=tasks, limits=limits, fast_lane=fast_lane
-                )
+                server = RemotingServer(dispatcher, heard, clock=clock, tasks=tasks, limits=limits, fast_lane=fast_lane)
                 served = Serving(server, clock, heard)
                 try:
                     served.addresses = await server.listen(hosts, 0)

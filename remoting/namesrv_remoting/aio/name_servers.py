@@ -10,6 +10,7 @@ and an empty source means env:NAMESRV_ADDR, which is where RocketMQ's own client
 """
 
 import asyncio
+import http.client
 import os
 import socket
 import urllib.error
@@ -17,6 +18,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from namesrv_remoting.aio.address import parse_address
 from namesrv_remoting.aio.clock import Clock
@@ -57,16 +59,25 @@ def check_source(source: str) -> str:
         ValueError: it is none of the forms above; the message names it.
     """
     kind, _, rest = source.partition(":")
-    if kind in ("http", "https", "env", "file") and rest:
+    if kind in ("env", "file") and rest:
         return source
     try:
         if kind == "dns":
             parse_address(rest)
+        elif kind in ("http", "https"):
+            _check_url(source)
         elif source:
             parse_list(source)
     except ValueError as error:
         raise ValueError(f"name servers {source!r}: {error}") from error
     return source
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    # reading the port raises ValueError if it is no number or too large
+    if not parts.hostname or parts.port == 0 or not url.isprintable() or " " in url:
+        raise ValueError("not a URL with a host")
 
 
 async def resolve(source: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -87,8 +98,9 @@ async def resolve(source: str, environ: Mapping[str, str] = os.environ) -> tuple
         if kind in ("http", "https"):
             return parse_list(await asyncio.to_thread(_fetch, source))
         return parse_list(source)
-    except (ValueError, OSError) as error:
-        raise NameServerSourceError(f"name servers from {source}: {error}") from error
+    # an answer that is no HTTP is none of the others
+    except (ValueError, OSError, http.client.HTTPException) as error:
+        raise NameServerSourceError(f"name servers from {source}: {str(error) or type(error).__name__}") from error
 
 
 def _read_file(path: str) -> str:
@@ -106,7 +118,11 @@ async def _look_up(address: str) -> tuple[str, ...]:
 def _fetch(url: str) -> str:
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})  # noqa: S310 - http or https, see above
     with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_SECONDS) as answer:  # noqa: S310
-        return _text(answer.read(_MAX_LIST_BYTES + 1))
+        data = answer.read(_MAX_LIST_BYTES + 1)
+        # what is left of the announced length; half a list may end in half an address
+        if len(data) <= _MAX_LIST_BYTES and answer.length:
+            raise ValueError(f"the answer ends {answer.length} bytes early")
+        return _text(data)
 
 
 def _text(data: bytes) -> str:
@@ -132,6 +148,8 @@ class NameServerList:
         self.addresses: tuple[str, ...] = ()
         # why the last look failed, None if it did not
         self.last_error: str | None = None
+        # set once the first look is over, however it went
+        self.looked = asyncio.Event()
         self._clock = clock
         self._on_change = on_change
         self._refresh_seconds = refresh_seconds
@@ -143,18 +161,21 @@ class NameServerList:
             found = await resolve(self.source, self._environ)
         except NameServerSourceError as error:
             self.last_error = str(error)
-            return
-        self.last_error = None
-        is_other = set(found) != set(self.addresses)
-        self.addresses = found
-        if is_other:
-            self._on_change(found)
+        else:
+            self.last_error = None
+            is_other = set(found) != set(self.addresses)
+            self.addresses = found
+            if is_other:
+                self._on_change(found)
+        self.looked.set()
 
     async def run(self) -> None:
         """Look every `refresh_seconds` until cancelled; every second as long as nothing was ever found."""
-        while True:
+        if not self.looked.is_set():
             await self.refresh()
+        while True:
             await self._clock.sleep(self._refresh_seconds if self.addresses else min(1.0, self._refresh_seconds))
+            await self.refresh()
 
     def __repr__(self) -> str:
         return f"<NameServerList [{self.source} | {len(self.addresses)} addresses | {self.last_error or 'ok'}]>"

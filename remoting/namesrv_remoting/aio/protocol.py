@@ -213,14 +213,14 @@ class ServerConnection(asyncio.Protocol):
             else:
                 break
             at = end
-            if self._is_deaf:
+            if not self.is_open:
                 break
         if answers:
             self.write(answers[0] if len(answers) == 1 else b"".join(answers))
         if at:
             self._deadline_frame = NEVER
         # whatever is wrong is found again there, when the answers to what came before are written
-        if at < size and not self._is_deaf:
+        if at < size and self.is_open:
             self._receive_slowly(data[at:] if at else data)
 
     def _receive_slowly(self, data: bytes) -> None:

@@ -110,6 +110,10 @@ def from_msgpack(body: bytes) -> Any:
     Raises:
         ValueError: not msgpack, or larger than any answer is.
     """
-    return msgpack.unpackb(
-        body, strict_map_key=False, max_str_len=1 << 20, max_array_len=1 << 20, max_map_len=1 << 20, max_ext_len=0
-    )
+    try:
+        return msgpack.unpackb(
+            body, strict_map_key=False, max_str_len=1 << 20, max_array_len=1 << 20, max_map_len=1 << 20, max_ext_len=0
+        )
+    except TypeError as error:
+        # a map or an array as a map's key
+        raise ValueError(str(error)) from error

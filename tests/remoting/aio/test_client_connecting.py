@@ -1,11 +1,9 @@
-"""When does a client connect, how long does it leave a server alone, and how does it end?"""
+"""When does a client connect, and how long does it leave a server alone?"""
 
 import asyncio
-import contextlib
+import os
 import socket
-import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -13,6 +11,7 @@ from namesrv_remoting.aio.backoff import Backoff
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RequestTimeoutError
+from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.scripted_server import HOST, Peer, ScriptedServer
 
@@ -34,25 +33,15 @@ async def ask_and_answer(client: RemotingClient, server: ScriptedServer) -> Peer
 @pytest.fixture
 def refusing() -> Iterator[socket.socket]:
     """A port that is taken and refuses everybody, until a server listens on it."""
-    with socket.socket() as bound:
-        bound.bind((HOST, 0))
+    with refusing_port() as bound:
         yield bound
 
 
 @pytest.fixture
 def black_hole() -> Iterator[str]:
-    """The address of a server that lets nobody in: its queue is full, and the kernel drops who asks."""
-    if sys.platform != "linux":
-        pytest.skip("other kernels refuse instead of dropping")
-    with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(socket.socket())
-        listening.bind((HOST, 0))
-        listening.listen(0)
-        for _ in range(4):
-            queued = stack.enter_context(socket.socket())
-            queued.settimeout(0)
-            queued.connect_ex(listening.getsockname())
-        yield f"{HOST}:{listening.getsockname()[1]}"
+    """The address of a server that lets nobody in."""
+    with full_queue() as address:
+        yield address
 
 
 def address_of(bound: socket.socket) -> str:
@@ -76,11 +65,15 @@ async def test_nothing_is_connected_before_the_first_question() -> None:
     """A new client is a value; the first question makes the connection, and both ends agree on its address."""
     async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
         assert (False, None, 0) == (client.connected, client.local_address, client.pending_count)
+        assert [None] == [client.socket_descriptor]
 
         peer = await ask_and_answer(client, server)
 
         assert client.connected
         assert peer.address == client.local_address
+        assert client.socket_descriptor is not None
+        with socket.socket(fileno=os.dup(client.socket_descriptor)) as same:
+            assert peer.address == same.getsockname()
 
 
 async def test_refused_connect_is_a_connect_error(refusing: socket.socket) -> None:
@@ -275,94 +268,3 @@ async def test_next_question_after_a_loss_connects_again() -> None:
         await ask_and_answer(client, server)
         assert server.connections == 2
     assert losses.empty()
-
-
-# -- the end ----------------------------------------------------------------------------------------------------------
-
-
-async def close(client: RemotingClient) -> None:
-    """Close, in a task of its own."""
-    await client.close()
-
-
-async def test_close_fails_what_waits_and_closes_the_connection() -> None:
-    """The caller learns that it was us; the server reads the end; the loss is nobody's news."""
-    losses: list[Any] = []
-    async with ScriptedServer() as server:
-        client = RemotingClient(server.address, clock=FakeClock(), on_connection_lost=losses.append)
-        call = ask(client)
-        peer = await server.accept()
-        await peer.receive()
-
-        await client.close()
-
-        with pytest.raises(ConnectionClosedError, match=rf"^connection to {server.address} was closed on this side$"):
-            await call
-        assert await peer.at_end()
-        assert (False, 0, []) == (client.connected, client.pending_count, losses)
-
-
-async def test_close_sends_what_was_written() -> None:
-    """A oneway farewell of a mebibyte arrives, although the client is closed right after it."""
-    async with ScriptedServer() as server:
-        async with RemotingClient(server.address, clock=FakeClock()) as client:
-            await client.oneway(104, body=bytes(1 << 20), timeout_seconds=3.0)
-            closing = asyncio.create_task(close(client))
-            peer = await server.accept()
-            assert bytes(1 << 20) == (await peer.receive()).body
-            await closing
-        assert await peer.at_end()
-
-
-async def test_closed_client_takes_no_questions() -> None:
-    """It never connects again, and says that it is closed."""
-    async with ScriptedServer() as server:
-        async with RemotingClient(server.address, clock=FakeClock()) as client:
-            pass
-        with pytest.raises(ConnectionClosedError, match=rf"^client of {server.address} is closed$"):
-            await client.invoke(106, timeout_seconds=3.0)
-        with pytest.raises(ConnectionClosedError, match=rf"^client of {server.address} is closed$"):
-            await client.oneway(904, timeout_seconds=3.0)
-        assert server.connections == 0
-
-
-async def test_close_may_be_called_again() -> None:
-    """Twice at once and once more afterwards: all return when the connection is closed."""
-    async with ScriptedServer() as server:
-        client = RemotingClient(server.address, clock=FakeClock())
-        await ask_and_answer(client, server)
-
-        await asyncio.gather(client.close(), client.close())
-        await client.close()
-
-        assert not client.connected
-
-
-async def test_close_ends_a_connect(black_hole: str) -> None:
-    """Whoever waits for the connect learns that the client is closed, without waiting for the connect's end."""
-    client = RemotingClient(black_hole, clock=FakeClock())
-    call = ask(client, 60.0)
-    await settle()
-
-    await client.close()
-
-    with pytest.raises(ConnectionClosedError, match=rf"^client of {black_hole} is closed$"):
-        await call
-
-
-async def test_close_in_any_moment_of_a_connect() -> None:
-    """Whichever pass of the loop it falls into, no connection is left open and no caller is left waiting."""
-    for passes in range(12):
-        async with ScriptedServer() as server:
-            client = RemotingClient(server.address, clock=FakeClock())
-            call = ask(client)
-            for _ in range(passes):
-                await asyncio.sleep(0)
-
-            await client.close()
-
-            with pytest.raises(ConnectionClosedError):
-                await call
-            assert not client.connected
-            if server.connections:
-                await (await server.accept()).gone()

@@ -74,7 +74,7 @@ async def ask(handle: Handler, command: RemotingCommand) -> spelling.Answer:
 
 
 async def test_reply_becomes_a_json_answer() -> None:
-    """Code 0, the response flag, the question's opaque, our language and version; no remark, no ext fields, the body."""
+    """Code 0, the response flag, the question's opaque, our language and version; no remark, no ext fields."""
     answer = await ask(replies(Reply(b"route")), RemotingCommand(KNOWN, opaque=7))
 
     expected = {

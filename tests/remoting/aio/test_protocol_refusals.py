@@ -1,13 +1,12 @@
 """Is a peer that breaks the protocol closed, and is what it asked before that answered?"""
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.errors import NotReadyError
+from tests.support.chopping import Feed, byte_by_byte, whole
 from tests.support.fake_clock import settle
 from tests.support.raw_peer import RawPeer, until
 from tests.support.serving import ECHO, serving
@@ -42,22 +41,12 @@ every_garbage = pytest.mark.parametrize(
 )
 
 
-async def whole(peer: RawPeer, data: bytes) -> None:
+async def with_good_frames_behind(peer: RawPeer, data: bytes) -> None:
     """In one write."""
-    peer.send(data)
-
-
-async def byte_by_byte(peer: RawPeer, data: bytes) -> None:
-    """One byte per read."""
-    await peer.send_slowly(data)
-
-
-async def with_a_tail(peer: RawPeer, data: bytes) -> None:
-    """Good frames behind it."""
     peer.send(data + json_frame(ECHO, 9) * 3)
 
 
-every_feeding = pytest.mark.parametrize("feed", [whole, byte_by_byte, with_a_tail])
+every_feeding = pytest.mark.parametrize("feed", [whole, byte_by_byte, with_good_frames_behind])
 
 
 def lane(
@@ -69,9 +58,7 @@ def lane(
 
 @every_feeding
 @every_garbage
-async def test_garbage_closes_the_connection(
-    feed: Callable[[RawPeer, bytes], Awaitable[None]], garbage: bytes, reason: str, message: str | None
-) -> None:
+async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason: str, message: str | None) -> None:
     """Nothing is answered; the listener is told once, by reason; the other connections go on."""
     async with serving(limits=LIMITS) as served:
         peer, other = await served.connect(), await served.connect()

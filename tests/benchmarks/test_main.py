@@ -1,0 +1,42 @@
+"""What can be asked on the command line?"""
+
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import __main__ as bench
+from benchmarks.servers import ROOT
+
+
+def test_list_names_every_question() -> None:
+    """As a process of its own, as `make bench ARGS=--list` runs it; nothing is measured."""
+    command = [sys.executable, "-m", "benchmarks", "--list"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert [
+        "pulls",
+        "heartbeats",
+        "registration",
+        "registration_cost",
+        "eviction",
+        "memory",
+        "connections",
+        "startup",
+    ] == [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
+    assert listed.stderr == ""
+
+
+def test_every_question_has_a_title() -> None:
+    """A question is a question."""
+    assert [] == [name for name, question in bench.QUESTIONS.items() if not bench.title(question).endswith("?")]
+
+
+@pytest.mark.parametrize("arguments", [["--only", "nonsense"], ["--nonsense"], ["--only"]])
+def test_an_unknown_question_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is measured."""
+    with pytest.raises(SystemExit) as refused:
+        bench.main(arguments)
+
+    assert refused.value.code == 2
+    assert "usage: python -m benchmarks" in capsys.readouterr().err

@@ -1,0 +1,359 @@
+"""What is answered to operators' tools, in every spelling (106, 205, 206, 216, 217, 224, 304, 311 to 313, 327)?"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import (
+    SPELLINGS,
+    Broker,
+    NamesrvPeer,
+    Spelling,
+    fields,
+    native,
+    native_value,
+    outcome,
+    registration,
+    topic_config,
+    value,
+)
+
+MASTER = Broker()
+SLAVE = Broker(id=1, addr="10.0.0.2:10911")
+OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
+ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
+in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
+
+
+def topic_list(spelling: Spelling, *topics: str, broker_addr: str | None = None) -> dict[str, Any]:
+    """A TopicList as its value."""
+    if spelling == "native":
+        return {"topic_list": list(topics), "broker_addr": broker_addr}
+    return {"topicList": list(topics), **({} if broker_addr is None else {"brokerAddr": broker_addr})}
+
+
+async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
+    """What the route says who may do: broker name -> permission; asked in JSON and natively."""
+    route = value(await peer.call(105, {"topic": topic}))
+    found = {queues["brokerName"]: queues["perm"] for queues in route["queueDatas"]}
+    route = value(await peer.call(105, {"topic": topic}, spelling="native"))
+    assert found == {queues["broker_name"]: queues["perm"] for queues in route["queue_datas"]}
+    return found
+
+
+# -- cluster info (106) ----------------------------------------------------------------------------------------------
+
+
+@in_all_spellings
+async def test_cluster_info_of_nothing(tmp_path: Path, spelling: Spelling) -> None:
+    """Two empty tables."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+
+        answer = await peer.call(106, spelling=spelling)
+
+    names = ("broker_addr_table", "cluster_addr_table") if spelling == "native" else ("brokerAddrTable", "clusterAddrTable")
+    assert (0, None, {}) == (*outcome(answer), fields(answer))
+    assert dict.fromkeys(names, {}) == value(answer)
+
+
+@in_all_spellings
+async def test_cluster_info_names_clusters_and_groups(tmp_path: Path, spelling: Spelling) -> None:
+    """Java writes the ids without quotes; quoted they are read by everybody. Natively they are integers."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER, __ZONE_NAME="zone-1", enableActingMaster="true")
+        await peer.register(SLAVE, __ZONE_NAME="zone-1", enableActingMaster="true")
+        await peer.register(ELSEWHERE)
+
+        found = value(await peer.call(106, spelling=spelling))
+
+    if spelling == "native":
+        assert {
+            "broker_addr_table": {
+                "broker-a": {
+                    "cluster": "cluster-1",
+                    "broker_name": "broker-a",
+                    "broker_addrs": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"},
+                    "zone_name": "zone-1",
+                    "enable_acting_master": True,
+                },
+                "broker-c": {
+                    "cluster": "cluster-2",
+                    "broker_name": "broker-c",
+                    "broker_addrs": {0: "10.0.1.1:10911"},
+                    "zone_name": None,
+                    "enable_acting_master": False,
+                },
+            },
+            "cluster_addr_table": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
+        } == found
+    else:
+        assert {
+            "brokerAddrTable": {
+                "broker-a": {
+                    "brokerAddrs": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"},
+                    "brokerName": "broker-a",
+                    "cluster": "cluster-1",
+                    "enableActingMaster": True,
+                    "zoneName": "zone-1",
+                },
+                "broker-c": {
+                    "brokerAddrs": {"0": "10.0.1.1:10911"},
+                    "brokerName": "broker-c",
+                    "cluster": "cluster-2",
+                    "enableActingMaster": False,
+                },
+            },
+            "clusterAddrTable": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
+        } == found
+
+
+# -- write permission (205, 327) -------------------------------------------------------------------------------------
+
+
+@in_all_spellings
+async def test_wiped_permission_shows_at_once_and_stays(tmp_path: Path, spelling: Spelling) -> None:
+    """In routes that were cached, for this broker only, through a changed registration, until it is added back."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER, registration("T", topic_config("U", perm=4), "V"))
+        await peer.register(OTHER)
+        assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
+
+        answer = await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
+        assert (0, None, {"wipeTopicCount": "3"}) == (*outcome(answer), fields(answer))
+        assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
+
+        await peer.register(MASTER, registration("T", "U", "W", counter=2))
+        assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
+        assert {"broker-a": 4} == await perms(peer, "W")
+
+        answer = await peer.call(327, {"brokerName": "broker-a"}, spelling=spelling)
+        assert (0, None, {"addTopicCount": "4"}) == (*outcome(answer), fields(answer))
+        assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
+
+
+async def test_wiped_permission_ends_with_the_broker(tmp_path: Path) -> None:
+    """A broker that comes back starts with its own permissions, as operators expect."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.call(205, {"brokerName": "broker-a"})
+
+        await peer.call(104, MASTER.ext)
+        await peer.register(MASTER)
+
+        assert {"broker-a": 6} == await perms(peer)
+
+
+async def test_added_permission_has_no_other_bit(tmp_path: Path) -> None:
+    """6, as in Java: inherit (1) and priority (8) are dropped."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER, registration(topic_config("T", perm=15), "U"))
+
+        await peer.call(327, {"brokerName": "broker-a"})
+
+        assert {"broker-a": 6} == await perms(peer)
+
+
+@in_all_spellings
+async def test_permissions_of_an_unknown_broker(tmp_path: Path, spelling: Spelling) -> None:
+    """Nothing was wiped or added, which is a success; a missing name is not."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for code, count in ((205, "wipeTopicCount"), (327, "addTopicCount")):
+            answer = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
+            assert (0, None, {count: "0"}) == (*outcome(answer), fields(answer))
+
+            assert (1, "field brokerName is missing") == outcome(await peer.call(code, None, spelling=spelling))
+
+
+# -- lists of topics (206, 224, 304, 311 to 313) ---------------------------------------------------------------------
+
+
+@in_all_spellings
+async def test_lists_of_topics(tmp_path: Path, spelling: Spelling) -> None:
+    """All; those of a cluster; names of clusters and brokers; those whose first queues are flagged so."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        unit, unit_sub, both = (topic_config(name, flags=n) for n, name in enumerate(("unit", "sub", "both"), start=1))
+        await peer.register(MASTER, registration(unit, unit_sub, both, "plain"))
+        # only the first queues of a topic are looked at, which are those of broker-a
+        await peer.register(ELSEWHERE, registration("unit", topic_config("plain", flags=3), "far"))
+
+        async def listed(code: int, ext: dict[str, str] | None = None) -> Any:
+            answer = await peer.call(code, ext, spelling=spelling)
+            assert (0, None, {}) == (*outcome(answer), fields(answer))
+            return value(answer)
+
+        def topics(*names: str, broker_addr: str | None = None) -> dict[str, Any]:
+            return topic_list(spelling, *names, broker_addr=broker_addr)
+
+        assert topics("unit", "sub", "both", "plain", "far") == await listed(206)
+        assert topics("both", "plain", "sub", "unit") == await listed(224, {"cluster": "cluster-1"})
+        assert topics("far", "plain", "unit") == await listed(224, {"cluster": "cluster-2"})
+        assert topics() == await listed(224, {"cluster": "nowhere"})
+        assert topics("broker-a", "broker-c", "cluster-1", "cluster-2", broker_addr="10.0.0.1:10911") == await listed(304)
+        assert topics("unit", "both") == await listed(311)
+        assert topics("sub", "both") == await listed(312)
+        assert topics("sub") == await listed(313)
+        missing = await peer.call(224, spelling=spelling)
+        assert (1, "field cluster is missing") == outcome(missing)
+
+
+@in_all_spellings
+async def test_lists_of_an_empty_server(tmp_path: Path, spelling: Spelling) -> None:
+    """Lists without topics, and no broker's address."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for code in (206, 304, 311, 312, 313):
+            answer = await peer.call(code, spelling=spelling)
+            assert (0, topic_list(spelling)) == (answer.code, value(answer))
+
+
+@in_all_spellings
+async def test_lists_can_be_switched_off(tmp_path: Path, spelling: Spelling) -> None:
+    """In Java's word; the system's list has no switch."""
+    async with namesrv_in_process(tmp_path, enable_topic_list=False, enable_all_topic_list=False) as server:
+        peer = await server.connect()
+        for code in (206, 224, 311, 312, 313):
+            answer = await peer.call(code, {"cluster": "cluster-1"}, spelling=spelling)
+            assert (1, "disable") == outcome(answer), code
+        assert 0 == (await peer.call(304, spelling=spelling)).code
+
+
+# -- one topic (216, 217) --------------------------------------------------------------------------------------------
+
+
+@in_all_spellings
+async def test_topic_is_deleted(tmp_path: Path, spelling: Spelling) -> None:
+    """Everywhere, or in one cluster; what does not exist is a success and changes nothing."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.register(ELSEWHERE)
+
+        async def delete(topic: str, **ext: str) -> None:
+            answer = await peer.call(216, {"topic": topic, **ext}, spelling=spelling)
+            assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+
+        await delete("nothing")
+        await delete("T", clusterName="nowhere")
+        assert {"broker-a": 6, "broker-c": 6} == await perms(peer)
+        await delete("T", clusterName="cluster-1")
+        assert {"broker-c": 6} == await perms(peer)
+        await delete("T", clusterName="cluster-2")
+        assert 17 == (await peer.call(105, {"topic": "T"})).code
+        await delete("U")
+        assert 17 == (await peer.call(105, {"topic": "U"})).code
+        assert (1, "field topic is missing") == outcome(await peer.call(216, None, spelling=spelling))
+
+
+def route_body(spelling: Spelling, *brokers: str) -> bytes:
+    """The body of a 217: 3 queues to read, 2 to write, read-only, on each broker."""
+    if spelling == "native":
+        queues = [
+            {"broker_name": name, "read_queue_nums": 3, "write_queue_nums": 2, "perm": 4, "topic_sys_flag": 1}
+            for name in brokers
+        ]
+        return native({"queue_datas": queues, "broker_datas": [{"anything": 1}]})
+    camel = [
+        {"brokerName": name, "readQueueNums": 3, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 1} for name in brokers
+    ]
+    return json.dumps({"queueDatas": camel, "brokerDatas": [{"anything": 1}]}).encode()
+
+
+@in_all_spellings
+async def test_topic_is_registered(tmp_path: Path, spelling: Spelling) -> None:
+    """Broker by broker; what is registered replaces that broker's queues."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.register(OTHER)
+
+        for topic in ("T", "new"):
+            answer = await peer.call(217, {"topic": topic}, route_body(spelling, "broker-b"), spelling=spelling)
+            assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+
+        assert {"broker-a": 6, "broker-b": 4} == await perms(peer)
+        route = native_value((await peer.call(105, {"topic": "new"}, spelling="native")).body)
+        queues = {
+            "broker_name": "broker-b",
+            "read_queue_nums": 3,
+            "write_queue_nums": 2,
+            "perm": 4,
+            "topic_sys_flag": 1,
+        }
+        assert [queues] == route["queue_datas"]
+
+
+@in_all_spellings
+async def test_topic_on_an_unknown_broker_is_ignored(tmp_path: Path, spelling: Spelling) -> None:
+    """With success, as in Java; what stands before it counts only if the topic was there."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        for topic in ("T", "new"):
+            body = route_body(spelling, "broker-a", "nobody", "broker-a")
+            assert (0, None) == outcome(await peer.call(217, {"topic": topic}, body, spelling=spelling))
+
+        assert {"broker-a": 4} == await perms(peer)
+        assert 17 == (await peer.call(105, {"topic": "new"})).code
+
+
+@in_all_spellings
+async def test_topic_without_queues_is_ignored(tmp_path: Path, spelling: Spelling) -> None:
+    """No body, no member, none: success, and nothing has changed."""
+    empty = [native({}), native({"queue_datas": []}), native({"queue_datas": None})]
+    if spelling != "native":
+        empty = [b"{}", b'{"queueDatas":[]}', b'{"queueDatas":null}']
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for body in (b"", *empty):
+            assert (0, None) == outcome(await peer.call(217, {"topic": "T"}, body, spelling=spelling))
+        assert [] == server.effects
+
+
+@pytest.mark.parametrize(
+    ("spelling", "body", "reason"),
+    [
+        ("json", b"[]", "Expected `object`, got `array`"),
+        ("json", b'{"queueDatas":[{}]}', "Object missing required field `brokerName` - at `$.queueDatas[0]`"),
+        ("binary", b'{"queueDatas":5}', "Expected `array | null`, got `int` - at `$.queueDatas`"),
+        ("native", b'{"queueDatas":[]}', "Expected `object`, got `int`"),
+        (
+            "native",
+            native({"queue_datas": [{"broker_name": "broker-a", "read_queue_nums": 1, "write_queue_nums": 1}]}),
+            "Object missing required field `perm` - at `$.queue_datas[0]`",
+        ),
+    ],
+)
+async def test_topic_body_that_is_none_is_refused(
+    tmp_path: Path, spelling: Spelling, body: bytes, reason: str
+) -> None:
+    """Code 1 says what is wrong; natively nothing is left to guess."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+
+        answer = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
+
+        assert (1, f"body of TopicRouteData cannot be read: {reason}") == outcome(answer)
+        assert [] == server.effects
+
+
+# -- what nobody answers ---------------------------------------------------------------------------------------------
+
+
+@in_all_spellings
+async def test_unknown_code_is_not_supported(tmp_path: Path, spelling: Spelling) -> None:
+    """In Java's words, leading blank included; nor does anybody ask a NameServer what only brokers are told (905)."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for code in (0, 9999, 905, -1):
+            answer = await peer.call(code, spelling=spelling)
+            assert (3, f" request type {code} not supported") == outcome(answer)

@@ -1,0 +1,350 @@
+"""What is answered to operators in the native protocol (20002 to 20005)?"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.version import version
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import (
+    TIMESTAMP,
+    Broker,
+    NamesrvPeer,
+    Spelling,
+    native,
+    native_registration,
+    outcome,
+    registration,
+    value,
+)
+from tests.support.raw_peer import until
+
+MASTER = Broker()
+SLAVE = Broker(id=1, addr="10.0.0.2:10911")
+ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
+PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS = range(20001, 20006)
+
+
+async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
+    """The body of an answer; without members the question has none."""
+    answer = await peer.call(code, None, native(members) if members else b"", spelling="native")
+    assert (0, None) == outcome(answer)
+    return value(answer)
+
+
+@pytest.mark.parametrize("spelling", ["json", "binary"])
+async def test_other_spellings_are_not_supported(tmp_path: Path, spelling: Spelling) -> None:
+    """As by any other NameServer: these bodies have only the native spelling."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS):
+            answer = await peer.call(code, spelling=spelling)
+            assert (3, f" request type {code} not supported but with serialize type 77") == outcome(answer)
+
+
+@pytest.mark.parametrize("code", [RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS])
+async def test_question_that_is_none_is_refused(tmp_path: Path, code: int) -> None:
+    """Code 1 says what is wrong."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        answer = await peer.call(code, None, b"[]", spelling="native")
+
+    assert 1 == answer.code
+    assert str(answer.remark).endswith(" cannot be read: Expected `object`, got `int`")
+
+
+async def test_server_info_describes_the_run(tmp_path: Path) -> None:
+    """What it is, how much it knows, what it has done."""
+    async with namesrv_in_process(tmp_path, nameserver_name="ns-1") as server:
+        peer, other = await server.connect(), await server.connect()
+        await peer.register(MASTER)
+        await peer.register(ELSEWHERE, registration("U", "V"))
+        await peer.call(904, MASTER.ext)
+        await other.call(105, {"topic": "T"})
+        await other.call(105, {"topic": "T"}, spelling="native")
+        server.clock.step_wall(3600)
+        await server.clock.advance(2.5)
+
+        assert {
+            "boot_id": server.namesrv.boot_id,
+            "nameserver": "ns-1",
+            "revision": 2,
+            "ready": True,
+            "readiness": "ready: no brokers expected",
+            "draining": False,
+            "started_ms": 1_700_000_000_000,
+            "uptime_seconds": 2.5,
+            "version": version(),
+            "pid": os.getpid(),
+            "clusters": 2,
+            "brokers": 2,
+            "topics": 3,
+            "connections": 2,
+            "watchers": 0,
+            "pulls": 2,
+            "heartbeats": 1,
+            "refusals": {},
+            "last_event_seq": 4,
+        } == await ask(peer, SERVER_INFO)
+
+
+async def test_server_info_tells_whom_it_waits_for(tmp_path: Path) -> None:
+    """It is answered before the server is ready, and its boot id is another one in each run."""
+    async with namesrv_in_process(tmp_path) as server:
+        first = server.namesrv.boot_id
+        await (await server.connect()).register(MASTER)
+
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await server.clock.advance(3)
+
+        info = await ask(peer, SERVER_INFO)
+
+    waiting = "not ready: waiting 42 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
+    assert (False, waiting) == (info["ready"], info["readiness"])
+    assert first != info["boot_id"]
+
+
+async def test_server_info_counts_refusals(tmp_path: Path) -> None:
+    """By reason."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer, hostile = await server.connect(), await server.connect()
+        hostile.send(b"GET / HTTP/1.1\r\n\r\n")
+        assert await hostile.at_end()
+
+        info = await ask(peer, SERVER_INFO)
+
+    assert {"frame_too_large": 1} == info["refusals"]
+
+
+async def test_recent_events_are_numbered(tmp_path: Path) -> None:
+    """From 1 on, the changed route before what changed it."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER, native_registration("T"), spelling="native")
+        await server.clock.advance(2)
+        await peer.call(104, MASTER.ext)
+
+        found = await ask(peer, RECENT_EVENTS)
+
+        assert server.namesrv.boot_id == found["boot_id"]
+    identity = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
+    at, later = 1_700_000_000_000, 1_700_000_002_000
+    assert [
+        {"seq": 1, "event": "route", "ts_ms": at, "revision": 1, "topics": ["T"], "count": 1},
+        {"seq": 2, "event": "register", "ts_ms": at, **identity, "kind": "full", "topics": 1},
+        {"seq": 3, "event": "unregister", "ts_ms": later, **identity},
+        {"seq": 4, "event": "route", "ts_ms": later, "revision": 2, "topics": ["T"], "count": 1},
+        {"seq": 5, "event": "evict", "ts_ms": later, **identity, "reason": "unregistered", "silent_ms": 2000},
+    ] == found["events"]
+
+
+async def test_recent_events_can_be_asked_for_in_parts(tmp_path: Path) -> None:
+    """`since` is the last number known; of too many the last ones come."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for n in range(5):
+            server.namesrv.events.append({"event": f"e{n}"})
+
+        async def numbers(**members: int) -> list[int]:
+            return [event["seq"] for event in (await ask(peer, RECENT_EVENTS, **members))["events"]]
+
+        assert [1, 2, 3, 4, 5] == await numbers()
+        assert [4, 5] == await numbers(since=3)
+        assert [] == await numbers(since=5)
+        assert [4, 5] == await numbers(limit=2)
+        assert [5] == await numbers(since=2, limit=1)
+
+        for n in range(1_000):
+            server.namesrv.events.append({"event": f"f{n}"})
+        assert [6, 1005] == [(await numbers())[0], (await numbers())[-1]]
+        refused = await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")
+        assert 1 == refused.code
+
+
+async def test_connections_are_listed_with_what_they_are(tmp_path: Path) -> None:
+    """The role comes from what was asked: brokers stay brokers, clients may ask what tools ask."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client, admin, silent = [await server.connect() for _ in range(4)]
+        await broker.register(MASTER)
+        await server.clock.advance(1)
+        await broker.call(105, {"topic": "T"})
+        await broker.call(106)
+        await client.call(105, {"topic": "T"}, spelling="native")
+        await client.call(105, {"topic": "absent"}, spelling="native")
+        await client.call(106, spelling="native")
+        await admin.call(106, spelling="binary")
+        await server.clock.advance(2)
+
+        found = (await ask(admin, LIST_CONNECTIONS))["connections"]
+
+        assert {
+            "id": server.connection_of(broker).id,
+            "peer": broker.address,
+            "proxied": None,
+            "role": "broker",
+            "protocol": "json",
+            "since_ms": 1_700_000_000_000,
+            "last_request_seconds": 2.0,
+            "requests": 3,
+            "in_flight": 0,
+            "unsent_bytes": 0,
+        } == found[0]
+        seen = [(one["peer"], one["role"], one["protocol"], one["requests"], one["in_flight"]) for one in found]
+        assert [
+            (broker.address, "broker", "json", 3, 0),
+            (client.address, "client", "msgpack", 3, 0),
+            (admin.address, "admin", "msgpack", 2, 1),
+            (silent.address, None, None, 0, 0),
+        ] == seen
+
+        async def peers(role: str | None) -> list[str]:
+            return [one["peer"] for one in (await ask(admin, LIST_CONNECTIONS, role=role))["connections"]]
+
+        assert [broker.address] == await peers("broker")
+        assert [client.address] == await peers("client")
+        assert [admin.address] == await peers("admin")
+        assert 4 == len(await peers(None))
+        assert [] == await peers("stranger")
+
+
+@pytest.mark.parametrize("spelling", ["json", "native"])
+async def test_tool_that_asks_for_routes_counts_as_client(tmp_path: Path, spelling: Spelling) -> None:
+    """On the fast lane as on the ordinary road."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker, fast, ordinary = [await server.connect() for _ in range(3)]
+        await broker.register(MASTER)
+        for peer, topic in ((fast, "T"), (ordinary, "absent")):
+            await peer.call(106, spelling=spelling)
+            assert "admin" == server.connection_of(peer).role
+            await peer.call(105, {"topic": topic}, spelling=spelling)
+            assert "client" == server.connection_of(peer).role
+
+
+async def test_heartbeat_makes_a_broker(tmp_path: Path) -> None:
+    """Of a connection that carries nothing else; on both roads."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer, known, unknown = [await server.connect() for _ in range(3)]
+        await peer.register(MASTER)
+        await known.call(904, MASTER.ext)
+        await unknown.call(904, Broker("broker-z").ext)
+
+        assert ["broker", "broker"] == [server.connection_of(one).role for one in (known, unknown)]
+
+
+async def test_connection_through_a_proxy_names_both_ends(tmp_path: Path) -> None:
+    """The socket's peer, and the one that the proxy names."""
+    async with namesrv_in_process(tmp_path, proxy_protocol="optional") as server:
+        peer = await server.connect()
+        peer.send(b"PROXY TCP4 192.0.2.1 192.0.2.2 40000 9876\r\n")
+
+        (found,) = (await ask(peer, LIST_CONNECTIONS))["connections"]
+
+    assert (peer.address, "192.0.2.1:40000") == (found["peer"], found["proxied"])
+
+
+async def test_brokers_are_listed_with_their_age(tmp_path: Path) -> None:
+    """Everything that is known of them, on the liveness clock."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER, registration("T", "U", "V", counter=7, state_version=2), haServerAddr="ha")
+        await peer.call(205, {"brokerName": "broker-a"})
+        await server.clock.advance(100)
+        agent = await server.connect()
+        body = native_registration("T", counter=3)
+        ext = {"agentId": "agent-1", "registrationSeq": 4, "heartbeatTimeoutMillis": 10_000}
+        await agent.register(ELSEWHERE, body, spelling="native", **ext)
+        await server.clock.advance(1.5)
+        state = {"disk_used": 0.25, "note": None}
+        await agent.call(904, ELSEWHERE.ext, native({"state": state}), spelling="native")
+        await server.clock.advance(0.5)
+
+        found = await ask(peer, LIST_BROKERS)
+
+        assert server.namesrv.boot_id == found["boot_id"]
+        assert [
+            {
+                "cluster": "cluster-1",
+                "broker_name": "broker-a",
+                "broker_id": 0,
+                "broker_addr": "10.0.0.1:10911",
+                "ha_server_addr": "ha",
+                "age_seconds": 102.0,
+                "expires_in_seconds": 18.0,
+                "expiry_seconds": 120.0,
+                "data_version": {"counter": 7, "state_version": 2, "timestamp": TIMESTAMP},
+                "topics": 3,
+                "write_wiped": True,
+                "agent_id": None,
+                "registration_seq": None,
+                "connection": server.connection_of(peer).id,
+                "protocol": "rocketmq",
+                "state": None,
+            },
+            {
+                "cluster": "cluster-2",
+                "broker_name": "broker-c",
+                "broker_id": 0,
+                "broker_addr": "10.0.1.1:10911",
+                "ha_server_addr": None,
+                "age_seconds": 0.5,
+                "expires_in_seconds": 9.5,
+                "expiry_seconds": 10.0,
+                "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP},
+                "topics": 1,
+                "write_wiped": False,
+                "agent_id": "agent-1",
+                "registration_seq": 4,
+                "connection": server.connection_of(agent).id,
+                "protocol": "msgpack",
+                "state": state,
+            },
+        ] == found["brokers"]
+
+
+async def test_brokers_can_be_listed_by_cluster_and_name(tmp_path: Path) -> None:
+    """Both, or either; nobody of an unknown one."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for broker in (MASTER, SLAVE, Broker("broker-b", 0, "10.0.0.3:10911"), ELSEWHERE):
+            await peer.register(broker)
+
+        async def addrs(**members: str) -> list[str]:
+            return [one["broker_addr"] for one in (await ask(peer, LIST_BROKERS, **members))["brokers"]]
+
+        assert ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.1.1:10911"] == await addrs()
+        assert ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"] == await addrs(cluster="cluster-1")
+        assert ["10.0.0.1:10911", "10.0.0.2:10911"] == await addrs(broker_name="broker-a")
+        assert ["10.0.1.1:10911"] == await addrs(cluster="cluster-2", broker_name="broker-c")
+        assert [] == await addrs(cluster="cluster-2", broker_name="broker-a")
+
+
+async def test_broker_without_a_data_version_shows_none(tmp_path: Path) -> None:
+    """nil."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(MASTER, native({"topic_configs": []}), spelling="native")
+
+        (found,) = (await ask(peer, LIST_BROKERS))["brokers"]
+
+    assert found["data_version"] is None
+
+
+async def test_questions_of_a_draining_server_are_answered(tmp_path: Path) -> None:
+    """SERVER_INFO says that it is leaving; a watch does not wait any more."""
+    async with namesrv_in_process(tmp_path, drain_seconds=100.0) as server:
+        first, last = await server.connect(), await server.connect()
+        await first.register(Broker())
+        # clients are sent away before brokers
+        server.controller.ask_to_stop()
+        await until(lambda: server.namesrv.is_draining)
+        while server.find_connection(last) is not None:
+            await server.clock.advance(0.02)
+
+        assert (await ask(first, SERVER_INFO))["draining"]
+        found = await ask(
+            first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000
+        )
+        assert {} == found["routes"]

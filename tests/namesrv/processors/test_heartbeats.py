@@ -1,0 +1,288 @@
+"""What is answered to heartbeats (904) and to questions for a DataVersion, which count as such (322)?
+
+Those of known brokers are answered by the fast lane, all others take the ordinary road.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.routeinfo.records import BrokerAddrInfo, Touched
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import (
+    SPELLINGS,
+    TIMESTAMP,
+    Broker,
+    Spelling,
+    fields,
+    native,
+    native_registration,
+    outcome,
+    registration,
+    value,
+)
+from tests.support.spelling import ONEWAY
+
+BROKER = Broker()
+UNKNOWN = Broker("broker-z", 0, "10.0.0.99:10911")
+in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
+
+
+def age(server: InProcess, broker: Broker = BROKER) -> float:
+    """How long ago a broker was heard, as the scan sees it."""
+    manager = server.namesrv.manager
+    return manager.now() - manager.tables.broker_live_table[BrokerAddrInfo(broker.cluster, broker.addr)].last_update
+
+
+def data_version(spelling: Spelling, counter: int, state_version: int = 0) -> bytes:
+    """A DataVersion as a body."""
+    if spelling == "native":
+        return native({"counter": counter, "state_version": state_version, "timestamp": TIMESTAMP})
+    return json.dumps({"counter": counter, "stateVersion": state_version, "timestamp": TIMESTAMP}).encode()
+
+
+def stored(spelling: Spelling) -> dict[str, Any]:
+    """The DataVersion of a broker that registered by default."""
+    state = "state_version" if spelling == "native" else "stateVersion"
+    return {"counter": 1, state: 0, "timestamp": 1_700_000_000_000}
+
+
+@in_all_spellings
+async def test_heartbeat_of_a_known_broker_counts(tmp_path: Path, spelling: Spelling) -> None:
+    """Success without fields or body; the entry's age starts again."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling=spelling)
+        server.clock.stall(0.2)
+        assert 0.2 == pytest.approx(age(server))
+
+        answer = await peer.call(904, BROKER.ext, spelling=spelling)
+
+        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        assert 0.0 == age(server)
+        assert [pytest.approx(0.2)] == [effect.silent_seconds for effect in server.taken(Touched)]
+
+
+@pytest.mark.parametrize("spelling", ["json", "binary"])
+async def test_unknown_broker_of_rocketmq_is_not_told(tmp_path: Path, spelling: Spelling) -> None:
+    """Java answers success, and its brokers expect nothing else."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+
+        assert (0, None) == outcome(await peer.call(904, UNKNOWN.ext, spelling=spelling))
+        assert [] == server.effects
+
+
+@pytest.mark.parametrize(
+    ("broker", "ext"),
+    [
+        (UNKNOWN, {}),
+        (BROKER._replace(name="broker-b"), {}),
+        (BROKER._replace(id=1), {}),
+        (BROKER._replace(cluster="cluster-2"), {}),
+        (BROKER, {"agentId": "agent-2"}),
+    ],
+    ids=["unknown", "other name", "other id", "other cluster", "other agent"],
+)
+async def test_native_broker_is_told_to_register_again(tmp_path: Path, broker: Broker, ext: dict[str, str]) -> None:
+    """QUERY_NOT_FOUND, with the boot id, and the heartbeat does not count."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling="native", agentId="agent-1")
+        server.clock.stall(0.2)
+
+        answer = await peer.call(904, {**broker.ext, **ext}, spelling="native")
+
+        assert (22, f"broker {broker.name} at {broker.addr} is not registered") == outcome(answer)
+        assert {"boot_id": server.namesrv.boot_id} == answer.ext_fields
+        assert 0.2 == pytest.approx(age(server))
+
+
+@pytest.mark.parametrize("broker_id", ["0", 0, None])
+async def test_native_heartbeat_may_leave_out_what_it_does_not_check(tmp_path: Path, broker_id: object) -> None:
+    """An id is a number or its text; without agent and id the name has to do."""
+    ext = {name: text for name, text in BROKER.ext.items() if name != "brokerId"}
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling="native", agentId="agent-1")
+
+        heartbeat = ext if broker_id is None else {**ext, "brokerId": broker_id}
+        assert 0 == (await peer.call(904, heartbeat, spelling="native")).code
+
+
+async def test_native_heartbeat_brings_the_state_of_the_broker(tmp_path: Path) -> None:
+    """Kept until the next one that brings any; one that is not small and flat is refused, and does not count."""
+    state = {"disk_used": 0.5, "queue": 7, "note": "ok", "full": False, "why": None}
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling="native")
+
+        for body in (native({"state": state}), b"", native({}), native({"state": None})):
+            assert 0 == (await peer.call(904, BROKER.ext, body, spelling="native")).code
+            (live,) = server.namesrv.manager.tables.broker_live_table.values()
+            assert state == live.state
+
+        server.clock.stall(0.2)
+        for body, remark in (
+            (native({"state": {"deep": {}}}), "body of BROKER_HEARTBEAT cannot be read: Expected"),
+            (native({"state": {"long": "x" * 16_384}}), "state of 16400 bytes, limit 16384"),
+            (b"{}", "body of BROKER_HEARTBEAT cannot be read: Expected `object`, got `int`"),
+        ):
+            code, said = outcome(await peer.call(904, BROKER.ext, body, spelling="native"))
+            assert (1, remark) == (code, str(said)[: len(remark)])
+        assert 0.2 == pytest.approx(age(server))
+
+
+@in_all_spellings
+async def test_heartbeat_without_a_name_says_which(tmp_path: Path, spelling: Spelling) -> None:
+    """Java answers with a NullPointerException's name; the broker's own name is not even looked at there."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for field in ("clusterName", "brokerAddr", "brokerName"):
+            ext = {name: text for name, text in BROKER.ext.items() if name != field}
+
+            assert (1, f"field {field} is missing") == outcome(await peer.call(904, ext, spelling=spelling))
+
+
+@in_all_spellings
+async def test_heartbeat_keeps_a_broker_alive(tmp_path: Path, spelling: Spelling) -> None:
+    """Every 100 s is enough for 120; then silence evicts."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling=spelling)
+        for _ in range(3):
+            await server.clock.advance(100)
+            await peer.call(904, BROKER.ext, spelling=spelling)
+        live = server.namesrv.manager.tables.broker_live_table
+        assert 1 == len(live)
+
+        await server.clock.advance(131)
+        assert {} == live
+
+
+async def test_heartbeat_over_a_newer_connection_takes_the_broker_along(tmp_path: Path) -> None:
+    """The end of the one that carried the registration evicts nobody; the end of the newer one does."""
+    async with namesrv_in_process(tmp_path) as server:
+        older, newer, client = await server.connect(), await server.connect(), await server.connect()
+        await older.register(BROKER)
+        await newer.call(904, BROKER.ext)
+
+        await server.hang_up(older)
+        assert 0 == (await client.call(105, {"topic": "T"})).code
+
+        await server.hang_up(newer)
+        assert 17 == (await client.call(105, {"topic": "T"})).code
+
+
+@in_all_spellings
+async def test_data_version_is_compared_and_answered(tmp_path: Path, spelling: Spelling) -> None:
+    """Whether it differs, and what is stored; a counter, a state version, or nothing to compare with differ."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling=spelling)
+        for body, changed in (
+            (data_version(spelling, 1), "false"),
+            (data_version(spelling, 2), "true"),
+            (data_version(spelling, 1, state_version=1), "true"),
+            (b"", "true"),
+            (native(None) if spelling == "native" else b"null", "true"),
+        ):
+            answer = await peer.call(322, BROKER.ext, body, spelling=spelling)
+
+            assert (0, None, {"changed": changed}) == (*outcome(answer), fields(answer))
+            assert stored(spelling) == value(answer)
+
+
+@in_all_spellings
+async def test_data_version_of_an_unknown_broker_differs(tmp_path: Path, spelling: Spelling) -> None:
+    """There is none to show, so that the broker registers."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+
+        answer = await peer.call(322, UNKNOWN.ext, data_version(spelling, 1), spelling=spelling)
+
+        assert (0, None, {"changed": "true"}, b"") == (*outcome(answer), fields(answer), answer.body)
+
+
+@in_all_spellings
+async def test_data_version_that_was_not_named_differs_from_all(tmp_path: Path, spelling: Spelling) -> None:
+    """A registration whose DataVersion is null stores none."""
+    body = b'{"topicConfigSerializeWrapper":{"dataVersion":null,"topicConfigTable":{}}}'
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, native({"topic_configs": []}) if spelling == "native" else body, spelling=spelling)
+
+        answer = await peer.call(322, BROKER.ext, data_version(spelling, 0), spelling=spelling)
+
+        assert (0, {"changed": "true"}, b"") == (answer.code, fields(answer), answer.body)
+
+
+@in_all_spellings
+async def test_asking_for_the_data_version_counts_as_heartbeat(tmp_path: Path, spelling: Spelling) -> None:
+    """Whatever the answer (5.x; 4.9 counts it only when nothing has changed)."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling=spelling)
+        for body in (data_version(spelling, 1), data_version(spelling, 2)):
+            server.clock.stall(0.2)
+            await peer.call(322, BROKER.ext, body, spelling=spelling)
+            assert 0.0 == age(server)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "body", "reason"),
+    [
+        ("json", b"[1]", "Expected `object | null`, got `array`"),
+        ("binary", b'{"counter":"many"}', "Expected `int`, got `str` - at `$.counter`"),
+        ("native", b'{"counter":1}', "Expected `object | null`, got `int`"),
+        ("native", native({"counter": "1"}), "Expected `int`, got `str` - at `$.counter`"),
+    ],
+)
+async def test_data_version_that_is_none_does_not_count(
+    tmp_path: Path, spelling: Spelling, body: bytes, reason: str
+) -> None:
+    """Code 1 says what is wrong, and nothing has changed."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling=spelling)
+        server.clock.stall(0.2)
+
+        answer = await peer.call(322, BROKER.ext, body, spelling=spelling)
+
+        assert (1, f"body of DataVersion cannot be read: {reason}") == outcome(answer)
+        assert 0.2 == pytest.approx(age(server))
+
+
+@in_all_spellings
+@pytest.mark.parametrize("code", [904, 322])
+async def test_oneway_heartbeat_counts_and_is_not_answered(tmp_path: Path, spelling: Spelling, code: int) -> None:
+    """Brokers in acting-master mode send one every second; not even an error comes back."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, spelling=spelling)
+        server.clock.stall(0.2)
+
+        peer.tell(code, BROKER.ext, spelling=spelling, flag=ONEWAY)
+        peer.tell(code, UNKNOWN.ext, spelling=spelling, flag=ONEWAY)
+        peer.tell(code, {}, spelling=spelling, flag=ONEWAY)
+        # only this one is answered: `call` takes the next frame, and its opaque has to be right
+        await peer.call(106)
+
+        assert 0.0 == age(server)
+        assert 1 == len(server.taken(Touched))
+
+
+@pytest.mark.parametrize("spelling", ["json", "native"])
+async def test_broker_may_have_an_expiry_of_its_own(tmp_path: Path, spelling: Spelling) -> None:
+    """heartbeatTimeoutMillis: brokers in acting-master mode ask for 10 s."""
+    body = native_registration("T", "U") if spelling == "native" else registration("T", "U")
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, body, spelling=spelling, heartbeatTimeoutMillis="10000")
+        await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"), body, spelling=spelling)
+
+        await server.clock.advance(20)
+
+        assert {"broker-b"} == server.namesrv.manager.tables.broker_addr_table.keys()

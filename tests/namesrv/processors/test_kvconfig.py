@@ -1,0 +1,151 @@
+"""What is answered about the key-value configuration (100, 101, 102, 219), in every spelling?"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import SPELLINGS, Spelling, fields, outcome, value
+
+in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
+PUT, GET, DELETE, LIST = 100, 101, 102, 219
+
+
+def entry(namespace: str = "N", key: str = "k", value: str | None = None) -> dict[str, str]:
+    """The ext fields of a question."""
+    return {"namespace": namespace, "key": key, **({} if value is None else {"value": value})}
+
+
+@in_all_spellings
+async def test_value_is_put_got_listed_and_deleted(tmp_path: Path, spelling: Spelling) -> None:
+    """The namespace stays as an empty table; deleting what is not there succeeds."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+
+        for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
+            answer = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
+            assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+
+        answer = await peer.call(GET, entry(), spelling=spelling)
+        assert (0, None, {"value": "new"}, b"") == (*outcome(answer), fields(answer), answer.body)
+        answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
+        assert (0, None, {}) == (*outcome(answer), fields(answer))
+        assert {"table": {"k": "new", "l": "w"}} == value(answer)
+
+        for key in ("k", "l", "k", "never"):
+            assert (0, None) == outcome(await peer.call(DELETE, entry(key=key), spelling=spelling))
+        assert {"table": {}} == value(await peer.call(LIST, {"namespace": "N"}, spelling=spelling))
+        assert (0, None) == outcome(await peer.call(DELETE, entry(namespace="never"), spelling=spelling))
+
+
+@in_all_spellings
+async def test_what_is_not_there_is_not_found(tmp_path: Path, spelling: Spelling) -> None:
+    """Code 22 in Java's words."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+
+        answer = await peer.call(GET, entry(), spelling=spelling)
+        assert (22, "No config item, Namespace: N Key: k", {}) == (*outcome(answer), fields(answer))
+        answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
+        assert (22, "No config item, Namespace: N", {}) == (*outcome(answer), fields(answer))
+
+
+async def test_refusal_of_java_has_an_empty_object_or_none(tmp_path: Path) -> None:
+    """101's answer has a header class, 219's has none."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+
+        assert {} == (await peer.call(GET, entry())).ext_fields
+        assert (await peer.call(LIST, {"namespace": "N"})).ext_fields is None
+
+
+@in_all_spellings
+async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> None:
+    """Java stores a null for a missing value; here nothing has changed."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for code, ext, remark in (
+            (PUT, {"key": "k", "value": "v"}, "namespace or key is null"),
+            (PUT, {"namespace": "N", "value": "v"}, "namespace or key is null"),
+            (PUT, None, "namespace or key is null"),
+            (PUT, {"namespace": "N", "key": "k"}, "field value is missing"),
+            (GET, {"namespace": "N"}, "field key is missing"),
+            (GET, None, "field namespace is missing"),
+            (DELETE, {"key": "k"}, "field namespace is missing"),
+            (LIST, None, "field namespace is missing"),
+        ):
+            assert (1, remark) == outcome(await peer.call(code, ext, spelling=spelling))
+        assert 22 == (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).code
+        assert not (tmp_path / "kvConfig.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("ext", "remark"),
+    [
+        (entry(value="12345678901"), "field value: value of 11 bytes, limit 10: '12345678901'..."),
+        (entry(value="\u00e9" * 6), "field value: value of 12 bytes, limit 10: '\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9'..."),
+        (entry(key="third", value="v"), "field key: key 'third' is one more than 2 in namespace 'N'"),
+        (entry("third", value="v"), "field namespace: namespace 'third' is one more than 2"),
+        (entry(key="x" * 256, value="v"), f"field key: key of 256 characters, limit 255: {'x' * 40!r}..."),
+        (entry("a\nb", value="v"), "field namespace: namespace with a control character: 'a\\nb'"),
+        (entry(key="", value="v"), "field key is empty"),
+    ],
+)
+async def test_change_beyond_a_limit_names_the_field(tmp_path: Path, ext: dict[str, str], remark: str) -> None:
+    """And changes nothing."""
+    limits = {"kv_max_value_bytes": 10, "kv_max_keys_per_namespace": 2, "kv_max_namespaces": 2}
+    async with namesrv_in_process(tmp_path, **limits) as server:
+        peer = await server.connect()
+        for namespace, key in (("N", "k"), ("N", "l"), ("M", "k")):
+            assert 0 == (await peer.call(PUT, entry(namespace, key, "1234567890"))).code
+        before = (tmp_path / "kvConfig.json").read_bytes()
+
+        assert (1, remark) == outcome(await peer.call(PUT, ext))
+
+        assert before == (tmp_path / "kvConfig.json").read_bytes()
+        assert "1234567890" == fields(await peer.call(GET, entry()))["value"]
+
+
+async def test_change_is_on_disk_when_it_is_answered(tmp_path: Path) -> None:
+    """In Apache's format; another server in this directory knows it."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.call(PUT, entry(value="v"))
+        assert {"configTable": {"N": {"k": "v"}}} == json.loads((tmp_path / "kvConfig.json").read_bytes())
+
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        assert {"value": "v"} == fields(await peer.call(GET, entry()))
+
+
+async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path) -> None:
+    """Code 1 says so, the old value stays, and a later change succeeds once the disk is well."""
+    path = tmp_path / "kvConfig.json"
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.call(PUT, entry(value="old"))
+        path.unlink()
+        # a directory cannot be replaced by a file, whoever tries
+        path.mkdir()
+
+        remark = "key-value configuration not written: Is a directory"
+        assert (1, remark) == outcome(await peer.call(PUT, entry(value="new")))
+        assert (1, remark) == outcome(await peer.call(DELETE, entry()))
+        assert {"value": "old"} == fields(await peer.call(GET, entry()))
+
+        path.rmdir()
+        assert (0, None) == outcome(await peer.call(PUT, entry(value="new")))
+        assert {"value": "new"} == fields(await peer.call(GET, entry()))
+
+
+async def test_only_order_configuration_is_part_of_routes(tmp_path: Path) -> None:
+    """Other namespaces wake nobody and forget no route."""
+    async with namesrv_in_process(tmp_path, order_message_enable=True) as server:
+        peer = await server.connect()
+        await peer.call(PUT, entry("N", "T", "v"))
+        await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "never"))
+        assert [] == server.effects
+
+        await peer.call(PUT, entry("ORDER_TOPIC_CONFIG", "T", "v"))
+        assert 1 == server.namesrv.manager.revisions.revision

@@ -1,0 +1,649 @@
+"""Do the tables hold what they should after any history of registrations, removals, closes and delays?
+
+The manager beside a model of plain dictionaries (tests/support/route_model.py). Work that takes the lock is done in
+chunks of two topics, and between two chunks anything may come in that needs no lock.
+"""
+
+import asyncio
+import copy
+from collections.abc import Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from namesrv.routeinfo import eviction, registration
+from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
+from namesrv.routeinfo.revisions import RouteRevisions
+from namesrv.routeinfo.tables import SPARE_DEADLINES
+from namesrv.routeinfo.views import in_zone
+from namesrv.rwlock import ReadWriteLock
+from namesrv_remoting.bodies.register import RegisterBrokerBody
+from namesrv_remoting.bodies.route import TopicRouteData, route_members
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from namesrv_remoting.errors import ResponseError
+from tests.support import route_builders
+from tests.support.route_builders import RouteScene, queue_data
+from tests.support.route_model import Life, RouteModel, facts_of
+
+CLUSTERS = ["c1", "c2"]
+NAMES = ["b1", "b2"]
+IDS = [0, 1, 2, -1]
+ADDRESSES = ["x1", "x2", "x3"]
+TOPICS = [f"t{number}" for number in range(6)]
+ZONE = "z1"
+CHUNK_TOPICS = 2
+# work under way at one time: one that has the lock, others that wait for it
+MAX_OPERATIONS = 3
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let others run after every second topic."""
+    monkeypatch.setattr(registration, "CHUNK_TOPICS", CHUNK_TOPICS)
+    monkeypatch.setattr(eviction, "CHUNK_TOPICS", CHUNK_TOPICS)
+
+
+class WitnessedLock(ReadWriteLock):
+    """A lock that says whose turn it is now."""
+
+    def __init__(self, entered: Callable[[], None]) -> None:
+        super().__init__()
+        self._entered = entered
+
+    @asynccontextmanager
+    async def write(self) -> Any:
+        """Enter alone, and say so."""
+        async with super().write():
+            self._entered()
+            yield
+
+
+class Operation:
+    """Work under the lock: when it gets the lock, it decides; what it does is seen in the tables, or when it ends."""
+
+    def __init__(self, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.act = act
+        # brokers that it decided to remove -> as they were then
+        self.leaving: dict[BrokerAddrInfo, Life] = {}
+
+    def decide(self, machine: "RouteMachine") -> None:
+        """It has the lock."""
+
+    def may_remove(self, machine: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        """Whether a broker that it decided to remove is still to be removed."""
+        return True
+
+    def ended(self, machine: "RouteMachine", outcome: Any) -> None:
+        """It is done."""
+        assert not isinstance(outcome, ResponseError)
+        for key in self.leaving:
+            assert not self.may_remove(machine, key), f"{key} is still there"
+
+
+class Register(Operation):
+    """103."""
+
+    def __init__(self, asked: Registration, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        super().__init__(act)
+        self.asked = asked
+        self.refusal: type[ResponseError] | None = None
+        self.planned_at = 0.0
+
+    def decide(self, machine: "RouteMachine") -> None:
+        self.refusal = machine.model.refusal(self.asked)
+        self.planned_at = machine.now
+        life = machine.model.lives.get(self.asked.key)
+        is_renamed = life is not None and life.broker_name != self.asked.broker_name
+        if life is not None and is_renamed and self.refusal is None and machine.is_open(self.asked.connection_id):
+            self.leaving[self.asked.key] = life
+
+    def ended(self, machine: "RouteMachine", outcome: Any) -> None:
+        for key in self.leaving:
+            machine.model.remove(key)
+        if self.refusal is not None:
+            assert self.refusal is type(outcome)
+            return
+        expected = RegisterResult()
+        if machine.is_open(self.asked.connection_id):
+            expected = machine.model_registers(self.asked, self.planned_at)
+        assert expected == outcome
+
+
+class Unregister(Operation):
+    """104."""
+
+    def __init__(self, asked: Registration, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        super().__init__(act)
+        self.asked = asked
+
+    def decide(self, machine: "RouteMachine") -> None:
+        asked, life = self.asked, machine.model.lives.get(self.asked.key)
+        if life is None or life.broker_name != asked.broker_name or life.connection_id > asked.connection_id:
+            return
+        is_later = (life.registration_seq or 0) > (asked.registration_seq or 0)
+        if asked.agent_id is not None and (asked.agent_id != life.agent_id or is_later):
+            return
+        self.leaving[asked.key] = life
+
+    def may_remove(self, machine: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        return machine.model.lives[key].registered is self.leaving[key].registered
+
+
+class Close(Operation):
+    """A connection has ended."""
+
+    def __init__(self, connection_id: int, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        super().__init__(act)
+        self.connection_id = connection_id
+
+    def decide(self, machine: "RouteMachine") -> None:
+        lives = machine.model.lives
+        self.leaving = {key: life for key, life in lives.items() if life.connection_id == self.connection_id}
+
+    def may_remove(self, machine: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        return machine.model.lives[key].connection_id == self.connection_id
+
+
+class Scan(Operation):
+    """The scan for silent brokers."""
+
+    def decide(self, machine: "RouteMachine") -> None:
+        self.leaving = machine.model.silent(machine.now)
+
+    def may_remove(self, machine: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        return machine.model.lives[key] is self.leaving[key]
+
+
+class Change(Operation):
+    """What operators ask for: takes effect in one step when it ends."""
+
+    def __init__(self, act: Callable[[], Coroutine[Any, Any, Any]], on_model: Callable[[RouteModel], Any]) -> None:
+        super().__init__(act)
+        self.on_model = on_model
+
+    def ended(self, machine: "RouteMachine", outcome: Any) -> None:
+        assert self.on_model(machine.model) == outcome
+
+
+bodies = st.builds(
+    RegisterBrokerBody,
+    topic_configs=st.dictionaries(
+        st.sampled_from(TOPICS), st.sampled_from([(8, 6, 0), (8, 4, 0), (4, 6, 1)]), max_size=len(TOPICS)
+    ).map(lambda said: tuple(TopicConfig(name, n, n, perm, flags) for name, (n, perm, flags) in said.items())),
+    data_version=st.none() | st.builds(DataVersion, st.integers(0, 1), st.integers(0, 1)),
+    mappings=st.dictionaries(
+        st.sampled_from(TOPICS), st.sampled_from([TopicQueueMappingInfo(epoch=1), TopicQueueMappingInfo(epoch=2)])
+    )
+    | st.just({}),
+    filter_servers=st.sampled_from([None, None, (), ("f1",)]),
+)
+
+
+class RouteMachine(RuleBasedStateMachine):
+    """A manager and a model that live through the same."""
+
+    @initialize()
+    def start(self) -> None:
+        """Empty tables, one open connection."""
+        self.runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+        self.scene = RouteScene()
+        self.manager = self.scene.manager
+        self.manager.lock = WitnessedLock(self.entered)
+        # few enough that both limits are met
+        self.manager.revisions = RouteRevisions(log_topics=4)
+        self.scene.json_cache._max_bytes = 2_000
+        self.model = RouteModel()
+        self.late_seconds = 0.0
+        self.connections = [1]
+        # work under way, and its tasks
+        self.operations: dict[asyncio.Task[None], Operation] = {}
+        # registrations that were sent; each has a digest of its own
+        self.said: list[Registration] = []
+        self.sequence = 0
+        # (revision, routes) of two clients
+        self.clients: list[tuple[int, dict[str, bytes | None]]] = [(0, dict.fromkeys(TOPICS)) for _ in range(2)]
+        self.membership_seen: tuple[int, Any] = (0, self.members())
+
+    def teardown(self) -> None:
+        """Whatever is under way comes to its end, and the tables are right then, too."""
+        if not hasattr(self, "runner"):
+            return
+        try:
+            self.finish()
+            self.check()
+        finally:
+            self.runner.close()
+
+    # -- the machinery ------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Liveness seconds, by our own account."""
+        return self.scene.clock.monotonic() - self.late_seconds
+
+    def is_open(self, connection_id: int) -> bool:
+        """Whether a connection has not ended."""
+        return connection_id not in self.scene.closed
+
+    def begin(self, operation: Operation) -> None:
+        """Start work and let it come to its first pause, or to its turn."""
+
+        async def start() -> None:
+            task = asyncio.create_task(self.perform(operation))
+            self.operations[task] = operation
+            await asyncio.sleep(0)
+
+        self.runner.run(start())
+        self.after_pass()
+
+    async def perform(self, operation: Operation) -> None:
+        """Do the work; the model follows in the very moment in which it ends."""
+        outcome: Any
+        try:
+            outcome = await operation.act()
+        except ResponseError as error:
+            outcome = error
+        self.catch_up(operation)
+        operation.ended(self, outcome)
+
+    def entered(self) -> None:
+        """The running task has got the lock."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.operations[task].decide(self)
+
+    def after_pass(self) -> None:
+        """Let the model follow what the tables show, and see whether anything failed."""
+        for task, operation in list(self.operations.items()):
+            if task.done():
+                del self.operations[task]
+                task.result()
+            else:
+                self.catch_up(operation)
+
+    def catch_up(self, operation: Operation) -> None:
+        """What this work removed is removed from the model, too; it must still have been allowed to."""
+        for key in list(operation.leaving):
+            if key not in self.manager.tables.broker_live_table:
+                assert operation.may_remove(self, key), f"late removal of {key}"
+                self.model.remove(key)
+                del operation.leaving[key]
+
+    def model_registers(self, asked: Registration, heard_at: float) -> RegisterResult:
+        """A registration takes effect. One that was overtaken by a newer connection's heartbeat leaves it that one."""
+        life, connection_id = self.model.lives.get(asked.key), asked.connection_id
+        if life is not None:
+            heard_at = self.now
+            if life.connection_id > connection_id and self.is_open(life.connection_id):
+                connection_id = life.connection_id
+        return self.model.register(asked, self.scene.options, heard_at, connection_id)
+
+    def members(self) -> Any:
+        """What a snapshot is about."""
+        lives = {(key, life.broker_name, life.broker_id) for key, life in self.model.lives.items()}
+        return lives, set(self.model.wiped)
+
+    # -- rules: the lock's visitors -----------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @rule(
+        cluster=st.sampled_from([*CLUSTERS, "c1", "c1"]),
+        name=st.sampled_from(NAMES),
+        broker_id=st.sampled_from([*IDS, 0, 1]),
+        addr=st.sampled_from(ADDRESSES),
+        body=bodies,
+        connection=st.integers(0, 3),
+        acts=st.sampled_from([None, False, True, True]),
+        zone=st.sampled_from([None, None, ZONE]),
+        expiry=st.sampled_from([120.0, 120.0, 10.0]),
+    )
+    def register(
+        self,
+        cluster: str,
+        name: str,
+        broker_id: int,
+        addr: str,
+        body: RegisterBrokerBody,
+        connection: int,
+        acts: bool | None,
+        zone: str | None,
+        expiry: float,
+    ) -> None:
+        """A RocketMQ broker registers."""
+        asked = Registration(
+            cluster, name, broker_id, addr, body, self.connection(connection), expiry, f"ha-{addr}", zone, acts
+        )
+        self.send(asked)
+
+    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @rule(
+        name=st.sampled_from(NAMES),
+        broker_id=st.sampled_from([0, 0, 1]),
+        addr=st.sampled_from(ADDRESSES),
+        body=bodies,
+        deleted=st.none() | st.lists(st.sampled_from(TOPICS), max_size=3),
+        connection=st.integers(0, 3),
+        agent=st.sampled_from(["p", "q"]),
+    )
+    def register_natively(
+        self,
+        name: str,
+        broker_id: int,
+        addr: str,
+        body: RegisterBrokerBody,
+        deleted: list[str] | None,
+        connection: int,
+        agent: str,
+    ) -> None:
+        """A native agent registers, fully or (with deleted topics, perhaps none) the difference."""
+        self.sequence += 1
+        asked = Registration(
+            "c1",
+            name,
+            broker_id,
+            addr,
+            body,
+            self.connection(connection),
+            120.0,
+            enable_acting_master=True,
+            is_native=True,
+            agent_id=agent,
+            registration_seq=self.sequence,
+        )
+        if deleted is not None:
+            named = {item.topic_name for item in body.topic_configs}
+            asked = replace(
+                asked,
+                kind="delta",
+                body=replace(body, deleted_topics=tuple(topic for topic in deleted if topic not in named)),
+            )
+        self.send(asked)
+
+    def send(self, asked: Registration) -> None:
+        """Register, and note it for being said again."""
+        if asked.kind == "full":
+            asked = replace(asked, digest=b"%d" % len(self.said))
+            self.said.append(asked)
+        self.begin(Register(asked, lambda: self.manager.register(asked)))
+
+    @precondition(lambda self: self.said and len(self.operations) < MAX_OPERATIONS)
+    @rule(which=st.integers(0, 200), connection=st.integers(0, 3))
+    def register_again(self, which: int, connection: int) -> None:
+        """A broker says once more what it said before; if that is recognised, applying it would change nothing."""
+        self.sequence += 1
+        asked = replace(self.said[-1 - which % len(self.said)], connection_id=self.connection(connection))
+        if asked.is_native:
+            asked = replace(asked, registration_seq=self.sequence)
+        assert asked.digest is not None
+        revision = self.manager.revisions.revision
+        result = self.manager.register_unchanged(asked.key, asked.digest, asked.connection_id, asked.registration_seq)
+        if result is None:
+            self.begin(Register(asked, lambda: self.manager.register(asked)))
+            return
+        assert revision == self.manager.revisions.revision
+        assert self.is_open(asked.connection_id)
+        applied = copy.deepcopy(self.model)
+        assert applied.refusal(asked) is None
+        assert applied.register(asked, self.scene.options, self.now, asked.connection_id) == result
+        fields = {"registered": object(), "registration_seq": asked.registration_seq}
+        self.model.hear(asked.key, self.now, asked.connection_id, **fields)
+        assert self.model.facts() == applied.facts()
+
+    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @rule(
+        which=st.integers(0, 200),
+        connection=st.integers(0, 3),
+        age=st.integers(0, 3),
+        name=st.none() | st.sampled_from(NAMES),
+    )
+    def unregister(self, which: int, connection: int, age: int, name: str | None) -> None:
+        """A broker leaves, or one that left long ago is heard of only now."""
+        key, life = self.some_broker(which)
+        seq = None if life is None or life.registration_seq is None else life.registration_seq - age
+        asked = Registration(
+            key.cluster_name,
+            name or (NAMES[0] if life is None else life.broker_name),
+            0,
+            key.broker_addr,
+            RegisterBrokerBody(),
+            self.connection(connection),
+            120.0,
+            agent_id=None if life is None else life.agent_id,
+            registration_seq=seq,
+        )
+        self.begin(
+            Unregister(
+                asked,
+                lambda: self.manager.unregister(
+                    key,
+                    asked.broker_name,
+                    asked.connection_id,
+                    agent_id=asked.agent_id,
+                    registration_seq=asked.registration_seq,
+                ),
+            )
+        )
+
+    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @rule(connection=st.integers(0, 3))
+    def close(self, connection: int) -> None:
+        """A connection ends."""
+        number = self.connection(connection)
+        if self.is_open(number):
+            self.scene.closed.add(number)
+            self.begin(Close(number, lambda: self.manager.connection_closed(number)))
+
+    @precondition(lambda self: not any(isinstance(operation, Scan) for operation in self.operations.values()))
+    @rule()
+    def scan(self) -> None:
+        """The scan comes round."""
+        self.begin(Scan(self.manager.evict_silent))
+
+    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @rule(topic=st.sampled_from(TOPICS), cluster=st.sampled_from([None, *CLUSTERS, "nowhere"]))
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        """216."""
+        self.begin(
+            Change(
+                lambda: self.manager.delete_topic(topic, cluster),
+                lambda model: model.delete_topic(topic, cluster),
+            )
+        )
+
+    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @rule(
+        topic=st.sampled_from(TOPICS),
+        queues=st.lists(
+            st.builds(
+                queue_data, st.sampled_from([*NAMES, "nobody"]), st.sampled_from([2, 8]), st.sampled_from([4, 6])
+            ),
+            max_size=3,
+        ),
+    )
+    def register_topic(self, topic: str, queues: list[Any]) -> None:
+        """217."""
+        self.begin(
+            Change(
+                lambda: self.manager.register_topic(topic, queues),
+                lambda model: model.register_topic(topic, queues),
+            )
+        )
+
+    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @rule(name=st.sampled_from([*NAMES, "nobody"]), takes=st.booleans())
+    def change_perms(self, name: str, takes: bool) -> None:  # noqa: FBT001 - hypothesis fills it in by name
+        """205 and 327."""
+        self.begin(
+            Change(lambda: self.manager.wipe_write_perm(name), lambda model: model.wipe(name))
+            if takes
+            else Change(lambda: self.manager.add_write_perm(name), lambda model: model.add(name))
+        )
+
+    # -- rules: what needs no lock ------------------------------------------------------------------------------------
+
+    @rule()
+    def connect(self) -> None:
+        """A new connection."""
+        self.connections.append(self.connections[-1] + 1)
+
+    @rule(which=st.integers(0, 200), connection=st.integers(0, 3), state=st.sampled_from([None, {"depth": 1}]))
+    def heartbeat(self, which: int, connection: int, state: dict[str, int] | None) -> None:
+        """904 (322 without a state), perhaps over a connection that has ended since."""
+        key, life = self.some_broker(which)
+        revision = self.manager.revisions.revision
+        number = self.connection(connection)
+        if state is None:
+            stored = self.manager.query_data_version(key, number)
+            assert (None if life is None else life.data_version) == stored
+        else:
+            assert (life is None) == (self.manager.touch(key, number, state) is None)
+        assert revision == self.manager.revisions.revision
+        if life is not None:
+            self.model.hear(key, self.now, number if self.is_open(number) else 0, state)
+
+    @rule(seconds=st.sampled_from([0.1, 10.0, 60.0, 119.9, 120.0]))
+    def pass_time(self, seconds: float) -> None:
+        """Nothing happens for a while."""
+        self.scene.pass_time(seconds)
+
+    # the same task looks at its lateness and scans: never in the middle of a scan
+    @precondition(lambda self: not self.operations)
+    @rule(slept=st.sampled_from([0.2, 1.0, 300.0]), told=st.sampled_from([0.2, 1.0, 300.0]))
+    def be_late(self, slept: float, told: float) -> None:
+        """The process was held up; what it is told of that may be less, or (heard in between) more."""
+        self.scene.pass_time(slept)
+        self.manager.was_late(told)
+        if told >= 0.25:
+            self.late_seconds += told
+            for key, life in self.model.lives.items():
+                if life.heard_at > self.now:
+                    self.model.hear(key, self.now, life.connection_id)
+
+    @rule(topic=st.sampled_from(TOPICS), value=st.sampled_from(["b1:4", "b2:8"]))
+    def change_order(self, topic: str, value: str) -> None:
+        """An operator puts an order configuration."""
+        self.scene.order_conf[topic] = value
+        self.manager.routes_may_differ([topic])
+
+    @rule(
+        name=st.sampled_from(
+            ["support_acting_master", "order_message_enable", "delete_topic_with_broker_registration"]
+        ),
+        value=st.booleans(),
+    )
+    def change_option(self, name: str, value: bool) -> None:  # noqa: FBT001 - hypothesis fills it in by name
+        """An operator changes a live setting."""
+        if not self.operations:
+            setattr(self.scene.options, name, value)
+            self.manager.routes_may_differ()
+
+    @rule(which=st.integers(0, 1))
+    def pull(self, which: int) -> None:
+        """A client asks for what has changed, and knows everything then."""
+        since, routes = self.clients[which]
+        changed = self.manager.revisions.changed_since(TOPICS, since)
+        routes.update({topic: self.answer(topic) for topic in (TOPICS if changed is None else changed)})
+        self.clients[which] = (self.manager.revisions.revision, routes)
+        assert {topic: self.encoded(self.route(topic)) for topic in TOPICS} == routes
+
+    @precondition(lambda self: self.operations)
+    @rule()
+    def step(self) -> None:
+        """Whatever is under way goes on to its next pause."""
+        self.runner.run(asyncio.sleep(0))
+        self.after_pass()
+
+    @precondition(lambda self: self.operations)
+    @rule()
+    def finish(self) -> None:
+        """Whatever is under way comes to its end."""
+        for _ in range(1_000):
+            if not self.operations:
+                return
+            self.step()
+        raise AssertionError(f"{len(self.operations)} operations hang: {self.manager.lock}")
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    @invariant()
+    def check(self) -> None:
+        """Tables and caches are what the model says, and nothing hangs on what is gone."""
+        tables = self.manager.tables
+        assert [] == tables.violations()
+        found = facts_of(tables)
+        for table, expected in self.model.facts().items():
+            assert expected == found[table], f"{table}: {expected} is {found[table]}"
+        assert len(tables.deadlines) <= 2 * len(tables.broker_live_table) + SPARE_DEADLINES
+        for topic in TOPICS:
+            route = self.route(topic)
+            assert self.encoded(route) == self.answer(topic)
+            native = self.scene.native_cache.entries.get(topic) or self.scene.native_cache.fill(topic)
+            # a map's members have no order
+            assert (None if route is None else route_members(route)) == (native and unpacked(native))
+            here = None if route is None else route_builders.encode_json(in_zone(route, ZONE))[0]
+            assert here == self.scene.json_cache.fill_zone(topic, ZONE.upper())
+        if not self.operations:
+            hanging = {key for key, life in self.model.lives.items() if not self.is_open(life.connection_id)}
+            assert not hanging
+
+    @invariant()
+    def check_membership(self) -> None:
+        """A snapshot is taken again whenever it would say something else."""
+        before, seen = self.membership_seen
+        now = (self.manager.membership, self.members())
+        assert now[1] == seen or before < now[0]
+        self.membership_seen = now
+
+    # -- choices ------------------------------------------------------------------------------------------------------
+
+    def connection(self, age: int) -> int:
+        """One of the latest connections."""
+        return self.connections[-1 - age % len(self.connections)]
+
+    def some_broker(self, which: int) -> tuple[BrokerAddrInfo, Life | None]:
+        """A live broker, sometimes one that may not be."""
+        known = sorted(self.model.lives)
+        if not known or which % 5 == 0:
+            found = BrokerAddrInfo(CLUSTERS[which % 2], ADDRESSES[which % 3])
+        else:
+            found = known[which % len(known)]
+        return found, self.model.lives.get(found)
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """What the model says about a topic."""
+        return self.model.route(topic, self.scene.options, self.scene.order_conf)
+
+    def encoded(self, route: TopicRouteData | None) -> bytes | None:
+        """The same, encoded anew."""
+        return None if route is None else route_builders.encode_json(route)[0]
+
+    def answer(self, topic: str) -> bytes | None:
+        """What the server answers."""
+        return self.scene.json_cache.entries.get(topic) or self.scene.json_cache.fill(topic)
+
+
+def unpacked(native: bytes) -> Any:
+    """What is in a native body."""
+    return msgpack.unpackb(native, strict_map_key=False)
+
+
+def test_any_history() -> None:
+    """Any history leaves tables, caches, revisions and fences as they should be, after each of its steps."""
+    is_fuzzing = settings.get_current_profile_name() == "fuzz"
+    run_state_machine_as_test(
+        RouteMachine,
+        settings=settings() if is_fuzzing else settings(max_examples=100, stateful_step_count=50),
+    )

@@ -1,0 +1,100 @@
+"""Who is taken for the peer when a proxy stands in between?"""
+
+import struct
+
+import pytest
+
+from namesrv_remoting.aio.limits import ServerLimits
+from tests.support.chopping import Feed, byte_by_byte, every_feeding, whole
+from tests.support.fake_clock import settle
+from tests.support.serving import ECHO, serving
+from tests.support.spelling import json_frame, native_frame
+
+V2 = b"\r\n\r\n\x00\r\nQUIT\n"
+ON = ServerLimits(proxy_protocol=True)
+V4_ADDRESSES = bytes([192, 0, 2, 1, 192, 0, 2, 2]) + struct.pack(">HH", 56324, 9876)
+V6_ADDRESSES = bytes.fromhex("20010db8000000000000000000000001") * 2 + struct.pack(">HH", 56324, 9876)
+
+HEADERS = {
+    "v1": (b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9876\r\n", "192.0.2.1:56324"),
+    "v1-6": (b"PROXY TCP6 2001:db8::1 2001:db8::2 56324 9876\r\n", "[2001:db8::1]:56324"),
+    "v1-unknown": (b"PROXY UNKNOWN\r\n", None),
+    "v2": (V2 + b"\x21\x11\x00\x0c" + V4_ADDRESSES, "192.0.2.1:56324"),
+    "v2-6": (V2 + b"\x21\x21\x00\x24" + V6_ADDRESSES, "[2001:db8::1]:56324"),
+    "v2-extra": (V2 + b"\x21\x11\x00\x10" + V4_ADDRESSES + b"\x04\x00\x01\x00", "192.0.2.1:56324"),
+    "v2-local": (V2 + b"\x20\x00\x00\x00", None),
+    "none": (b"", None),
+}
+
+
+@every_feeding
+@pytest.mark.parametrize(("header", "proxied"), list(HEADERS.values()), ids=list(HEADERS))
+async def test_header_names_the_peer(header: bytes, proxied: str | None, feed: Feed) -> None:
+    """The frames behind it are answered; the socket's own address is kept, and what limits count."""
+    async with serving(limits=ON) as served:
+        peer = await served.connect()
+        await feed(peer, header + json_frame(ECHO, 7) + native_frame(ECHO, 8))
+
+        assert [7, 8] == [(await peer.receive()).opaque for _ in range(2)]
+        assert proxied == served.connection_of(peer).proxied
+
+
+async def test_header_alone_is_not_a_frame() -> None:
+    """The first-frame deadline goes on."""
+    async with serving(limits=ON) as served:
+        peer = await served.connect()
+        peer.send(HEADERS["v1"][0])
+        await settle()
+        await served.clock.advance(11)
+
+        assert await peer.at_end()
+        assert ["slow_frame"] == served.heard.reasons
+
+
+async def test_only_the_first_bytes_are_looked_at() -> None:
+    """A header behind a frame is garbage."""
+    async with serving(limits=ON) as served:
+        peer = await served.connect()
+        peer.send(HEADERS["v1"][0] + json_frame(ECHO, 7) + HEADERS["v1"][0])
+
+        assert 7 == (await peer.receive()).opaque
+        assert await peer.at_end()
+        assert ["frame_too_large"] == served.heard.reasons
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (b"PROXY TCP4 192.0.2.1\r\n", "PROXY header: version 1 line"),
+        (b"PROXY TCP4 not.an.address x 1 2\r\n", "PROXY header: version 1 address"),
+        (b"PROXY TCP4 192.0.2.1 192.0.2.2 99999 9876\r\n", "PROXY header: version 1 port"),
+        (b"PROXY " + bytes(107), "PROXY header: no end of line within 107 bytes"),
+        (V2 + b"\x31\x11\x00\x0c" + V4_ADDRESSES, "PROXY header: version and command 0x31"),
+        (V2 + b"\x21\x11\xff\xff" + V4_ADDRESSES, "PROXY header: version 2 header of 65535 bytes"),
+        (
+            V2 + b"\x21\x11\x00\x04" + V4_ADDRESSES,
+            "PROXY header: version 2 header of 4 bytes is too short for its addresses",
+        ),
+    ],
+    ids=["v1-short", "v1-address", "v1-port", "v1-endless", "v2-version", "v2-long", "v2-short"],
+)
+@pytest.mark.parametrize("feed", [whole, byte_by_byte])
+async def test_broken_header_closes_the_connection(header: bytes, message: str, feed: Feed) -> None:
+    """It began as one, so that it is no frame either."""
+    async with serving(limits=ON) as served:
+        peer = await served.connect()
+        await feed(peer, header)
+
+        assert await peer.at_end()
+        assert [(1, "proxy_header", message)] == served.heard.refused
+
+
+@pytest.mark.parametrize("name", ["v1", "v2"])
+async def test_header_is_garbage_when_no_proxy_is_expected(name: str) -> None:
+    """Anybody could claim any address: its first bytes are the length of a frame that is too large."""
+    async with serving() as served:
+        peer = await served.connect()
+        peer.send(HEADERS[name][0] + json_frame(ECHO, 7))
+
+        assert await peer.at_end()
+        assert ["frame_too_large"] == served.heard.reasons

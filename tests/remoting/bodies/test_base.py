@@ -1,0 +1,217 @@
+"""Is a body read whichever way it is spelt, and never inflated beyond its limits?"""
+
+import contextlib
+import tracemalloc
+import zlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.bodies.base import inflate, read_json, read_msgpack
+from namesrv_remoting.errors import BadRequestError
+
+MEBIBYTE = 1 << 20
+
+
+class Shape(msgspec.Struct):
+    """A body with a name and a table of integer keys."""
+
+    name: str = "?"
+    table: dict[int, str] = {}
+
+
+JSON = msgspec.json.Decoder(Shape)
+MSGPACK = msgspec.msgpack.Decoder(Shape)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"{}", Shape()),
+        (b'{"name":"a","table":{"0":"x","-1":"y"}}', Shape("a", {0: "x", -1: "y"})),
+        (b'{"name":"a","table":{0:"x",-1:"y"}}', Shape("a", {0: "x", -1: "y"})),
+        (b'{name:\'a\',table:{0:"x"}}', Shape("a", {0: "x"})),
+        (b'{"name":"{0:,1:","table":{7:"{2:"}}', Shape("{0:,1:", {7: "{2:"})),
+        (b'\xef\xbb\xbf{"name":"a"}', Shape("a")),
+        (b'{"name":"a","unknown":[{}]}', Shape("a")),
+        (b' {"name" : "a" } ', Shape("a")),
+        (b'{"name":"\xe4\xb8\xbb\\u9898"}', Shape("\u4e3b\u9898")),
+    ],
+    ids=["empty", "standard", "bare integer keys", "unquoted and single-quoted", "keys in strings", "byte order mark",
+         "unknown member", "blanks", "utf-8 and escapes"],
+)  # fmt: skip
+def test_json_is_read(body: bytes, expected: Shape) -> None:
+    """Standard JSON, what fastjson writes, and what fastjson reads."""
+    assert expected == read_json(JSON, body, "SHAPE")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", "expected a value, got the end at byte 0"),
+        (b"{{{{", "expected a key, got '{{{' at byte 1"),
+        (b"null", "Expected `object`, got `null`"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b'{"name":1}', "Expected `str`, got `int` - at `$.name`"),
+        (b'{"table":{"x":"y"}}', "Expected `int`, got `str` - at `key` in `$.table`"),
+        (b'{"name":"\xff"}', "invalid utf-8 b'\\xff\"}' at byte 9"),
+        (b'{"name":"a"', "expected ',' or '}', got the end at byte 11"),
+        (b"[" * 60_000, "json nested deeper than 64 at byte 64"),
+        (b'{"a":' * 12_000, "json nested deeper than 64 at byte 320"),
+        (b"[" * 100_000, "Expected `object`, got `array`"),
+        (b'{"a":' * 20_000, "maximum recursion depth exceeded while deserializing an object"),
+    ],
+)
+def test_json_that_is_none_is_refused(body: bytes, error: str) -> None:
+    """The remark says what cannot be read, and why; nothing else is ever raised."""
+    with pytest.raises(BadRequestError) as caught:
+        read_json(JSON, body, "SHAPE")
+    assert f"body of SHAPE cannot be read: {error}" == caught.value.remark
+
+
+def test_large_body_is_read_strictly_only() -> None:
+    """64 KiB is no body of an unusual peer: bare integer keys are still read, other leniency is not tried."""
+    padding = b" " * 65_536
+    assert Shape("a") == read_json(JSON, b"{name:'a'}" + padding[10:], "SHAPE")
+
+    assert Shape("a", {0: "x"}) == read_json(JSON, b'{"name":"a","table":{0:"x"}}' + padding, "SHAPE")
+    with pytest.raises(BadRequestError, match=r"^body of SHAPE cannot be read: JSON is malformed"):
+        read_json(JSON, b"{name:'a'}" + padding, "SHAPE")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"\x80", Shape()),
+        (b"\x82\xa4name\xa1a\xa5table\x82\x00\xa1x\xff\xa1y", Shape("a", {0: "x", -1: "y"})),
+        (b"\x82\xa4name\xa1a\xa7unknown\x91\x80", Shape("a")),
+    ],
+)
+def test_msgpack_is_read(body: bytes, expected: Shape) -> None:
+    """Integer keys are integers; what is not declared is skipped."""
+    assert expected == read_msgpack(MSGPACK, body, "SHAPE")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc0",
+        b"\xc1",
+        b"\x90",
+        b"\x81",
+        b"\x81\xa4name\x01",
+        b"\x81\xa4name\xa1\xff",
+        b"\x81\xa5table\x81\xa1x\xa1y",
+        b"\x80\x80",
+        b"\xdf\xff\xff\xff\xff",
+        b"\x81\xa1x" + b"\x91" * 100_000,
+        b"{}",
+    ],
+)
+def test_msgpack_that_is_none_is_refused(body: bytes) -> None:
+    """Cut short, of other types, or with lengths that lie; nothing else is ever raised."""
+    with pytest.raises(BadRequestError, match=r"^body of SHAPE cannot be read: "):
+        read_msgpack(MSGPACK, body, "SHAPE")
+
+
+@given(st.binary(max_size=100) | st.text('{}[]",:01-\\untrflse nametbl').map(str.encode))
+def test_no_bytes_break_the_readers(body: bytes) -> None:
+    """A value or a refusal."""
+    with contextlib.suppress(BadRequestError):
+        assert isinstance(read_json(JSON, body, "SHAPE"), Shape)
+    with contextlib.suppress(BadRequestError):
+        assert isinstance(read_msgpack(MSGPACK, body, "SHAPE"), Shape)
+
+
+# -- zlib -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [0, 1, 6, 9])
+def test_zlib_is_inflated(level: int) -> None:
+    """Whatever the level, and whatever stands behind the stream."""
+    stream = zlib.compress(b"registration" * 100, level)
+
+    assert b"registration" * 100 == inflate(stream, max_bytes=MEBIBYTE, max_ratio=200)
+    assert b"registration" * 100 == inflate(stream + b"behind", max_bytes=MEBIBYTE, max_ratio=200)
+
+
+def test_nothing_inflates_to_nothing() -> None:
+    """An empty stream is a stream."""
+    assert inflate(zlib.compress(b""), max_bytes=MEBIBYTE, max_ratio=200) == b""
+
+
+@pytest.mark.parametrize(
+    ("size", "max_bytes", "max_ratio", "limit"),
+    [
+        (MEBIBYTE + 1, 64 * MEBIBYTE, 200, 1_048_576),
+        (1_001, 1_000, 200, 1_000),
+        (8 * MEBIBYTE, 64 * MEBIBYTE, 1, 1_048_576),
+        (8 * MEBIBYTE, 4 * MEBIBYTE, 10_000, 4_194_304),
+    ],
+)
+def test_more_than_the_limit_is_refused(size: int, max_bytes: int, max_ratio: int, limit: int) -> None:
+    """The limit is the smaller of the bytes and of ratio times size; the ratio counts after the first mebibyte."""
+    stream = zlib.compress(bytes(size), 9)
+
+    with pytest.raises(BadRequestError) as caught:
+        inflate(stream, max_bytes=max_bytes, max_ratio=max_ratio)
+    assert f"compressed body of {len(stream)} bytes inflates to more than {limit}" == caught.value.remark
+
+
+@pytest.mark.parametrize(
+    ("size", "max_bytes", "max_ratio"),
+    [(MEBIBYTE, 64 * MEBIBYTE, 1), (1_000, 1_000, 200), (8 * MEBIBYTE, 8 * MEBIBYTE, 2_000)],
+)
+def test_exactly_the_limit_is_taken(size: int, max_bytes: int, max_ratio: int) -> None:
+    """To the byte."""
+    assert size == len(inflate(zlib.compress(bytes(size), 9), max_bytes=max_bytes, max_ratio=max_ratio))
+
+
+def bomb(mebibytes: int) -> bytes:
+    """A stream of that many mebibytes of zeros; after a full flush every further one is the same thousand bytes."""
+    compressor = zlib.compressobj(9)
+    first, more = (compressor.compress(bytes(MEBIBYTE)) + compressor.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    return first + more * (mebibytes - 1)
+
+
+@pytest.mark.parametrize("max_bytes", [MEBIBYTE, 8 * MEBIBYTE])
+def test_bomb_stops_at_the_limit(max_bytes: int) -> None:
+    """A gibibyte of zeros, a mebibyte on the wire, costs no more than what the limit allows."""
+    stream = bomb(1024)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequestError, match=rf"^compressed body of \d+ bytes inflates to more than {max_bytes}$"):
+            inflate(stream, max_bytes=max_bytes, max_ratio=200)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 4 * max_bytes
+
+
+@pytest.mark.parametrize(
+    ("stream", "error"),
+    [
+        (b"", "compressed body of 0 bytes is cut short"),
+        (b"\x78", "compressed body of 1 bytes is cut short"),
+        (zlib.compress(b"registration")[:-1], "compressed body of 19 bytes is cut short"),
+        (b"{}", "compressed body cannot be read: Error -3 while decompressing data: incorrect header check"),
+        (
+            zlib.compress(b"registration")[:-1] + b"\x00",
+            "compressed body cannot be read: Error -3 while decompressing data",
+        ),
+        (
+            b"\x1f\x8b\x08\x00",
+            "compressed body cannot be read: Error -3 while decompressing data: incorrect header check",
+        ),
+    ],
+    ids=["empty", "one byte", "cut", "json", "wrong checksum", "gzip"],
+)
+def test_what_is_no_zlib_stream_is_refused(stream: bytes, error: str) -> None:
+    """Cut short, damaged, or something else."""
+    with pytest.raises(BadRequestError) as caught:
+        inflate(stream, max_bytes=MEBIBYTE, max_ratio=200)
+    assert (caught.value.remark or "").startswith(error)

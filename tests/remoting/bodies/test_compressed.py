@@ -1,0 +1,193 @@
+"""Is an inflated registration read piece by piece, whatever its lengths claim?"""
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.bodies.compressed import read_compressed, write_compressed
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from namesrv_remoting.errors import BadRequestError
+from tests.support.commands import INT32
+from tests.support.registrations import MAPPINGS, NAMES, VERSIONS, WORDS
+
+VERSION = b'\x00\x00\x00\x2e{"counter":3,"stateVersion":2,"timestamp":100}'
+NO_TOPICS = b"\x00\x00\x00\x00"
+NO_FILTERS = b"\x00\x00\x00\x02[]"
+NO_MAPPINGS = b"\x00\x00\x00\x00"
+MAPPING = (
+    b'\x00\x00\x00\x6d{"bname":"b","currIdMap":{0:1,12:3},"dirty":false,"epoch":7,"scope":"__global__","topic":"T",'
+    b'"totalQueues":2}'
+)
+
+
+def test_everything_is_read() -> None:
+    """DataVersion, two topics, two filter servers, one static-topic mapping with bare integer keys."""
+    body = (
+        VERSION
+        + b"\x00\x00\x00\x02"
+        + b"\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}"
+        + b'\x00\x00\x00\x20%RETRY%G 1 1 4 MULTI_TAG {"a":1}'
+        + b'\x00\x00\x00\x0d["f:1","g:2"]'
+        + b"\x00\x00\x00\x01"
+        + MAPPING
+    )
+
+    topics, version, mappings, filters = read_compressed(body, with_mappings=True)
+
+    assert [TopicConfig("T1", 8, 7, 6, 0), TopicConfig("%RETRY%G", 1, 1, 4, 0)] == list(topics)
+    assert DataVersion(3, 2, 100) == version
+    mapping = TopicQueueMappingInfo("T", "b", "__global__", 7, 2, dirty=False, curr_id_map={0: 1, 12: 3})
+    assert {"T": mapping} == mappings
+    assert ("f:1", "g:2") == filters
+
+
+def test_body_of_an_old_broker_has_no_mappings() -> None:
+    """Before version 413 it ends with the filter servers; from then on their absence is an error."""
+    body = VERSION + NO_TOPICS + NO_FILTERS
+
+    assert ([], DataVersion(3, 2, 100), {}, ()) == read_compressed(body, with_mappings=False)
+    with pytest.raises(BadRequestError, match=r"^compressed body ends before the number of static-topic mappings$"):
+        read_compressed(body, with_mappings=True)
+
+
+def test_what_stands_behind_is_ignored() -> None:
+    """An old server does not look at the mappings of a new broker."""
+    body = VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x01" + MAPPING
+
+    assert ([], DataVersion(3, 2, 100), {}, ()) == read_compressed(body, with_mappings=False)
+
+
+def test_filter_servers_may_be_null() -> None:
+    """Which leaves those known alone; an empty list removes them."""
+    assert read_compressed(VERSION + NO_TOPICS + b"\x00\x00\x00\x04null", with_mappings=False)[3] is None
+    assert read_compressed(VERSION + NO_TOPICS + NO_FILTERS, with_mappings=False)[3] == ()
+
+
+def test_mapping_without_a_topic_is_skipped() -> None:
+    """There is nothing to file it under."""
+    body = VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x02" + b"\x00\x00\x00\x02{}" + MAPPING
+
+    assert ["T"] == list(read_compressed(body, with_mappings=True)[2])
+
+
+@pytest.mark.parametrize(
+    ("line", "topic"),
+    [
+        (b"T 8 8 6 SINGLE_TAG", TopicConfig("T", 8, 8, 6, 0)),
+        (b"T 8 8 6 SINGLE_TAG {}", TopicConfig("T", 8, 8, 6, 0)),
+        (b"T 8 8 6 SINGLE_TAG {broken", TopicConfig("T", 8, 8, 6, 0)),
+        (b'T 8 8 6 SINGLE_TAG {"a": "b c d"}', TopicConfig("T", 8, 8, 6, 0)),
+        (b"T -1 -2147483648 2147483647 SINGLE_TAG {}", TopicConfig("T", -1, -2147483648, 2147483647, 0)),
+        (b"\xe4\xb8\xbb\xe9\xa2\x98 1 1 6 SINGLE_TAG", TopicConfig("\u4e3b\u9898", 1, 1, 6, 0)),
+        (b"t" * 255 + b" 1 1 6 SINGLE_TAG", TopicConfig("t" * 255, 1, 1, 6, 0)),
+    ],
+)
+def test_topic_line_is_read(line: bytes, topic: TopicConfig) -> None:
+    """Name, read and write queues, permission, filter type; attributes are not looked at."""
+    body = VERSION + b"\x00\x00\x00\x01" + bytes([0, 0, len(line) >> 8, len(line) & 255]) + line + NO_FILTERS
+
+    assert [topic] == list(read_compressed(body, with_mappings=False)[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"", "topic line b'' is not `name read write perm filterType`"),
+        (b"T", "topic line b'T' is not"),
+        (b"T 8 8 6", "topic line b'T 8 8 6' is not"),
+        (b"T  8 8 6 SINGLE_TAG", "topic line b'T  8 8 6 SINGLE_TAG' is not"),
+        (b"T eight 8 6 SINGLE_TAG", "topic line b'T eight 8 6 SINGLE_TAG' is not"),
+        (b"T 8 8 6.0 SINGLE_TAG", "topic line b'T 8 8 6.0 SINGLE_TAG' is not"),
+        (b"T 8 8 2147483648 SINGLE_TAG", "topic line b'T 8 8 2147483648 SINGLE_TAG' is not"),
+        (b" 8 8 6 SINGLE_TAG", "topic name of 0 bytes, limit 255"),
+        (b"t" * 256 + b" 8 8 6 SINGLE_TAG", "topic name of 256 bytes, limit 255"),
+        (b"\xff 8 8 6 SINGLE_TAG", r"topic name b'\xff' is not UTF-8"),
+        (b"x" * 100_000, f"topic line b'{'x' * 128}' is not"),
+    ],
+)
+def test_topic_line_that_is_none_is_refused(line: bytes, error: str) -> None:
+    """With at most 128 bytes of it in the remark."""
+    length = len(line).to_bytes(4)
+
+    with pytest.raises(BadRequestError) as caught:
+        read_compressed(VERSION + b"\x00\x00\x00\x01" + length + line + NO_FILTERS, with_mappings=False)
+    assert (caught.value.remark or "").startswith(f"compressed body: {error}")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", "compressed body ends before the length of the DataVersion"),
+        (b"\x00\x00\x00", "compressed body ends before the length of the DataVersion"),
+        (b"\x00\x00\x00\x01", "compressed body: length of the DataVersion 1, 0 bytes left"),
+        (b"\x7f\xff\xff\xff{}", "compressed body: length of the DataVersion 2147483647, 2 bytes left"),
+        (b"\xff\xff\xff\xff{}", "compressed body: length of the DataVersion -1, 2 bytes left"),
+        (b"\x00\x00\x00\x00", "body of REGISTER_BROKER (DataVersion) cannot be read: "),
+        (b"\x00\x00\x00\x02[]", "body of REGISTER_BROKER (DataVersion) cannot be read: "),
+        (VERSION, "compressed body ends before the number of topics"),
+        (VERSION + b"\x7f\xff\xff\xff", "compressed body: number of topics 2147483647, 0 bytes left"),
+        (VERSION + b"\xff\xff\xff\xff", "compressed body: number of topics -1, 0 bytes left"),
+        (VERSION + b"\x00\x00\x00\x01\x00\x00\x00\x09T 8 8 6 S",
+         "compressed body ends before the length of the filter servers"),
+        (VERSION + b"\x00\x00\x00\x01\x00\x00\x00\x0aT 8 8 6 S",
+         "compressed body: length of the topic 10, 9 bytes left"),
+        (VERSION + b"\x00\x00\x00\x01", "compressed body: number of topics 1, 0 bytes left"),
+        (VERSION + NO_TOPICS, "compressed body ends before the length of the filter servers"),
+        (VERSION + NO_TOPICS + b"\x00\x00\x00\x02{}", "body of REGISTER_BROKER (filter servers) cannot be read: "),
+        (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x05\x00\x00\x00\x01",
+         "compressed body: number of static-topic mappings 5, 4 bytes left"),
+        (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x01\x00\x00\x00\x02[]",
+         "body of REGISTER_BROKER (static-topic mapping) cannot be read: "),
+    ],
+)  # fmt: skip
+def test_length_that_lies_is_refused(body: bytes, error: str) -> None:
+    """Negative, or more than is left: nothing is allocated for it, and the remark says which."""
+    with pytest.raises(BadRequestError) as caught:
+        read_compressed(body, with_mappings=True)
+    assert (caught.value.remark or "").startswith(
+        error or "compressed body ends before the length of the filter servers"
+    )
+
+
+@given(
+    topics=st.lists(st.builds(TopicConfig, WORDS, INT32, INT32, INT32), max_size=5),
+    version=VERSIONS,
+    mappings=st.lists(
+        MAPPINGS.filter(lambda mapping: mapping.topic), max_size=3, unique_by=lambda mapping: mapping.topic
+    ),
+    filters=st.lists(NAMES, max_size=3),
+)
+def test_round_trip(
+    topics: list[TopicConfig], version: DataVersion, mappings: list[TopicQueueMappingInfo], filters: list[str]
+) -> None:
+    """What a broker of ours writes is read; system flags are not transported, as in Java."""
+    by_topic = {mapping.topic or "": mapping for mapping in mappings}
+    inflated = zlib.decompress(write_compressed(topics, version, by_topic, filters))
+
+    assert (topics, version, by_topic, tuple(filters)) == read_compressed(inflated, with_mappings=True)
+
+
+def test_it_is_written_as_java_does() -> None:
+    """To the byte, once it is inflated."""
+    stream = write_compressed([TopicConfig("T1", 8, 7, 6, 3)], DataVersion(3, 2, 100), {}, ["f:1"])
+
+    assert (
+        VERSION
+        + b"\x00\x00\x00\x01"
+        + b"\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}"
+        + b'\x00\x00\x00\x07["f:1"]'
+        + NO_MAPPINGS
+    ) == zlib.decompress(stream)
+    assert stream.startswith(b"\x78\xda")
+
+
+@given(st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: VERSION + b"\x00\x00\x00\x01" + rest))
+def test_no_bytes_break_the_reader(body: bytes) -> None:
+    """A registration or a refusal: nothing else."""
+    for with_mappings in (False, True):
+        try:
+            read_compressed(body, with_mappings=with_mappings)
+        except BadRequestError as error:
+            assert error.remark  # noqa: PT017 - either outcome is right

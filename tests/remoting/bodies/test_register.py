@@ -1,0 +1,317 @@
+"""Is a registration read in each of the forms that RocketMQ's brokers send it, and refused when it is in none?"""
+
+import tracemalloc
+import zlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.bodies.compressed import write_compressed
+from namesrv_remoting.bodies.register import (
+    InflateLimits,
+    RegisterBrokerBody,
+    data_version_members,
+    decode_body,
+    decode_native_body,
+    encode_json_body,
+    is_zlib,
+)
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from namesrv_remoting.errors import BadRequestError
+from tests.support.registrations import REGISTRATIONS
+
+MEBIBYTE = 1 << 20
+# as a 5.x broker spells it
+JSON_BODY = (
+    b'{"filterServerList":["f:1"],"topicConfigSerializeWrapper":{"dataVersion":{"counter":3,"stateVersion":2,'
+    b'"timestamp":100},"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"topicConfigTable":{"T1":'
+    b'{"attributes":{},"order":false,"perm":6,"readQueueNums":8,"topicFilterType":"SINGLE_TAG","topicName":"T1",'
+    b'"topicSysFlag":1,"writeQueueNums":7}},"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{"S":{"bname":'
+    b'"b","currIdMap":{0:1,12:3},"dirty":false,"epoch":7,"scope":"__global__","topic":"S","totalQueues":2}}}}'
+)
+WRAPPER = b'{"dataVersion":{"counter":3,"timestamp":100},"topicConfigTable":{"T1":{"topicName":"T1","perm":4}}}'
+# DataVersion, one topic, no filter servers; then no static-topic mappings
+OLD_INFLATED = (
+    b'\x00\x00\x00\x1d{"counter":3,"timestamp":100}'
+    b"\x00\x00\x00\x01\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}"
+    b"\x00\x00\x00\x02[]"
+)
+NEW_INFLATED = OLD_INFLATED + b"\x00\x00\x00\x00"
+MAPPING = TopicQueueMappingInfo("S", "b", "__global__", 7, 2, dirty=False, curr_id_map={0: 1, 12: 3})
+
+
+def topics_of(body: RegisterBrokerBody) -> list[tuple[object, ...]]:
+    """Name, read and write queues, permission and system flag of each topic."""
+    return [msgspec.structs.astuple(topic) for topic in body.topic_configs]
+
+
+@pytest.mark.parametrize("version", [37, 317, 401, 413, 479, 612])
+def test_json_form(version: int) -> None:
+    """From version 37 on: topics, DataVersion, filter servers, and static-topic mappings with bare integer keys."""
+    body = decode_body(JSON_BODY, version, compressed=False)
+
+    assert [("T1", 8, 7, 6, 1)] == topics_of(body)
+    assert DataVersion(3, 2, 100) == body.data_version
+    assert {"S": MAPPING} == body.mappings
+    assert (("f:1",), ()) == (body.filter_servers, body.deleted_topics)
+
+
+@pytest.mark.parametrize("version", [0, 36])
+def test_oldest_form(version: int) -> None:
+    """Before version 37 the wrapper comes bare, and leaves the filter servers alone; nothing is ever compressed."""
+    for compressed in (False, True):
+        body = decode_body(WRAPPER, version, compressed=compressed)
+
+        assert [("T1", 16, 16, 4, 0)] == topics_of(body)
+        assert DataVersion(3, 0, 100) == body.data_version
+        assert body.filter_servers is None
+
+
+@pytest.mark.parametrize(("version", "inflated"), [(37, OLD_INFLATED), (412, OLD_INFLATED), (413, NEW_INFLATED)])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_compressed_form(version: int, inflated: bytes, compressed: bool) -> None:  # noqa: FBT001 - the case
+    """With mappings from 413 on; 5.x brokers say compressed=false all the same, so that zlib's magic decides."""
+    for level in (0, 1, 6, 9):
+        body = decode_body(zlib.compress(inflated, level), version, compressed=compressed)
+
+        assert [("T1", 8, 7, 6, 0)] == topics_of(body)
+        assert DataVersion(3, 0, 100) == body.data_version
+        assert ({}, ()) == (body.mappings, body.filter_servers)
+
+
+def test_compressed_form_of_a_new_broker_needs_its_mappings() -> None:
+    """As Java, which answers code 1."""
+    with pytest.raises(BadRequestError, match=r"^compressed body ends before the number of static-topic mappings$"):
+        decode_body(zlib.compress(OLD_INFLATED), 413, compressed=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "compressed", "recorded", "mappings"),
+    [
+        (
+            399,
+            True,
+            (
+                "78da63606030ac564ace2fcd2b492d52b25230d351502a2e492c490d4b2d2acecccf030a1900854a32735381c2b90540be692d03"
+                "030313108b391b2a9828982a9829047bfab9fbb8c68738ba2b548364859d8d3064409aa2630179921b30"
+            ),
+            {},
+        ),
+        (
+            479,
+            False,
+            (
+                "78da63606030ac564ace2fcd2b492d52b25230d351502a2e492c490d4b2d2acecccf030a1900854a32735381c2b90540be692d03"
+                "030313108b391b2a9828982a9829047bfab9fbb8c68738ba2b548364859d8d3064409aa26381240300e6521b30"
+            ),
+            {},
+        ),
+        (
+            479,
+            True,
+            (
+                "78da658c3f0bc23014c4a35f41700e6fced0887f209b14114105515c44421a9f5a689b90a483947e775f5d1deee07ec71d634c76"
+                "605ddb240ca0f8527088c924bc6288a56b086584525923e1da535ef48cb131699a4b3ee70bbee4e7dd71bbdfe8cb7acbbba19de4"
+                "b3bf6618ddeee42352d341d1981a4181f520c0b621ec1e0743ff5da6322195ec053cca903ea09ea68a2800bdb36f502b01d13a3f"
+                "4cb57e55ae3095d674919c2f2dc15cfe4232d5a9c51623a859ff05aead3e79"
+            ),
+            {"C1": TopicQueueMappingInfo("C1", "cp", "__global__", 7, 2, dirty=False, curr_id_map={0: 0, 1: 1})},
+        ),
+    ],
+    ids=["4.x", "5.x without mappings, not announced", "5.x with a mapping"],
+)
+def test_recorded_streams(
+    version: int,
+    compressed: bool,  # noqa: FBT001 - the case
+    recorded: str,
+    mappings: dict[str, TopicQueueMappingInfo],
+) -> None:
+    """As they were sent to Apache's server: level 9, blanks in the DataVersion, a line without attributes."""
+    body = decode_body(bytes.fromhex(recorded), version, compressed=compressed)
+
+    assert [("C1", 4, 5, 6, 0), ("C2", 4, 5, 6, 0)] == topics_of(body)
+    assert (DataVersion(6, 0, 5), mappings, ()) == (body.data_version, body.mappings, body.filter_servers)
+
+
+@pytest.mark.parametrize("version", [0, 36, 37, 479])
+def test_no_body_registers_no_topics(version: int) -> None:
+    """With a DataVersion of zeros and no filter servers, compressed or not."""
+    for compressed in (False, True):
+        assert RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ()) == decode_body(b"", version, compressed=compressed)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"{}", RegisterBrokerBody((), None, {}, ())),
+        (b'{"filterServerList":null}', RegisterBrokerBody((), None, {}, None)),
+        (b'{"topicConfigSerializeWrapper":{}}', RegisterBrokerBody((), None, {}, ())),
+        (b'{"topicConfigSerializeWrapper":{"dataVersion":null}}', RegisterBrokerBody((), None, {}, ())),
+        (b'{"topicConfigSerializeWrapper":{"dataVersion":{}}}', RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ())),
+        (b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":null}}', RegisterBrokerBody((), None, {}, ())),
+        (
+            b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"S":{"currIdMap":{"0":1,-1:2}}}}}',
+            RegisterBrokerBody((), None, {"S": TopicQueueMappingInfo(curr_id_map={0: 1, -1: 2})}, ()),
+        ),
+    ],
+    ids=["empty", "no filter servers", "empty wrapper", "no version", "empty version", "no mappings", "mixed keys"],
+)
+def test_missing_and_null_members(body: bytes, expected: RegisterBrokerBody) -> None:
+    """A DataVersion that nobody named is None, which equals no other; null filter servers leave those known alone."""
+    assert expected == decode_body(body, 479, compressed=False)
+
+
+def test_name_of_the_value_counts() -> None:
+    """Not the key's, as in RouteInfoManager."""
+    body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"KEY":{"topicName":"VALUE"}}}}'
+
+    assert [("VALUE", 16, 16, 6, 0)] == topics_of(decode_body(body, 479, compressed=False))
+
+
+def test_json_of_an_unusual_peer() -> None:
+    """Unquoted keys, single quotes and numeric strings, as fastjson reads them."""
+    body = b"{topicConfigSerializeWrapper:{topicConfigTable:{T:{topicName:'T',perm:\"4\",readQueueNums:'8'}}}}"
+
+    assert [("T", 8, 16, 4, 0)] == topics_of(decode_body(body, 479, compressed=False))
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"{{{{", "expected a key, got '{{{' at byte 1"),
+        (b"null", "Expected `object`, got `null`"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b'{"topicConfigSerializeWrapper":null}', "Expected `object`, got `null` - at `$.topicConfigSerializeWrapper`"),
+        (
+            b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":null}}}',
+            "Expected `object`, got `null` - at `$.topicConfigSerializeWrapper.topicConfigTable[...]`",
+        ),
+        (
+            b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{}}}}',
+            "Object missing required field `topicName`",
+        ),
+        (
+            b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T","perm":2147483648}}}}',
+            "Expected `int` <= 2147483647",
+        ),
+        (b'{"filterServerList":[null]}', "Expected `str`, got `null` - at `$.filterServerList[0]`"),
+    ],
+)
+def test_json_that_is_no_registration_is_refused(body: bytes, error: str) -> None:
+    """Before anything happens: Java would register a broker group without addresses for some of these."""
+    with pytest.raises(BadRequestError) as caught:
+        decode_body(body, 479, compressed=False)
+    assert (caught.value.remark or "").startswith(f"body of REGISTER_BROKER cannot be read: {error}")
+
+
+@pytest.mark.parametrize(
+    ("body", "version", "error"),
+    [
+        (JSON_BODY, -1, "version -1 is negative"),
+        (b"", -1, "version -1 is negative"),
+        (JSON_BODY, 479, "compressed body cannot be read: Error -3 while decompressing data: incorrect header check"),
+        (zlib.compress(NEW_INFLATED)[:-1], 479, r"compressed body of \d+ bytes is cut short"),
+        (zlib.compress(JSON_BODY), 479, "compressed body: length of the DataVersion 2065852009, 527 bytes left"),
+    ],
+    ids=["negative version", "negative version without a body", "not compressed", "cut", "compressed json"],
+)
+def test_compressed_body_that_is_none_is_refused(body: bytes, version: int, error: str) -> None:
+    """With the reason in the remark."""
+    with pytest.raises(BadRequestError, match=f"^{error}$"):
+        decode_body(body, version, compressed=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"\x78\x01", True),
+        (b"\x78\x5e", True),
+        (b"\x78\x9c\x00", True),
+        (b"\x78\xda", True),
+        (b"\x78", False),
+        (b"\x78\x00", False),
+        (b"x=1", False),
+        (b"{}", False),
+        (b"", False),
+    ],
+)
+def test_zlib_is_known_by_its_first_two_bytes(body: bytes, expected: bool) -> None:  # noqa: FBT001 - expected value
+    """The four levels that zlib writes."""
+    assert expected is is_zlib(body)
+
+
+def test_limits_hold_for_both_protocols() -> None:
+    """A gibibyte of zeros, each mebibyte after a full flush the same thousand bytes, costs what the limit allows."""
+    compressor = zlib.compressobj(9)
+    first, more = (compressor.compress(bytes(MEBIBYTE)) + compressor.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    bomb = first + more * 1023
+    limits = InflateLimits(max_bytes=2 * MEBIBYTE, max_ratio=200)
+    error = rf"^compressed body of {len(bomb)} bytes inflates to more than 2097152$"
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequestError, match=error):
+            decode_body(bomb, 479, compressed=False, limits=limits)
+        with pytest.raises(BadRequestError, match=error):
+            decode_native_body(bomb, compressed=True, limits=limits)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * MEBIBYTE
+
+
+def test_limits_unless_told_otherwise() -> None:
+    """64 MiB, and 200 times the size: ten thousand real topics make 37."""
+    assert InflateLimits(64 * MEBIBYTE, 200) == InflateLimits()
+
+
+def test_registration_of_ten_thousand_topics_is_within_the_limits() -> None:
+    """As real brokers name them."""
+    topics = [TopicConfig(f"%RETRY%some-consumer-group-{number:05}", 1, 1, 6, 0) for number in range(10_000)]
+    stream = write_compressed(topics, DataVersion(1, 0, 100), {}, [])
+
+    assert topics == decode_body(stream, 479, compressed=True).topic_configs
+
+
+# -- there and back ---------------------------------------------------------------------------------------------------
+
+
+@given(REGISTRATIONS)
+def test_json_round_trip(body: RegisterBrokerBody) -> None:
+    """What a broker of ours writes in JSON is read."""
+    read = decode_body(encode_json_body(body), 479, compressed=False)
+
+    assert [msgspec.structs.astuple(topic) for topic in body.topic_configs] == topics_of(read)
+    assert (body.data_version, body.mappings, body.filter_servers) == (
+        read.data_version,
+        read.mappings,
+        read.filter_servers,
+    )
+
+
+def test_json_is_written_as_java_does() -> None:
+    """Compact, alphabetical, integer keys quoted; without the members that a NameServer does not use."""
+    body = RegisterBrokerBody((TopicConfig("T1", 8, 7, 6, 1),), DataVersion(3, 2, 100), {}, ("f:1",))
+
+    assert encode_json_body(body) == (
+        b'{"filterServerList":["f:1"],"topicConfigSerializeWrapper":{"dataVersion":{"counter":3,"stateVersion":2,'
+        b'"timestamp":100},"topicConfigTable":{"T1":{"attributes":{},"order":false,"perm":6,"readQueueNums":8,'
+        b'"topicFilterType":"SINGLE_TAG","topicName":"T1","topicSysFlag":1,"writeQueueNums":7}},'
+        b'"topicQueueMappingInfoMap":{}}}'
+    )
+    assert {"counter": 3, "stateVersion": 2, "timestamp": 100} == data_version_members(DataVersion(3, 2, 100))
+
+
+@given(
+    st.binary(max_size=60) | st.text('{}[]",:01-topicConfigTablefilterServerList').map(str.encode), st.integers(-1, 612)
+)
+def test_no_bytes_break_the_readers(body: bytes, version: int) -> None:
+    """A registration or a refusal: nothing else."""
+    for compressed in (False, True):
+        try:
+            decode_body(body, version, compressed=compressed)
+            decode_native_body(body, compressed=compressed)
+        except BadRequestError as error:
+            assert error.remark  # noqa: PT017 - either outcome is right

@@ -1,0 +1,282 @@
+"""How is a whole NameServer fuzzed in this process, and what must hold after every batch of frames?"""
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+
+from namesrv.controller import NamesrvController
+from namesrv.log import JsonFormatter, TextFormatter
+from namesrv.settings import Settings
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.fuzz_streams import Due, Stream, chopped
+from tests.support.fuzz_values import Dice
+from tests.support.spelling import JSON, Answer, binary_frame, json_frame, native_frame, read_answers
+
+# Nothing that is right takes a tenth of it; whoever is not answered by then never will be.
+GUARD_SECONDS: Final = 30.0
+# connections that are busy at the same time
+BUSY: Final = 24
+RESPONSE_CODES: Final = frozenset({0, 1, 2, 3, 16, 17, 22})
+
+CONTROL: Final = {
+    "clusterName": "control-cluster",
+    "brokerName": "control-broker",
+    "brokerAddr": "127.0.0.9:10911",
+    "brokerId": "0",
+}
+CONTROL_TOPIC: Final = "control-topic"
+CONTROL_ROUTE: Final = (
+    b'{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.9:10911"},"brokerName":"control-broker",'
+    b'"cluster":"control-cluster","enableActingMaster":false}],"filterServerTable":{},'
+    b'"queueDatas":[{"brokerName":"control-broker","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}'
+)
+
+
+class Trouble(logging.Handler):
+    """What must not be logged: errors, tracebacks, and whatever a line cannot be made of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.found: list[str] = []
+        self._formatters = (TextFormatter(), JsonFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look at a record as the daemon's own handler would."""
+        text, as_json = (formatter.format(record) for formatter in self._formatters)
+        if record.levelno >= logging.ERROR or record.exc_info:
+            self.found.append(text)
+        if not (text.isprintable() and as_json.isascii() and isinstance(json.loads(as_json), dict)):
+            self.found.append(f"not one printable line: {text!r}")
+
+    def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG002 - asyncio's
+        """An exception that nobody handled."""
+        self.found.append(f"loop: {context.get('message')}: {context.get('exception')!r}")
+
+
+class FuzzPeer(asyncio.Protocol):
+    """One connection: sends its stream, and collects what comes back."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.is_lost = False
+        self.transport: Any = None
+        self._rest = b""
+        self._changed = asyncio.Event()
+
+    def connection_made(self, transport: Any) -> None:
+        """Connected."""
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answers."""
+        found, self._rest = read_answers(self._rest + data)
+        self.answers += found
+        self._changed.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """The end, in order or not."""
+        self.is_lost = True
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for answers or the end."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def ask(self, question: bytes) -> Answer:
+        """Send a question, and wait for one more answer."""
+        count = len(self.answers)
+        self.transport.write(question)
+        await self.until(lambda: self.is_lost or len(self.answers) > count)
+        return self.answers[count]
+
+
+class FuzzServer:
+    """A NameServer with a broker, a topic and a client of its own, which no fuzzed frame may disturb."""
+
+    def __init__(self, data_dir: Path) -> None:
+        settings = Settings(
+            listen_host="127.0.0.1",
+            listen_port=0,
+            data_dir=data_dir,
+            nameserver_name="fuzzed",
+            admin_enabled=True,
+            drain_seconds=0,
+            # small, because each change writes the whole file
+            kv_max_namespaces=4,
+            kv_max_keys_per_namespace=20,
+            kv_max_value_bytes=256,
+        )
+        self._clock = FakeClock()
+        self._controller = NamesrvController(settings, self._clock)
+        self._peers: list[FuzzPeer] = []
+        self.trouble = Trouble()
+
+    async def run(self, body: Callable[["FuzzServer"], Awaitable[None]]) -> None:
+        """Serve while the body runs, and look for trouble until the end."""
+        loop, root = asyncio.get_running_loop(), logging.getLogger()
+        level = root.level
+        loop.set_exception_handler(self.trouble.loop_failed)
+        root.addHandler(self.trouble)
+        root.setLevel(logging.DEBUG)
+        try:
+            async with asyncio.timeout(4 * GUARD_SECONDS):
+                serving = asyncio.create_task(self._controller.serve())
+                await self._controller.listening.wait()
+                await self._begin()
+                await body(self)
+                await self._end(serving)
+        finally:
+            root.setLevel(level)
+            root.removeHandler(self.trouble)
+            loop.set_exception_handler(None)
+        assert [] == self.trouble.found
+
+    async def _begin(self) -> None:
+        self._control = await self._connect()
+        body = json.dumps(
+            {
+                "topicConfigSerializeWrapper": {
+                    "topicConfigTable": {
+                        topic: {"topicName": topic, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+                        for topic in (CONTROL_TOPIC, "control-other")
+                    },
+                    "dataVersion": {"counter": 1},
+                }
+            }
+        ).encode()
+        assert 0 == (await self._control.ask(json_frame(103, 1, CONTROL, body))).code
+        await self.check_control()
+
+    async def _end(self, serving: "asyncio.Task[None]") -> None:
+        self._control.transport.close()
+        self._controller.ask_to_stop()
+        while not serving.done():
+            await self._clock.advance(0.05)
+        await serving
+
+    async def _connect(self) -> FuzzPeer:
+        loop = asyncio.get_running_loop()
+        _, peer = await loop.create_connection(FuzzPeer, *self._controller.addresses[0])
+        return peer
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    async def feed(self, streams: Iterable[Stream], dice: Dice) -> None:
+        """Send every stream over a connection of its own, a few at a time; what comes back is checked."""
+        waiting = list(streams)[::-1]
+
+        async def work() -> None:
+            while waiting:
+                await self._feed_one(waiting.pop(), dice)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(BUSY):
+                tasks.create_task(work())
+
+    async def _feed_one(self, stream: Stream, dice: Dice) -> None:
+        peer = await self._connect()
+        self._peers.append(peer)
+        for piece in chopped(stream, dice):
+            if peer.is_lost:
+                break
+            peer.transport.write(piece)
+            await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(GUARD_SECONDS):
+                await peer.until(lambda: _is_done(stream, peer))
+        except TimeoutError:
+            problem = "not answered in time"
+        else:
+            problem = _check(stream, peer)
+        assert not problem, f"{problem}: {[piece.hex() for piece in stream.pieces]}"
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    async def check_control(self) -> None:
+        """The control client gets the right route at once, over every road."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            for spell in (json_frame, binary_frame):
+                answer = await self._control.ask(spell(105, 7, {"topic": CONTROL_TOPIC}))
+                assert (JSON, 0, 7, CONTROL_ROUTE) == (answer.serialize_type, answer.code, answer.opaque, answer.body)
+            answer = await self._control.ask(native_frame(105, 8, {"topic": CONTROL_TOPIC}))
+            assert (0, 8) == (answer.code, answer.opaque)
+            assert {0: "127.0.0.9:10911"} == msgpack.unpackb(answer.body, strict_map_key=False)["broker_datas"][0][
+                "broker_addrs"
+            ]
+
+    async def check(self) -> None:
+        """Everything: the log, the tables while brokers live, late peers, and what is left when all peers are gone."""
+        await self.check_control()
+        tables = self._controller.namesrv.manager.tables
+        assert [] == tables.violations()
+        await self._check_late_peers()
+        for peer in self._peers:
+            peer.transport.abort()
+        self._peers.clear()
+        async with asyncio.timeout(GUARD_SECONDS):
+            while len(self._controller.namesrv.server.connections) > 1 or len(tables.broker_live_table) > 1:
+                await asyncio.sleep(0)
+        await settle()
+        self._check_nothing_is_left()
+        await self.check_control()
+        assert [] == self.trouble.found
+
+    async def _check_late_peers(self) -> None:
+        """Whoever began a frame and did not end it is closed when its time is over; nobody else is."""
+        server = self._controller.namesrv.server
+        late = [one.id for one in server.connections.values() if one._reader and one._reader.is_inside_frame]
+        others = server.connections.keys() - set(late)
+        await self._clock.advance(31.5)
+        async with asyncio.timeout(GUARD_SECONDS):
+            while server.connections.keys() & set(late):
+                await asyncio.sleep(0)
+        assert others <= server.connections.keys() | {one for one in others if one not in server.connections}
+
+    def _check_nothing_is_left(self) -> None:
+        namesrv = self._controller.namesrv
+        tables = namesrv.manager.tables
+        assert [] == tables.violations()
+        assert {"control-cluster": {"control-broker"}} == tables.cluster_addr_table
+        assert ["control-broker"] == list(tables.broker_addr_table)
+        assert {CONTROL_TOPIC, "control-other"} == tables.topic_queue_table.keys()
+        assert [] == [*tables.filter_server_table, *tables.topic_queue_mapping_info_table, *tables.wiped]
+        assert tables.digests.keys() <= {("control-cluster", "127.0.0.9:10911")}
+        assert (0, 0) == (len(namesrv.watchers), sum(one.in_flight for one in namesrv.server.connections.values()))
+
+
+def _is_done(stream: Stream, peer: FuzzPeer) -> bool:
+    if peer.is_lost or stream.is_broken:
+        return peer.is_lost
+    # counted only when there may be enough
+    return len(peer.answers) >= stream.due.total() and not _miscounted(stream, peer)
+
+
+def _miscounted(stream: Stream, peer: FuzzPeer) -> str:
+    """Which questions were not answered, or answered too often; those without an opaque get any number."""
+    numbered = Counter({due: count for due, count in stream.due.items() if due[1] is not None})
+    without = stream.due.total() - numbered.total()
+    came: Counter[Due] = Counter((answer.serialize_type, answer.opaque) for answer in peer.answers)
+    missing, rest = numbered - came, came - numbered
+    if missing or not without <= rest.total() <= without + stream.may_wait.total():
+        return f"missing {dict(missing)}, besides {dict(rest)} for {without} without a number"
+    return ""
+
+
+def _check(stream: Stream, peer: FuzzPeer) -> str:
+    """What is wrong with what came back, if anything."""
+    if peer.is_lost and not stream.is_broken:
+        return "closed for nothing"
+    for answer in peer.answers:
+        if answer.header["flag"] != 1 or answer.code not in RESPONSE_CODES or "internal error" in str(answer.remark):
+            return f"answered {answer.header}"
+        if answer.serialize_type == JSON and answer.body.startswith(b"{"):
+            json.loads(answer.body)
+    return _miscounted(stream, peer)

@@ -1,0 +1,304 @@
+"""What should a NameServer know? The slow way: plain dictionaries, and every operation looks at everything.
+
+After the reference's description of `RouteInfoManager`, with our deviations; no indexes, no chunks, no fences.
+"""
+
+import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration, RouteOptions
+from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
+from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_
+
+WRITE = 2
+
+
+@dataclass(frozen=True)
+class Life:
+    """One live broker; replaced whenever it is heard, so that identity tells whether it was."""
+
+    broker_name: str
+    broker_id: int
+    heard_at: float
+    expiry_seconds: float
+    data_version: DataVersion | None
+    connection_id: int
+    ha_server_addr: str | None
+    agent_id: str | None
+    registration_seq: int | None
+    is_native: bool
+    state: Any
+    # another one with each registration, unchanged ones included
+    registered: object = field(default_factory=object, compare=False)
+
+
+@dataclass
+class Group:
+    """The instances of a broker name."""
+
+    cluster_name: str
+    addrs: dict[int, str] = field(default_factory=dict)
+    zone_name: str | None = None
+    acts: bool = False
+
+
+class RouteModel:
+    """What the tables of a NameServer should hold."""
+
+    def __init__(self) -> None:
+        self.lives: dict[BrokerAddrInfo, Life] = {}
+        self.groups: dict[str, Group] = {}
+        self.clusters: dict[str, set[str]] = {}
+        # topic -> broker name -> queues
+        self.topics: dict[str, dict[str, QueueData]] = {}
+        self.mappings: dict[tuple[str, str], TopicQueueMappingInfo] = {}
+        self.filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
+        self.wiped: set[str] = set()
+
+    # -- registration -------------------------------------------------------------------------------------------------
+
+    def refusal(self, asked: Registration) -> type[ResponseError] | None:
+        """Why a registration is refused, if it is."""
+        life = self.lives.get(asked.key)
+        addrs = self.groups[asked.broker_name].addrs if asked.broker_name in self.groups else {}
+        holder = addrs.get(asked.broker_id)
+        if asked.kind == "delta":
+            known_as = None if life is None else (life.broker_name, life.agent_id)
+            if known_as != (asked.broker_name, asked.agent_id) or holder != asked.broker_addr:
+                return QueryNotFoundError
+        if holder is not None and holder != asked.broker_addr:
+            held_by = self.lives.get(BrokerAddrInfo(asked.cluster_name, holder))
+            if held_by is not None and _state_version(held_by.data_version) > _state_version(asked.body.data_version):
+                return BadRequestError
+        if holder is None and not asked.is_native and len({item.topic_name for item in asked.body.topic_configs}) == 1:
+            return SystemError_
+        return None
+
+    def register(
+        self, asked: Registration, options: RouteOptions, heard_at: float, connection_id: int
+    ) -> RegisterResult:
+        """Apply a registration that is not refused, by a broker that does not change its name with it."""
+        name, key = asked.broker_name, asked.key
+        group = self.groups.setdefault(name, Group(asked.cluster_name))
+        self.clusters.setdefault(asked.cluster_name, set()).add(name)
+        holder = group.addrs.get(asked.broker_id)
+        for other, life in list(self.lives.items()):
+            if other != key and life.broker_name == name and other.broker_addr in (holder, key.broker_addr):
+                self._drop_life(other)
+        group.zone_name = asked.zone_name
+        group.acts = asked.enable_acting_master is True
+        group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
+        group.addrs[asked.broker_id] = key.broker_addr
+        if asked.broker_id == 0 or (asked.enable_acting_master is not None and asked.broker_id == min(group.addrs)):
+            self._register_topics(asked, options, acts=asked.broker_id != 0 and group.acts)
+        before = self.lives.get(key)
+        self.lives[key] = Life(
+            name,
+            asked.broker_id,
+            heard_at,
+            asked.expiry_seconds,
+            asked.body.data_version,
+            connection_id,
+            asked.ha_server_addr,
+            asked.agent_id,
+            asked.registration_seq,
+            asked.is_native,
+            None if before is None else before.state,
+        )
+        if asked.body.filter_servers:
+            self.filter_servers[key] = asked.body.filter_servers
+        elif asked.body.filter_servers is not None:
+            self.filter_servers.pop(key, None)
+        master = self.lives.get(BrokerAddrInfo(asked.cluster_name, group.addrs.get(0, "")))
+        if asked.broker_id == 0 or master is None:
+            return RegisterResult()
+        return RegisterResult(group.addrs[0], master.ha_server_addr)
+
+    def _register_topics(self, asked: Registration, options: RouteOptions, *, acts: bool) -> None:
+        name, said = asked.broker_name, asked.body
+        for topic in list(self.topics):
+            if _is_dropped(asked, topic, options):
+                self._take_out(topic, name)
+        for item in said.topic_configs:
+            perm = item.perm & ~WRITE if acts or name in self.wiped else item.perm
+            queues = QueueData(name, item.read_queue_nums, item.write_queue_nums, perm, item.topic_sys_flag)
+            self.topics.setdefault(item.topic_name, {})[name] = queues
+        if asked.is_native and asked.kind == "full":
+            for topic, by in list(self.mappings):
+                if by == name and topic not in said.mappings:
+                    del self.mappings[topic, by]
+        for topic, mapping in said.mappings.items():
+            if name in self.topics.get(topic, {}):
+                self.mappings[topic, name] = mapping
+
+    # -- staying and leaving ------------------------------------------------------------------------------------------
+
+    def hear(self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any = None, **fields: Any) -> None:
+        """Count a sign of life of a broker that is known."""
+        life = self.lives[key]
+        newest = max(connection_id, life.connection_id)
+        said = life.state if state is None else state
+        self.lives[key] = replace(life, heard_at=now, connection_id=newest, state=said, **fields)
+
+    def silent(self, now: float) -> dict[BrokerAddrInfo, Life]:
+        """Brokers whose time is up."""
+        return {key: life for key, life in self.lives.items() if life.heard_at + life.expiry_seconds < now}
+
+    def remove(self, key: BrokerAddrInfo) -> None:
+        """Take a live broker out, with all that was there because of it."""
+        life = self._drop_life(key)
+        name, group = life.broker_name, self.groups[life.broker_name]
+        group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
+        if life.broker_id == 0 or not group.addrs:
+            self.wiped.discard(name)
+        if group.addrs:
+            if group.acts and min(group.addrs) > 0:
+                self._set_perms(name, lambda perm: perm & ~WRITE)
+            return
+        del self.groups[name]
+        self.clusters = {cluster: names - {name} for cluster, names in self.clusters.items() if names - {name}}
+        for topic in list(self.topics):
+            self._take_out(topic, name)
+
+    def _drop_life(self, key: BrokerAddrInfo) -> Life:
+        self.filter_servers.pop(key, None)
+        return self.lives.pop(key)
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, cluster_name: str | None) -> None:
+        """216."""
+        for name in list(self.topics.get(topic, ())):
+            if cluster_name is None or name in self.clusters.get(cluster_name, ()):
+                self._take_out(topic, name)
+
+    def register_topic(self, topic: str, queue_datas: list[QueueData]) -> None:
+        """217."""
+        known = list(self.topics.get(topic, {}).values())
+        names = [queues.broker_name for queues in queue_datas]
+        first_unknown = next((at for at, name in enumerate(names) if name not in self.groups), len(names))
+        if not known and first_unknown < len(names):
+            return
+        for queues in queue_datas[:first_unknown]:
+            perm = queues.perm & ~WRITE if queues.broker_name in self.wiped else queues.perm
+            read, write, flags = queues.read_queue_nums, queues.write_queue_nums, queues.topic_sys_flag
+            stored = QueueData(queues.broker_name, read, write, perm, flags)
+            self.topics.setdefault(topic, {})[queues.broker_name] = stored
+
+    def wipe(self, name: str) -> int:
+        """205."""
+        if name in self.groups:
+            self.wiped.add(name)
+        return self._set_perms(name, lambda perm: perm & ~WRITE)
+
+    def add(self, name: str) -> int:
+        """327."""
+        self.wiped.discard(name)
+        return self._set_perms(name, lambda perm: 6)
+
+    def _set_perms(self, name: str, new_perm: Any) -> int:
+        count = 0
+        for by_name in self.topics.values():
+            queues = by_name.get(name)
+            if queues is not None:
+                count += 1
+                by_name[name] = QueueData(
+                    name, queues.read_queue_nums, queues.write_queue_nums, new_perm(queues.perm), queues.topic_sys_flag
+                )
+        return count
+
+    def _take_out(self, topic: str, name: str) -> None:
+        if self.topics[topic].pop(name, None) is not None:
+            self.mappings.pop((topic, name), None)
+        if not self.topics[topic]:
+            del self.topics[topic]
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def route(self, topic: str, options: RouteOptions, order_conf: dict[str, str]) -> TopicRouteData | None:
+        """What a client should be told."""
+        by_name = self.topics.get(topic)
+        if by_name is None:
+            return None
+        groups, filter_servers = [], {}
+        for name in sorted(by_name):
+            group = self.groups[name]
+            addrs = dict(group.addrs)
+            if options.support_acting_master and group.acts and 0 not in addrs and not by_name[name].perm & WRITE:
+                addrs[0] = addrs.pop(min(addrs))
+            groups.append(BrokerData(group.cluster_name, name, addrs, group.zone_name, group.acts))
+            for addr in addrs.values():
+                servers = self.filter_servers.get(BrokerAddrInfo(group.cluster_name, addr))
+                if servers is not None:
+                    filter_servers[addr] = servers
+        return TopicRouteData(
+            groups,
+            [by_name[name] for name in sorted(by_name)],
+            filter_servers,
+            order_conf.get(topic) if options.order_message_enable else None,
+            {name: mapping for (of, name), mapping in self.mappings.items() if of == topic} or None,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, to be compared with `facts_of` the tables."""
+        return {
+            "lives": dict(self.lives),
+            "groups": copy.deepcopy(self.groups),
+            "clusters": copy.deepcopy(self.clusters),
+            "topics": {topic: dict(by_name) for topic, by_name in self.topics.items()},
+            "mappings": dict(self.mappings),
+            "filter_servers": dict(self.filter_servers),
+            "wiped": set(self.wiped),
+        }
+
+
+def _is_dropped(asked: Registration, topic: str, options: RouteOptions) -> bool:
+    """Whether a registration takes its broker out of a topic that it may have been on."""
+    if asked.kind == "delta":
+        return topic in asked.body.deleted_topics
+    is_whole = asked.is_native or (options.delete_topic_with_broker_registration and not asked.body.mappings)
+    return is_whole and topic not in {item.topic_name for item in asked.body.topic_configs}
+
+
+def _state_version(version: DataVersion | None) -> int:
+    return 0 if version is None else version.state_version
+
+
+def facts_of(tables: RouteTables) -> dict[str, Any]:
+    """All that tables hold, as the model holds it."""
+    return {
+        "lives": {
+            key: Life(
+                live.broker_name,
+                live.broker_id,
+                live.last_update,
+                live.expiry_seconds,
+                live.data_version,
+                live.connection_id,
+                live.ha_server_addr,
+                live.agent_id,
+                live.registration_seq,
+                live.is_native,
+                live.state,
+            )
+            for key, live in tables.broker_live_table.items()
+        },
+        "groups": {
+            name: Group(data.cluster, dict(data.broker_addrs), data.zone_name, data.enable_acting_master)
+            for name, data in tables.broker_addr_table.items()
+        },
+        "clusters": {cluster: set(names) for cluster, names in tables.cluster_addr_table.items()},
+        "topics": {
+            topic: {queues.broker_name: queues for queues in row} for topic, row in tables.topic_queue_table.items()
+        },
+        "mappings": {
+            (topic, name): mapping
+            for topic, by_name in tables.topic_queue_mapping_info_table.items()
+            for name, mapping in by_name.items()
+        },
+        "filter_servers": dict(tables.filter_server_table),
+        "wiped": set(tables.wiped),
+    }
