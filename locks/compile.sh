@@ -23,5 +23,5 @@ compile() { # output, further options
 }
 
 # run.txt is a part of dev.txt, to the version: `make test` must not change what `make run` installed
-compile locks/dev.txt --extra server --group dev "$@"
+compile locks/dev.txt --extra server --extra ctl --group dev "$@"
 compile locks/run.txt --extra server --group build --constraints locks/dev.txt "$@"

@@ -40,7 +40,7 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
     """No `tests`, no `benchmarks`, no folder name of the tree lands in anyone's site-packages."""
     top_level = {PurePosixPath(name).parts[0] for name in wheel.namelist()}
 
-    assert {"namesrv", "namesrv_broker_agent", "namesrv_remoting", "namesrv-0.1.0.dist-info"} == top_level
+    assert {"namesrv", "namesrv_broker_agent", "namesrv_client", "namesrv_remoting", "namesrv-0.1.0.dist-info"} == top_level
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,8 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
         "namesrv/py.typed",
         "namesrv_broker_agent/__init__.py",
         "namesrv_broker_agent/py.typed",
+        "namesrv_client/__init__.py",
+        "namesrv_client/py.typed",
         "namesrv_remoting/__init__.py",
         "namesrv_remoting/py.typed",
         "namesrv-0.1.0.dist-info/licenses/LICENSE",
@@ -68,6 +70,7 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
         "[console_scripts]",
         "namesrv = namesrv.cli:main",
         "namesrv-broker-agent = namesrv_broker_agent.cli:main",
+        "namesrvctl = namesrv_client.ctl.cli:main",
     ] == [line for line in entry_points if line]
 
 

@@ -101,7 +101,8 @@ class MemoryBroker:
 
     async def serve_peer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection line by line until it ends."""
-        with contextlib.suppress(ConnectionError):
+        # cancelled only when the broker ends
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             while line := await _line(reader):
                 try:
                     asked = json.loads(line)
@@ -154,11 +155,15 @@ async def serve(options: argparse.Namespace) -> int:
         client_poll_seconds=options.poll_seconds,
     )
     broker = MemoryBroker(settings, [TopicConfig(name, 4, 4) for name in options.topic])
-    async with server, broker.agent as agent:
-        print(json.dumps({"event": "serving", "address": settings.broker_addr}), flush=True)
-        await ended.wait()
-        if drains.is_set():
-            await agent.drain()
+    try:
+        async with broker.agent as agent:
+            print(json.dumps({"event": "serving", "address": settings.broker_addr}), flush=True)
+            await ended.wait()
+            if drains.is_set():
+                await agent.drain()
+    finally:
+        # not waited for: from Python 3.12 on that takes until all peers have hung up
+        server.close()
     return 0
 
 

@@ -199,8 +199,8 @@ class BrokerAgent:
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections, for the child of a fork to close."""
-        found = (link.socket_descriptor() for link in (*self._links.values(), *self._left))
-        return [descriptor for descriptor in found if descriptor is not None]
+        links = (*self._links.values(), *self._left)
+        return [descriptor for link in links for descriptor in link.socket_descriptors()]
 
     def reconnect_except(self, descriptors: Collection[int]) -> None:
         """Replace all connections but these, also those that are being made: a child of a fork could not close them."""
@@ -328,9 +328,11 @@ class BrokerAgent:
         if self._identity.broker_id == MASTER_ID:
             self._master = None
             return
+        # what a server said that cannot be reached any more is old news
+        reachable = (other.master for other in self._links.values() if other.state.status == "registered")
         named = Counter(
             MasterInfo(known.master_addr, known.ha_server_addr)
-            for known in (other.master for other in self._links.values())
+            for known in reachable
             if known is not None and known.master_addr is not None
         )
         if not named:
@@ -342,7 +344,12 @@ class BrokerAgent:
                 call_back(self._on_master_changed, most)
 
     def _asked(self, command: RemotingCommand) -> None:
-        if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE or self._on_min_broker_id_changed is None:
+        if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
+            return
+        if self._identity.broker_id != MASTER_ID:
+            for link in self._links.values():
+                link.ask_for_master()
+        if self._on_min_broker_id_changed is None:
             return
         try:
             notice = NotifyMinBrokerIdChangeRequestHeader.from_ext(command.ext_fields)

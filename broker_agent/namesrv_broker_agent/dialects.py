@@ -1,7 +1,8 @@
 """How are registration, heartbeat and leave said, natively and in RocketMQ's own protocol?"""
 
+import asyncio
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -11,7 +12,7 @@ from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.compressed import write_compressed
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.tables import data_version_to_json
-from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import PERM_READ, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import QueryNotFoundError
@@ -19,6 +20,8 @@ from namesrv_remoting.errors import QueryNotFoundError
 # From this size on a registration is compressed. Apache's server has 16 MiB for a frame; ten thousand topics are 2 MB
 # of JSON and 60 KB compressed, and sixty thousand still fit.
 COMPRESS_BYTES: Final = 1024 * 1024
+# From this many on, spelling them RocketMQ's way takes over 5 ms, which the broker's loop may not have.
+_OFF_LOOP_TOPICS: Final = 1000
 # What a large registration may take longer than a small one, per byte.
 SECONDS_PER_BYTE: Final = 1 / (2 * 1024 * 1024)
 # With heartbeats closer than this, only as many of them ask for the DataVersion; the others just touch.
@@ -85,7 +88,7 @@ class NativeDialect:
         fields["kind"] = "full" if change is None else "delta"
         if len(body) > COMPRESS_BYTES:
             fields["compressed"] = "true"
-            body = zlib.compress(body)
+            body = await asyncio.to_thread(zlib.compress, body)
         answer = await client.invoke(
             RequestCode.REGISTER_BROKER,
             ext_fields=fields,
@@ -145,11 +148,13 @@ class RocketmqDialect:
             name = identity.settings.broker_name
             second = name if name != topics[0].topic_name else _SECOND_TOPIC
             topics = (*topics, TopicConfig(second, 1, 1, PERM_READ, 0))
-        body = encode_json_body(RegisterBrokerBody(topics, version, {}, ()))
         fields = identity.registration_fields()
-        if len(body) > COMPRESS_BYTES:
+        if len(topics) > _OFF_LOOP_TOPICS:
+            body, is_compressed = await asyncio.to_thread(_rocketmq_body, topics, version)
+        else:
+            body, is_compressed = _rocketmq_body(topics, version)
+        if is_compressed:
             fields["compressed"] = "true"
-            body = write_compressed(topics, version, {}, ())
         fields["bodyCrc32"] = str(zlib.crc32(body) & _CRC_MASK)
         identity.next_registration_seq()
         answer = await client.invoke(
@@ -188,6 +193,14 @@ class RocketmqDialect:
             ext_fields=self._identity.address_fields(),
             timeout_seconds=timeout_seconds,
         )
+
+
+def _rocketmq_body(topics: Sequence[TopicConfig], version: DataVersion) -> tuple[bytes, bool]:
+    """The registration, and whether it is compressed."""
+    body = encode_json_body(RegisterBrokerBody(topics, version, {}, ()))
+    if len(body) <= COMPRESS_BYTES:
+        return body, False
+    return write_compressed(topics, version, {}, ()), True
 
 
 def _registered(answer: RemotingCommand) -> Registered:

@@ -14,7 +14,7 @@ from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.aio.timeouts import timeout_on
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.codes import MASTER_ID, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
     ConnectionClosedError,
@@ -72,12 +72,17 @@ class ServerLink:
         self._random_unit = random_unit
         self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, self._settings.max_backoff_seconds)
         self._client: RemotingClient | None = None
+        # The connection before, until the server has our registration over the new one: were it closed first, a server
+        # that was only slow would evict the broker for a moment.
+        self._former: RemotingClient | None = None
         self._dialect: Dialect | None = None
         # something is to be done before the next heartbeat
         self._wake = asyncio.Event()
         self._is_lost = False
         self._is_shared = False
         self._needs_full = True
+        # a slave wants to know who its master is now
+        self._asks_master = False
         # topics changed since the last registration that was sent: name -> topic, None for deleted
         self._pending: dict[str, TopicConfig | None] = {}
         # set while the server knows all that it should
@@ -90,14 +95,19 @@ class ServerLink:
         """The file descriptor of the connection, if there is one."""
         return None if self._client is None else self._client.socket_descriptor
 
+    def socket_descriptors(self) -> list[int]:
+        """The same, and that of the connection before, as long as that is kept."""
+        found = (client.socket_descriptor for client in (self._client, self._former) if client is not None)
+        return [descriptor for descriptor in found if descriptor is not None]
+
     # -- what the agent says ------------------------------------------------------------------------------------------
 
     def topics_changed(self, change: TopicChange) -> None:
         """Tell the server at once; a change that gets lost is healed by the next heartbeat."""
-        for topic in change.changed:
-            self._pending[topic.topic_name] = topic
-        for name in change.deleted:
-            self._pending[name] = None
+        # a full registration says it anyway, and one that cannot be sent for days must not gather changes
+        if not self._needs_full:
+            self._pending.update((topic.topic_name, topic) for topic in change.changed)
+            self._pending.update(dict.fromkeys(change.deleted))
         self.settled.clear()
         self._wake.set()
 
@@ -105,6 +115,11 @@ class ServerLink:
         """Register fully at once: the broker's role or permission changed."""
         self._needs_full = True
         self.settled.clear()
+        self._wake.set()
+
+    def ask_for_master(self) -> None:
+        """Let the server say at once where the master is."""
+        self._asks_master = True
         self._wake.set()
 
     def reconnect(self) -> None:
@@ -124,40 +139,61 @@ class ServerLink:
                 is_new = self.state.status == "registered"
                 failures = 1 if is_new else failures + 1
                 self._becomes("unreachable", error=str(error) or type(error).__name__)
+            except Exception as bug:
+                self._becomes("unreachable", error=f"ended by a bug: {bug!r}")
+                raise
             pause = self._backoff.pause_seconds(failures, self._random_unit())
             await self._clock.sleep(pause)
 
     async def leave(self, timeout_seconds: float) -> None:
         """Unregister over the connection that there is, if there is one, and close it; `run` must have ended."""
-        client, dialect = self._client, self._dialect
-        if client is not None:
-            try:
-                if dialect is not None and client.connected:
-                    # the rest is for closing: a server that does not answer need not read, either
-                    await dialect.unregister(client, max(timeout_seconds - CLOSE_SECONDS, timeout_seconds / 2))
-            except RemotingError as error:
-                self.state = replace(self.state, last_error=str(error))
-            await client.close()
-        self._becomes("stopped", error=self.state.last_error)
+        clients = [client for client in (self._client, self._former) if client is not None]
+        connected = [client for client in clients if client.connected]
+        try:
+            if self._dialect is not None and connected:
+                # the rest is for closing: a server that does not answer need not read, either
+                await self._dialect.unregister(connected[0], max(timeout_seconds - CLOSE_SECONDS, timeout_seconds / 2))
+        except RemotingError as error:
+            self.state = replace(self.state, last_error=str(error))
+        finally:
+            self._becomes("stopped", error=self.state.last_error)
+            await asyncio.gather(*(client.close() for client in clients))
+
+    def _new_client(self) -> RemotingClient:
+        """Not connected yet; the one before is kept for now."""
+
+        def lost(error: ConnectionClosedError) -> None:  # noqa: ARG001 - the next call says it in its own words
+            if client is self._client:
+                self._is_lost = True
+                self._wake.set()
+
+        client = RemotingClient(
+            self.address,
+            clock=self._clock,
+            connect_timeout_seconds=self._settings.connect_timeout_seconds,
+            tcp_user_timeout_seconds=self._settings.answer_timeout_seconds,
+            fail_fast=False,
+            on_request=self._on_request,
+            on_connection_lost=lost,
+        )
+        return client
+
+    async def _close_former(self) -> None:
+        if self._former is not None:
+            await self._former.close()
+            self._former = None
 
     async def _serve(self) -> None:
         """From one connect to the end of that connection."""
-        if self._client is not None:
-            await self._client.close()
-        settings = self._settings
+        await self._close_former()
+        self._former, self._client = self._client, self._new_client()
         self._is_lost = self._is_shared = False
         self._needs_full = True
-        self._client = client = RemotingClient(
-            self.address,
-            clock=self._clock,
-            connect_timeout_seconds=settings.connect_timeout_seconds,
-            tcp_user_timeout_seconds=settings.answer_timeout_seconds,
-            fail_fast=False,
-            on_request=self._on_request,
-            on_connection_lost=self._lost,
-        )
-        self._dialect = dialect = await self._choose(client)
+        self._pending.clear()
+        self._dialect = await self._choose()
+        client, dialect = self._client, self._dialect
         await self._register(client, dialect)
+        await self._close_former()
         # a phase of its own: the first heartbeat comes at a random moment of the period
         due = self._clock.monotonic() + self._period() * self._random_unit()
         while True:
@@ -166,10 +202,12 @@ class ServerLink:
                 raise ConnectionClosedError(f"connection to {self.address} was lost")
             if self._is_shared:
                 raise ConnectionClosedError(f"connection to {self.address} was shared with the child of a fork")
-            if self._needs_full or self._pending:
+            if self._needs_full or self._pending or self._asks_master:
                 await self._register(client, dialect)
-            elif self._clock.monotonic() >= due:
-                await self._beat(client, dialect)
+            if self._clock.monotonic() >= due:
+                # after a refusal the registration was this period's heartbeat
+                if not self._needs_full:
+                    await self._beat(client, dialect)
                 due = self._clock.monotonic() + self._period()
 
     async def _wait(self, due: float) -> None:
@@ -181,43 +219,52 @@ class ServerLink:
                 pass
         self._wake.clear()
 
-    async def _choose(self, client: RemotingClient) -> Dialect:
+    async def _choose(self) -> Dialect:
         """The protocol that the settings name, or the one that the server understands."""
         wanted = self._settings.protocol
         if wanted == "auto":
-            wanted = "native" if await self._speaks_native(client) else "rocketmq"
+            wanted = "native" if await self._speaks_native() else "rocketmq"
         return NativeDialect(self._identity) if wanted == "native" else RocketmqDialect(self._identity)
 
-    async def _speaks_native(self, client: RemotingClient) -> bool:
+    async def _speaks_native(self) -> bool:
+        client = self._client
+        assert client is not None  # noqa: S101 - made a moment ago
         try:
             await client.invoke(
                 RequestCode.SERVER_INFO,
                 timeout_seconds=self._settings.answer_timeout_seconds,
                 serialize_type=SerializeType.MSGPACK,
             )
-        except (ConnectionClosedError, RequestCodeNotSupportedError):
-            # Apache's server closes the connection on a serialize type that it does not know
-            self._is_lost = False
-            self._wake.clear()
+        except RequestCodeNotSupportedError:
+            return False
+        except ConnectionClosedError:
+            if isinstance(self._dialect, NativeDialect):
+                # It did speak it, and may be about to restart: we ask once more before we believe that it is another.
+                self._dialect = None
+                raise
+            # Apache's server closes the connection on a serialize type that it does not know. Closed on this side as
+            # well, so that the news of its end are not taken for that of the next one's.
+            await client.close()
+            self._client, self._is_lost = self._new_client(), False
             return False
         return True
 
     async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
         """Tell what the server does not know: everything, or what has changed."""
         change = None if self._needs_full else self._change()
-        self._needs_full = False
+        self._needs_full = self._asks_master = False
         self._pending.clear()
         try:
             registered = await dialect.register(client, change)
-        except QueryNotFoundError:
-            # it does not know whose change this is
-            self._needs_full = True
-            self._wake.set()
-            return
         except ResponseError as error:
-            # refused: the connection is fine, and the next heartbeat tries again
             self._needs_full = True
             self._answered(error=f"registration refused: {error}")
+            if isinstance(error, QueryNotFoundError) and change is not None:
+                # it does not know whose change this is
+                self._wake.set()
+            elif self.state.status == "unreachable":
+                # the connection is fine, and the next heartbeat tries again
+                self._becomes("connecting", error=self.state.last_error)
             return
         except RemotingError:
             self._needs_full = True
@@ -234,6 +281,7 @@ class ServerLink:
         try:
             boot_id = await dialect.heartbeat(client, self._clock.monotonic())
         except QueryNotFoundError:
+            self._answered()
             self.register_again()
             return
         except ResponseError as error:
@@ -242,6 +290,9 @@ class ServerLink:
         if boot_id is not None and boot_id != self.state.boot_id:
             # another run of the server, behind the same connection (a proxy)
             self.register_again()
+        elif self._identity.broker_id != MASTER_ID:
+            # masters come and go, and only the answer to a registration says where they are
+            self.ask_for_master()
         self._answered()
 
     def _change(self) -> TopicChange:
@@ -250,10 +301,6 @@ class ServerLink:
 
     def _period(self) -> float:
         return self._settings.heartbeat_seconds * (_SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit())
-
-    def _lost(self, error: ConnectionClosedError) -> None:  # noqa: ARG002 - the next call says it in its own words
-        self._is_lost = True
-        self._wake.set()
 
     def _becomes(self, status: Status, error: str | None = None) -> None:
         if status != "registered":

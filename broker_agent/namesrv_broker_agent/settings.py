@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from namesrv_remoting.aio.address import parse_address
 from namesrv_remoting.aio.name_servers import REFRESH_SECONDS, check_source
@@ -14,12 +14,14 @@ MAX_NAME_CHARACTERS = 255
 
 def _checked_name(name: str) -> str:
     if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or " " in name:
-        raise ValueError(f"{name!r} is not 1 to {MAX_NAME_CHARACTERS} printable characters without blanks")
+        raise ValueError(f"not 1 to {MAX_NAME_CHARACTERS} printable characters without blanks")
     return name
 
 
 def _checked_address(address: str) -> str:
     parse_address(address)
+    if not address.isprintable() or " " in address:
+        raise ValueError("not printable characters without blanks")
     return address
 
 
@@ -38,7 +40,7 @@ class AgentSettings(BaseModel):
     # where producers and consumers reach the broker
     broker_addr: Address
     # 0 is the master; a NameServer keeps ids as Java's long
-    broker_id: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+    broker_id: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0
     # where slaves replicate from
     ha_server_addr: Address | None = None
     zone_name: Name | None = None
@@ -64,6 +66,14 @@ class AgentSettings(BaseModel):
     refresh_seconds: Seconds = REFRESH_SECONDS
     # topics and their DataVersion, over restarts of the broker
     state_file: Path | None = None
+
+    @field_validator("expiry_seconds")
+    @classmethod
+    def _longer_than_a_heartbeat(cls, seconds: float | None, known: ValidationInfo) -> float | None:
+        heartbeat = known.data.get("heartbeat_seconds")
+        if seconds is not None and heartbeat is not None and seconds <= heartbeat:
+            raise ValueError(f"not longer than heartbeat_seconds, {heartbeat:g}")
+        return seconds
 
     @classmethod
     def checked(cls, /, **values: Any) -> Self:

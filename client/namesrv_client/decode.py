@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from namesrv_remoting.bodies.base import read_json
+from namesrv_remoting.bodies.base import read_json, read_msgpack
 from namesrv_remoting.bodies.extensions import from_msgpack
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import JsonTopicQueueMappingInfo, TopicQueueMappingInfo
@@ -51,6 +51,26 @@ class PulledRoutes(msgspec.Struct):
     routes: dict[str, TopicRouteData | None]
 
 
+class _RawRoutes(msgspec.Struct):
+    boot_id: str
+    revision: int
+    ready: bool
+    full: bool
+    routes: dict[str, msgspec.Raw]
+
+
+class ServerInfo(msgspec.Struct):
+    """What a client wants to know of a server: which run it is, and how long it has lasted."""
+
+    boot_id: str
+    uptime_seconds: float = 0.0
+
+
+_raw_decoder: Final = msgspec.msgpack.Decoder(_RawRoutes)
+_route_decoder: Final = msgspec.msgpack.Decoder(TopicRouteData | None)
+_info_decoder: Final = msgspec.msgpack.Decoder(ServerInfo)
+
+
 def route_from_json(body: bytes) -> TopicRouteData:
     """A TopicRouteData body in any dialect that a NameServer writes.
 
@@ -90,15 +110,36 @@ def route_from_json(body: bytes) -> TopicRouteData:
 
 
 def pulled_routes(body: bytes) -> PulledRoutes:
-    """The answer to PULL_ROUTES.
+    """The answer to PULL_ROUTES. Routes that are spelt the same, as most of a cluster's are, become one object.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    # by their bytes: a route does not say of which topic it is
+    seen: dict[bytes, TopicRouteData | None] = {}
+    try:
+        raw = read_msgpack(_raw_decoder, body, "PULL_ROUTES")
+        routes = {}
+        for topic, spelt in raw.routes.items():
+            data = bytes(spelt)
+            if data not in seen:
+                seen[data] = read_msgpack(_route_decoder, data, f"the route of {topic}")
+            routes[topic] = seen[data]
+    except ResponseError as error:
+        raise RemoteProtocolError(str(error)) from error
+    return PulledRoutes(raw.boot_id, raw.revision, raw.ready, raw.full, routes)
+
+
+def server_info(body: bytes) -> ServerInfo:
+    """The answer to SERVER_INFO.
 
     Raises:
         RemoteProtocolError: it is none.
     """
     try:
-        return msgspec.convert(from_msgpack(body), PulledRoutes)
-    except (ValueError, TypeError) as error:
-        raise RemoteProtocolError(f"answer to PULL_ROUTES: {error}") from error
+        return read_msgpack(_info_decoder, body, "SERVER_INFO")
+    except ResponseError as error:
+        raise RemoteProtocolError(str(error)) from error
 
 
 def members(body: bytes) -> Mapping[str, Any]:

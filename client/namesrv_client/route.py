@@ -21,7 +21,7 @@ class Route:
     topic: str
     data: TopicRouteData
     source: Source
-    # monotonic seconds
+    # monotonic seconds; of the moment in which this was handed out
     confirmed_at: float
     confirmed_absent_since: float | None = None
     clock: Clock | None = field(default=None, repr=False, compare=False)
@@ -54,34 +54,23 @@ class RouteChange:
     queues_changed: tuple[str, ...] = ()
 
 
-def normalized(data: TopicRouteData) -> TopicRouteData:
-    """The same route in an order of its own: servers list brokers as they like."""
-    return TopicRouteData(
-        sorted(data.broker_datas, key=lambda broker: broker.broker_name),
-        sorted(data.queue_datas, key=lambda queues: queues.broker_name),
-        data.filter_server_table,
-        data.order_topic_conf,
-        data.topic_queue_mapping_by_broker or None,
-    )
-
-
 def difference(topic: str, old: Route | None, new: Route | None) -> RouteChange | None:
-    """How two routes of a topic differ; None when they say the same."""
+    """How two routes of a topic differ; None when they say the same. One that is confirmed absent counts as none."""
     old_data = None if old is None or old.confirmed_absent_since is not None else old.data
     new_data = None if new is None or new.confirmed_absent_since is not None else new.data
     if old_data == new_data:
         return None
-    brokers_before = {} if old_data is None else {data.broker_name: data for data in old_data.broker_datas}
-    brokers_now = {} if new_data is None else {data.broker_name: data for data in new_data.broker_datas}
-    queues_before = _queues(old_data)
-    queues_now = _queues(new_data)
     return RouteChange(
         topic,
         old,
         None if new_data is None else new,
-        *_sets(brokers_before, brokers_now),
-        *_sets(queues_before, queues_now),
+        *_sets(_brokers(old_data), _brokers(new_data)),
+        *_sets(_queues(old_data), _queues(new_data)),
     )
+
+
+def _brokers(data: TopicRouteData | None) -> Mapping[str, BrokerData]:
+    return {} if data is None else {broker.broker_name: broker for broker in data.broker_datas}
 
 
 def _queues(data: TopicRouteData | None) -> Mapping[str, QueueData]:
@@ -96,7 +85,7 @@ def _sets(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[tupl
 
 
 def lost_brokers(old: TopicRouteData, new: TopicRouteData | None) -> Sequence[str]:
-    """Instances (name, id) of the old route that the new one lacks, as `name:id`."""
+    """Instances of the old route that the new one lacks, as `name:id`."""
     now = set() if new is None else _instances(new)
     return sorted(_instances(old) - now)
 

@@ -58,8 +58,6 @@ def apply_update(namesrv: Namesrv, body: bytes) -> None:
         setattr(namesrv.live, name, wanted)
         event(logger, logging.WARNING, "setting_changed", setting=name, value=wanted)
     if changed:
-        # the same registration may mean something else now
-        namesrv.manager.tables.digests.clear()
         # which routes an option shapes is not worth knowing for something done once a year
         namesrv.manager.routes_may_differ()
 

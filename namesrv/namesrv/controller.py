@@ -54,6 +54,8 @@ class _Stopped(Exception):  # noqa: N818 - no error: it ends the TaskGroup
 
 def run(settings: Settings) -> int:
     """Run a NameServer until it is told to stop; the process's exit code."""
+    # the process is ours here, and its collector with it
+    _settle_garbage_collector()
     try:
         loops.run(lambda: NamesrvController(settings).run())
     except StartError as error:
@@ -197,7 +199,6 @@ class NamesrvController:
         housekeeping.check_readiness()
         spawn(housekeeping.run())
         spawn(snapshotter.run())
-        _settle_garbage_collector()
         event(
             logger,
             logging.INFO,

@@ -26,6 +26,8 @@ class Snapshotter:
         # the membership that the file holds
         self._saved = namesrv.manager.membership
         self._failing = False
+        # one write at a time: of two, the older could be the last to replace the file
+        self._writing = asyncio.Lock()
 
     async def run(self) -> None:
         """Look every few seconds until cancelled."""
@@ -33,6 +35,10 @@ class Snapshotter:
 
     async def tick(self, lateness_seconds: float) -> None:  # noqa: ARG002 - writing late is fine
         """Write if something changed; a disk that is full costs a warning, and is tried again."""
+        async with self._writing:
+            await self._write_if_changed()
+
+    async def _write_if_changed(self) -> None:
         membership = self._namesrv.manager.membership
         if membership == self._saved:
             return

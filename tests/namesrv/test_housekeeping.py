@@ -11,6 +11,7 @@ from namesrv.routeinfo.records import Evicted
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, native_registration, registration
+from tests.support.raw_peer import until
 
 A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")
@@ -188,7 +189,7 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
 
             await clock.advance(130)
 
-            assert await peer.at_end()
+            await until(server.serving.done)
 
 
 # -- readiness -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 
 from tests.support.fuzz_values import ADDRS, BROKERS, CLUSTERS, HOSTILE_NUMBERS, HOSTILE_TEXTS, TOPICS, Dice
+from tests.support.spelling import NATIVE
 
 TIMESTAMP = 1_700_000_000_000
 MAP_KEYS = (0, 0, 1, -1, 2**31, 2**63 - 1, "x")
@@ -65,10 +66,10 @@ def register_body(dice: Dice, *, native: bool, compressed: bool, version: int) -
     )
 
 
-def other_body(code: int, dice: Dice, *, native: bool) -> bytes:
+def other_body(code: int, dice: Dice, serialize_type: int) -> bytes:
     """The body of any other request; most have none."""
     make = _BODIES.get(code)
-    return make(dice, native) if make else dice.bytes(dice.upto(8)) if dice.one_in(30) else b""
+    return make(dice, serialize_type) if make else dice.bytes(dice.upto(8)) if dice.one_in(30) else b""
 
 
 def _topics(dice: Dice) -> list[str]:
@@ -187,10 +188,12 @@ def _tame(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
 
 
-def _route(dice: Dice, native: bool) -> bytes:
+def _route(dice: Dice, serialize_type: int) -> bytes:
     names = [dice.text(BROKERS) for _ in range(dice.upto(3))]
-    if native:
-        rows = [{"broker_name": name, "read_queue_nums": dice.number(4), "write_queue_nums": 4, "perm": 6} for name in names]
+    if serialize_type == NATIVE:
+        rows = [
+            {"broker_name": name, "read_queue_nums": dice.number(4), "write_queue_nums": 4, "perm": 6} for name in names
+        ]
         return _packed({"queue_datas": rows, "broker_datas": []})
     return _json(
         dice,
@@ -210,13 +213,13 @@ def _route(dice: Dice, native: bool) -> bytes:
     )
 
 
-def _data_version_body(dice: Dice, native: bool) -> bytes:
-    if native:
+def _data_version_body(dice: Dice, serialize_type: int) -> bytes:
+    if serialize_type == NATIVE:
         return _packed({"counter": dice.number(1), "state_version": dice.number(0), "timestamp": TIMESTAMP})
     return _json(dice, _data_version(dice))
 
 
-def _properties(dice: Dice, native: bool) -> bytes:  # noqa: ARG001 - there is one spelling
+def _properties(dice: Dice, serialize_type: int) -> bytes:
     # not notifyMinBrokerIdChanged: the server would dial whatever address a bit flip makes
     keys = ("orderMessageEnable", "supportActingMaster", "enableTopicList", "enableAllTopicList")
     rarer = ("deleteTopicWithBrokerRegistration", "returnOrderTopicConfigToBroker", "listenPort", "kvConfigPath", "x")
@@ -224,32 +227,34 @@ def _properties(dice: Dice, native: bool) -> bytes:  # noqa: ARG001 - there is o
     return f"{key}{dice.pick(('=', ':', ' = '))}{dice.pick(('true', 'false', 'TRUE', '', 'maybe'))}\n".encode()
 
 
-def _state(dice: Dice, native: bool) -> bytes:
-    if not native:
+def _state(dice: Dice, serialize_type: int) -> bytes:
+    if serialize_type != NATIVE:
         return b""
-    return _packed({"state": dice.pick((None, {"a": 1}, {"disk": 0.5, "ok": True}, {"a": dice.number(1)}, {"a": "x" * 20_000}))})
+    return _packed(
+        {"state": dice.pick((None, {"a": 1}, {"disk": 0.5, "ok": True}, {"a": dice.number(1)}, {"a": "x" * 20_000}))}
+    )
 
 
-def _pull(dice: Dice, native: bool) -> bytes:  # noqa: ARG001 - native only
+def _pull(dice: Dice, serialize_type: int) -> bytes:
     asked: dict[str, Any] = {"topics": _topics(dice)}
     if dice.one_in(2):
         asked.update(boot_id=dice.pick((None, "b00t", "")), since=dice.number(0, 1), wait_ms=dice.number(0, 1, 20))
     return _packed(asked)
 
 
-def _events(dice: Dice, native: bool) -> bytes:  # noqa: ARG001 - native only
+def _events(dice: Dice, serialize_type: int) -> bytes:
     return _packed({"since": dice.number(0, 1), "limit": dice.number(10, 1000)})
 
 
-def _connections(dice: Dice, native: bool) -> bytes:  # noqa: ARG001 - native only
+def _connections(dice: Dice, serialize_type: int) -> bytes:
     return _packed({"role": dice.pick((None, "broker", "client", "admin", 7))})
 
 
-def _brokers(dice: Dice, native: bool) -> bytes:  # noqa: ARG001 - native only
+def _brokers(dice: Dice, serialize_type: int) -> bytes:
     return _packed({"cluster": dice.pick((None, *CLUSTERS)), "broker_name": dice.pick((None, *BROKERS, *ADDRS))})
 
 
-_BODIES: dict[int, Callable[[Dice, bool], bytes]] = {
+_BODIES: dict[int, Callable[[Dice, int], bytes]] = {
     217: _route,
     318: _properties,
     322: _data_version_body,

@@ -21,7 +21,7 @@ def mutate(frame: bytes, other: bytes, dice: Dice) -> bytes:
 
 
 def _header_size(frame: bytes) -> int:
-    return min(struct.unpack_from(">I", frame, 4)[0] & 0xFFFFFF, len(frame) - 8)
+    return min(int.from_bytes(frame[5:8]), len(frame) - 8)
 
 
 def _joined(frame: bytes, header: bytes, body: bytes) -> bytes:

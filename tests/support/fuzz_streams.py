@@ -4,27 +4,32 @@ Judged with the frame reader and the header decoders of the code under test, whi
 """
 
 import contextlib
+import itertools
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
 import msgspec
 
 from namesrv import fast_lane
+from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame
 from tests.support.fuzz_frames import FrameMaker
 from tests.support.fuzz_values import Dice
-from tests.support.spelling import JSON, NATIVE
+from tests.support.spelling import JSON, NATIVE, json_frame
 
-PULL_ROUTES = 20001
+PULL_ROUTES: Final = 20001
 # frames of one connection, if none of them ends it before
-MAX_FRAMES = 40
+MAX_FRAMES: Final = 40
 
 # a frame of length 0, which ends every stream
-GARBAGE = bytes(8)
-_FAST_LANE = {JSON: fast_lane._decode_json, NATIVE: fast_lane._decode_native}
+GARBAGE: Final = bytes(8)
+PLAIN: Final = json_frame(105, 1, {"topic": "t0"})
+_FAST_LANE: Final[dict[int, Any]] = {JSON: fast_lane._decode_json, NATIVE: fast_lane._decode_native}
 
 # how its answer is spelt, and its opaque; no opaque when the server draws one of its own
 Due = tuple[int, int | None]
@@ -48,24 +53,83 @@ class Stream:
     # ends within a frame: the server waits for the rest
     is_cut_off: bool = False
 
+    _reader: FrameReader = field(default_factory=FrameReader)
+
     @property
     def data(self) -> bytes:
         """All of it."""
         return b"".join(self.pieces)
 
+    def add(self, data: bytes) -> None:
+        """Send this as well, and say what is due for it."""
+        self.pieces.append(data)
+        end = 0
+        for frame in self._reader.receive_data(data):
+            self.frames += 1
+            end += 4 + struct.unpack_from(">I", data, end)[0]
+            try:
+                command = decode_frame(frame)
+            except RemoteProtocolError:
+                self._end_for_sure(frame, end)
+                return
+            if not (command.is_response or command.is_oneway):
+                self._due_for(command)
+        if self._reader.error is not None:
+            self.frames += 1
+            self.is_broken = True
+        self.is_cut_off = self._reader.is_inside_frame
+
+    def _due_for(self, command: RemotingCommand) -> None:
+        due = (NATIVE if command.is_native else JSON, command.opaque)
+        if command.code != PULL_ROUTES:
+            self.due[due] += 1
+        elif command.is_native and b"wait_ms" in command.body:
+            self.may_wait[due] += 1
+        else:
+            self.pulls[due] += 1
+
+    def _end_for_sure(self, frame: Frame, end: int) -> None:
+        """The fast lane does not look at header fields that it has no use for, and so may answer such a frame."""
+        self.is_broken = True
+        decode = _FAST_LANE.get(frame.serialize_type)
+        if decode is not None:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.may_wait[frame.serialize_type, decode(frame.header).opaque] += 1
+                self.pieces[-1] = self.pieces[-1][:end] + GARBAGE
+
+    def settled(self) -> Self:
+        """The same when nothing is added any more."""
+        if self.is_broken:
+            self.may_wait += self.pulls
+        else:
+            self.due += self.pulls
+        return self
+
 
 def streams(numbers: Iterable[int], maker: FrameMaker) -> Iterator[Stream]:
-    """The frames of these numbers in order, a new connection after each that ends one."""
-    stream, reader = Stream(), FrameReader()
+    """The frames of these numbers in order.
+
+    Those that end a connection get one of their own, behind some frames that are sent twice for it, so that the
+    others share long-lived ones: brokers live as long as their connections.
+    """
+    stream, whole = Stream(), [PLAIN]
     for number in numbers:
         frame = maker.make(number)
-        stream.pieces.append(frame)
-        _judge(stream, reader, frame)
-        if stream.is_broken or stream.is_cut_off or stream.frames >= MAX_FRAMES:
-            yield _settled(stream)
-            stream, reader = Stream(), FrameReader()
-    if stream.pieces:
-        yield _settled(stream)
+        alone = Stream()
+        alone.add(frame)
+        if alone.is_broken or alone.is_cut_off:
+            ending = Stream()
+            for before in whole[len(whole) - number % 4 :]:
+                ending.add(before)
+            ending.add(frame)
+            yield ending.settled()
+        else:
+            whole = [*whole[-2:], frame]
+            stream.add(frame)
+            if stream.frames >= MAX_FRAMES:
+                yield stream.settled()
+                stream = Stream()
+    yield stream.settled()
 
 
 def chopped(stream: Stream, dice: Dice) -> Sequence[bytes]:
@@ -77,45 +141,4 @@ def chopped(stream: Stream, dice: Dice) -> Sequence[bytes]:
     if way == 9 and len(data) < 400:
         return [data[at : at + 1] for at in range(len(data))]
     cuts = sorted({0, len(data), *(dice.upto(len(data)) for _ in range(1 + dice.upto(4)))})
-    return [data[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
-
-
-def _judge(stream: Stream, reader: FrameReader, data: bytes) -> None:
-    for frame in reader.receive_data(data):
-        stream.frames += 1
-        try:
-            command = decode_frame(frame)
-        except RemoteProtocolError:
-            _end_for_sure(stream, frame)
-            return
-        if command.is_response or command.is_oneway:
-            continue
-        due = (NATIVE if command.is_native else JSON, command.opaque)
-        if command.code == PULL_ROUTES and command.is_native and b"wait_ms" in command.body:
-            stream.may_wait[due] += 1
-        elif command.code == PULL_ROUTES:
-            stream.pulls[due] += 1
-        else:
-            stream.due[due] += 1
-    if reader.error is not None:
-        stream.frames += 1
-        stream.is_broken = True
-    stream.is_cut_off = reader.is_inside_frame
-
-
-def _end_for_sure(stream: Stream, frame: Frame) -> None:
-    """The fast lane does not look at header fields that it has no use for, and so may answer such a frame."""
-    stream.is_broken = True
-    for serialize_type, decode in _FAST_LANE.items():
-        if serialize_type == frame.serialize_type:
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                stream.may_wait[serialize_type, decode(frame.header).opaque] += 1
-                stream.pieces.append(GARBAGE)
-
-
-def _settled(stream: Stream) -> Stream:
-    if stream.is_broken:
-        stream.may_wait += stream.pulls
-    else:
-        stream.due += stream.pulls
-    return stream
+    return [data[start:end] for start, end in itertools.pairwise(cuts)]

@@ -41,7 +41,7 @@ HOSTILE_TEXTS = (
     "\U0001f98a" * 90,
     "a\nb=c",
 )
-HOSTILE_NUMBERS = (
+HOSTILE_NUMBERS: tuple[Any, ...] = (
     -1,
     0,
     2**31 - 1,
@@ -87,9 +87,11 @@ class Dice:
         return self._random.randbytes(size)
 
     def text(self, choices: tuple[str, ...]) -> str:
-        """One of these names; rarely something hostile."""
-        return self.pick(HOSTILE_TEXTS) if self.one_in(25) else self.pick(choices)
+        """One of these names, the first ones more often; rarely something hostile."""
+        if self.one_in(60):
+            return self.pick(HOSTILE_TEXTS)
+        return choices[int(self._random.random() ** 2 * len(choices))]
 
     def number(self, *usual: int) -> Any:
         """One of these numbers; rarely something hostile, not even always a number."""
-        return self.pick(HOSTILE_NUMBERS) if self.one_in(25) else self.pick(usual)
+        return self.pick(HOSTILE_NUMBERS) if self.one_in(60) else self.pick(usual)

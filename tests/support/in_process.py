@@ -25,10 +25,14 @@ GUARD_SECONDS = 30.0
 class InProcess:
     """A running server, seen from inside, and the peers that were connected to it."""
 
-    def __init__(self, controller: NamesrvController, clock: FakeClock, data_dir: Path) -> None:
+    def __init__(
+        self, controller: NamesrvController, clock: FakeClock, data_dir: Path, serving: asyncio.Task[None]
+    ) -> None:
         self.controller = controller
         self.clock = clock
         self.data_dir = data_dir
+        # done when the server has ended
+        self.serving = serving
         # what has happened and was not taken yet, oldest first
         self.effects: list[Effect] = []
         self._peers: list[NamesrvPeer] = []
@@ -85,13 +89,18 @@ class InProcess:
         peer.close()
         await until(lambda: self.find_connection(peer) is None)
 
-    async def _stop(self, serving: asyncio.Task[None]) -> None:
+    async def _stop(self) -> None:
         self.controller.ask_to_stop()
-        while not serving.done():
+        while not self.serving.done():
             # draining waits on the clock, everything else for sockets and threads
             await self.clock.advance(0.02)
+        # after a bug nothing was closed, since a process just ends, and nothing may be begun
+        self.namesrv.is_draining = True
+        self.namesrv.server.stop_accepting()
+        self.namesrv.server.abort_all()
         for peer in self._peers:
             peer.writer.transport.abort()
+        await until(lambda: not self.namesrv.server.connections)
 
 
 @asynccontextmanager
@@ -109,9 +118,9 @@ async def namesrv_in_process(
         await until(lambda: controller.listening.is_set() or serving.done())
         if serving.done():
             await serving
-        server = InProcess(controller, clock, data_dir)
+        server = InProcess(controller, clock, data_dir, serving)
         try:
             yield server
         finally:
-            await server._stop(serving)
+            await server._stop()
         await serving

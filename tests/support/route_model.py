@@ -231,9 +231,9 @@ class RouteModel:
                 addrs[0] = addrs.pop(min(addrs))
             groups.append(BrokerData(group.cluster_name, name, addrs, group.zone_name, group.acts))
             for addr in addrs.values():
-                servers = self.filter_servers.get(BrokerAddrInfo(group.cluster_name, addr))
-                if servers is not None:
-                    filter_servers[addr] = servers
+                key = BrokerAddrInfo(group.cluster_name, addr)
+                if key in self.filter_servers and self.lives[key].broker_name == name:
+                    filter_servers[addr] = self.filter_servers[key]
         return TopicRouteData(
             groups,
             [by_name[name] for name in sorted(by_name)],

@@ -126,11 +126,11 @@ class _Connection:
         while self._is_switched and not self._is_aborted:
             self._is_switched = False
             await self._proxy.flowing()
-            if self._is_aborted:
-                return
+            if self._has_news():
+                continue
             reader, self._far = await asyncio.open_connection(*self._proxy.target)
-            if self._is_switched or self._is_aborted:
-                # it was while dialling
+            if self._has_news():
+                # while it was dialled
                 self._far.transport.abort()
                 continue
             up = asyncio.ensure_future(self._pump(self._reader, self._far))
@@ -145,6 +145,9 @@ class _Connection:
                 down.cancel()
                 await asyncio.wait((up, down))
                 self._far.transport.abort()
+
+    def _has_news(self) -> bool:
+        return self._is_switched or self._is_aborted
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -133,11 +133,11 @@ class RouteInfoManager:
         key, now = registration.key, self.now()
         table = self.tables.broker_live_table
         before = table.get(key)
-        if before is not None:
-            # a heartbeat over a newer connection may have been faster: then the end of the older one means nothing
-            is_newer = before.connection_id > registration.connection_id and self._is_connected(before.connection_id)
-            newest = before.connection_id if is_newer else registration.connection_id
-            plan.changes.live[key] = plan.changes.live[key].heard(now, newest, before.state)
+        newest = registration.connection_id
+        if before is not None and before.connection_id > newest and self._is_connected(before.connection_id):
+            # a heartbeat over a newer connection was faster: the end of the older one will mean nothing
+            newest = before.connection_id
+        plan.changes.live[key] = plan.changes.live[key].heard(now, newest, None if before is None else before.state)
         effects.extend(
             Evicted(displaced, table[displaced], "superseded", now - table[displaced].last_update)
             for displaced in plan.displaced

@@ -45,8 +45,10 @@ def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[s
     found = {}
     for group in groups:
         for addr in group.broker_addrs.values():
-            servers = tables.filter_server_table.get(BrokerAddrInfo(group.cluster, addr))
-            if servers:
+            key = BrokerAddrInfo(group.cluster, addr)
+            servers = tables.filter_server_table.get(key)
+            # its own: a group that moved to another cluster keeps the first one's name, where another may live now
+            if servers and tables.broker_live_table[key].broker_name == group.broker_name:
                 found[addr] = servers
     return found
 

@@ -129,10 +129,9 @@ class ServerConnection(asyncio.Protocol):
         self._server.refused(self, error)
         self._is_deaf = True
         self._cancel_watches()
+        # until then what comes is read and dropped: unread, it would reset the connection under its last answers
         if self._queue is None:
             self.close()
-        else:
-            self._throttle()
 
     def _cancel_watches(self) -> None:
         for task in self._watches or ():
@@ -353,7 +352,7 @@ class ServerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._closing or transport.is_closing():
             return
-        wants = not self._is_write_paused and not self._is_deaf and self.in_flight < self._server.limits.max_in_flight
+        wants = not self._is_write_paused and self.in_flight < self._server.limits.max_in_flight
         if wants != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # closed in between
                 transport.resume_reading() if wants else transport.pause_reading()

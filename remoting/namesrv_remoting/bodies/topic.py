@@ -65,7 +65,7 @@ class TopicQueueMappingInfo(msgspec.Struct, frozen=True, gc=False):
     epoch: Int64 = 0
     total_queues: Int32 = 0
     dirty: bool = False
-    curr_id_map: dict[int, int] | None = None
+    curr_id_map: dict[Int32, Int32] | None = None
 
 
 class JsonTopicQueueMappingInfo(TopicQueueMappingInfo, frozen=True, gc=False, rename="camel"):
@@ -77,4 +77,4 @@ class JsonTopicQueueMappingInfo(TopicQueueMappingInfo, frozen=True, gc=False, re
     epoch: Int64 = 0
     total_queues: Int32 = 0
     dirty: bool = False
-    curr_id_map: dict[int, int] | None = None
+    curr_id_map: dict[Int32, Int32] | None = None

@@ -6,6 +6,7 @@ chunks of two topics, and between two chunks anything may come in that needs no 
 
 import asyncio
 import copy
+import json
 from collections.abc import Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -31,17 +32,16 @@ from namesrv.routeinfo.tables import SPARE_DEADLINES
 from namesrv.routeinfo.views import in_zone
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.register import RegisterBrokerBody
-from namesrv_remoting.bodies.route import TopicRouteData, route_members
+from namesrv_remoting.bodies.route import TopicRouteData, route_members, route_to_json
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import ResponseError
-from tests.support import route_builders
 from tests.support.route_builders import RouteScene, queue_data
 from tests.support.route_model import Life, RouteModel, facts_of
 
 CLUSTERS = ["c1", "c2"]
 NAMES = ["b1", "b2"]
 IDS = [0, 1, 2, -1]
-ADDRESSES = ["x1", "x2", "x3"]
+ADDRESSES = ["x1", "x2", "x3", "x4"]
 TOPICS = [f"t{number}" for number in range(6)]
 ZONE = "z1"
 CHUNK_TOPICS = 2
@@ -100,17 +100,17 @@ class Register(Operation):
         super().__init__(act)
         self.asked = asked
         self.refusal: type[ResponseError] | None = None
-        self.planned_at = 0.0
 
     def decide(self, machine: "RouteMachine") -> None:
+        """Refused now or never; another broker at this address goes first."""
         self.refusal = machine.model.refusal(self.asked)
-        self.planned_at = machine.now
         life = machine.model.lives.get(self.asked.key)
         is_renamed = life is not None and life.broker_name != self.asked.broker_name
         if life is not None and is_renamed and self.refusal is None and machine.is_open(self.asked.connection_id):
             self.leaving[self.asked.key] = life
 
     def ended(self, machine: "RouteMachine", outcome: Any) -> None:
+        """It counts if its connection is still open."""
         for key in self.leaving:
             machine.model.remove(key)
         if self.refusal is not None:
@@ -118,7 +118,7 @@ class Register(Operation):
             return
         expected = RegisterResult()
         if machine.is_open(self.asked.connection_id):
-            expected = machine.model_registers(self.asked, self.planned_at)
+            expected = machine.model_registers(self.asked)
         assert expected == outcome
 
 
@@ -130,6 +130,7 @@ class Unregister(Operation):
         self.asked = asked
 
     def decide(self, machine: "RouteMachine") -> None:
+        """Only the registration that the broker knows of."""
         asked, life = self.asked, machine.model.lives.get(self.asked.key)
         if life is None or life.broker_name != asked.broker_name or life.connection_id > asked.connection_id:
             return
@@ -139,6 +140,7 @@ class Unregister(Operation):
         self.leaving[asked.key] = life
 
     def may_remove(self, machine: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        """Unless it has registered anew."""
         return machine.model.lives[key].registered is self.leaving[key].registered
 
 
@@ -150,10 +152,12 @@ class Close(Operation):
         self.connection_id = connection_id
 
     def decide(self, machine: "RouteMachine") -> None:
+        """All brokers of the connection."""
         lives = machine.model.lives
         self.leaving = {key: life for key, life in lives.items() if life.connection_id == self.connection_id}
 
     def may_remove(self, machine: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        """Unless it was heard over a newer one."""
         return machine.model.lives[key].connection_id == self.connection_id
 
 
@@ -161,9 +165,11 @@ class Scan(Operation):
     """The scan for silent brokers."""
 
     def decide(self, machine: "RouteMachine") -> None:
+        """Who is silent for too long."""
         self.leaving = machine.model.silent(machine.now)
 
     def may_remove(self, machine: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        """Unless it was heard in the meantime."""
         return machine.model.lives[key] is self.leaving[key]
 
 
@@ -175,14 +181,25 @@ class Change(Operation):
         self.on_model = on_model
 
     def ended(self, machine: "RouteMachine", outcome: Any) -> None:
+        """The model changes with it."""
         assert self.on_model(machine.model) == outcome
 
 
+# queues, permission, flags
+QUEUES = st.sampled_from([(8, 6, 0), (8, 4, 0), (4, 6, 1)])
+
 bodies = st.builds(
     RegisterBrokerBody,
-    topic_configs=st.dictionaries(
-        st.sampled_from(TOPICS), st.sampled_from([(8, 6, 0), (8, 4, 0), (4, 6, 1)]), max_size=len(TOPICS)
-    ).map(lambda said: tuple(TopicConfig(name, n, n, perm, flags) for name, (n, perm, flags) in said.items())),
+    # most topics of a broker are like each other
+    topic_configs=st.builds(
+        lambda names, first, others: tuple(
+            TopicConfig(name, queues, queues, perm, flags)
+            for name, (queues, perm, flags) in zip(names, [first] + [others] * len(names), strict=False)
+        ),
+        st.sampled_from([TOPICS, TOPICS[:4], TOPICS[2:], TOPICS[:2], TOPICS[1:2], []]),
+        QUEUES,
+        QUEUES,
+    ),
     data_version=st.none() | st.builds(DataVersion, st.integers(0, 1), st.integers(0, 1)),
     mappings=st.dictionaries(
         st.sampled_from(TOPICS), st.sampled_from([TopicQueueMappingInfo(epoch=1), TopicQueueMappingInfo(epoch=2)])
@@ -190,6 +207,13 @@ bodies = st.builds(
     | st.just({}),
     filter_servers=st.sampled_from([None, None, (), ("f1",)]),
 )
+# a master with two slaves, a master on its own, and anybody under any name at any address
+USUAL = [("b1", 0, "x1"), ("b1", 1, "x2"), ("b1", 2, "x3"), ("b2", 0, "x4")]
+identities = st.sampled_from(USUAL) | st.tuples(
+    st.sampled_from(NAMES), st.sampled_from(IDS), st.sampled_from(ADDRESSES)
+)
+# one of the latest open connections, or one that has ended
+connections = st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1])
 
 
 class RouteMachine(RuleBasedStateMachine):
@@ -214,7 +238,7 @@ class RouteMachine(RuleBasedStateMachine):
         self.said: list[Registration] = []
         self.sequence = 0
         # (revision, routes) of two clients
-        self.clients: list[tuple[int, dict[str, bytes | None]]] = [(0, dict.fromkeys(TOPICS)) for _ in range(2)]
+        self.clients: list[tuple[int, dict[str, Any]]] = [(0, dict.fromkeys(TOPICS)) for _ in range(2)]
         self.membership_seen: tuple[int, Any] = (0, self.members())
 
     def teardown(self) -> None:
@@ -282,14 +306,12 @@ class RouteMachine(RuleBasedStateMachine):
                 self.model.remove(key)
                 del operation.leaving[key]
 
-    def model_registers(self, asked: Registration, heard_at: float) -> RegisterResult:
+    def model_registers(self, asked: Registration) -> RegisterResult:
         """A registration takes effect. One that was overtaken by a newer connection's heartbeat leaves it that one."""
         life, connection_id = self.model.lives.get(asked.key), asked.connection_id
-        if life is not None:
-            heard_at = self.now
-            if life.connection_id > connection_id and self.is_open(life.connection_id):
-                connection_id = life.connection_id
-        return self.model.register(asked, self.scene.options, heard_at, connection_id)
+        if life is not None and life.connection_id > connection_id and self.is_open(life.connection_id):
+            connection_id = life.connection_id
+        return self.model.register(asked, self.scene.options, self.now, connection_id)
 
     def members(self) -> Any:
         """What a snapshot is about."""
@@ -301,11 +323,9 @@ class RouteMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
     @rule(
         cluster=st.sampled_from([*CLUSTERS, "c1", "c1"]),
-        name=st.sampled_from(NAMES),
-        broker_id=st.sampled_from([*IDS, 0, 1]),
-        addr=st.sampled_from(ADDRESSES),
+        identity=identities,
         body=bodies,
-        connection=st.integers(0, 3),
+        connection=connections,
         acts=st.sampled_from([None, False, True, True]),
         zone=st.sampled_from([None, None, ZONE]),
         expiry=st.sampled_from([120.0, 120.0, 10.0]),
@@ -313,16 +333,15 @@ class RouteMachine(RuleBasedStateMachine):
     def register(
         self,
         cluster: str,
-        name: str,
-        broker_id: int,
-        addr: str,
+        identity: tuple[str, int, str],
         body: RegisterBrokerBody,
         connection: int,
-        acts: bool | None,
+        acts: bool | None,  # noqa: FBT001 - hypothesis fills it in by name
         zone: str | None,
         expiry: float,
     ) -> None:
         """A RocketMQ broker registers."""
+        name, broker_id, addr = identity
         asked = Registration(
             cluster, name, broker_id, addr, body, self.connection(connection), expiry, f"ha-{addr}", zone, acts
         )
@@ -330,46 +349,49 @@ class RouteMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
     @rule(
-        name=st.sampled_from(NAMES),
-        broker_id=st.sampled_from([0, 0, 1]),
-        addr=st.sampled_from(ADDRESSES),
+        identity=identities,
         body=bodies,
-        deleted=st.none() | st.lists(st.sampled_from(TOPICS), max_size=3),
-        connection=st.integers(0, 3),
+        connection=connections,
         agent=st.sampled_from(["p", "q"]),
     )
     def register_natively(
-        self,
-        name: str,
-        broker_id: int,
-        addr: str,
-        body: RegisterBrokerBody,
-        deleted: list[str] | None,
-        connection: int,
-        agent: str,
+        self, identity: tuple[str, int, str], body: RegisterBrokerBody, connection: int, agent: str
     ) -> None:
-        """A native agent registers, fully or (with deleted topics, perhaps none) the difference."""
+        """A native agent registers all that it has."""
+        self.sequence += 1
+        asked = Registration("c1", *identity, body, self.connection(connection), 120.0, is_native=True)
+        self.send(replace(asked, enable_acting_master=True, agent_id=agent, registration_seq=self.sequence))
+
+    @precondition(lambda self: self.natives() and len(self.operations) < MAX_OPERATIONS)
+    @rule(
+        which=st.integers(0, 200),
+        body=bodies,
+        deleted=st.sets(st.sampled_from(TOPICS), max_size=3),
+        connection=connections,
+        agent=st.sampled_from([None, None, "q"]),
+    )
+    def register_delta(
+        self, which: int, body: RegisterBrokerBody, deleted: set[str], connection: int, agent: str | None
+    ) -> None:
+        """A native agent registers what has changed; when its turn comes it may be gone, or another process."""
+        natives = self.natives()
+        key = natives[which % len(natives)]
+        life = self.model.lives[key]
         self.sequence += 1
         asked = Registration(
-            "c1",
-            name,
-            broker_id,
-            addr,
-            body,
+            key.cluster_name,
+            life.broker_name,
+            life.broker_id,
+            key.broker_addr,
+            replace(body, deleted_topics=sorted(deleted - {item.topic_name for item in body.topic_configs})),
             self.connection(connection),
             120.0,
             enable_acting_master=True,
             is_native=True,
-            agent_id=agent,
+            kind="delta",
+            agent_id=agent or life.agent_id,
             registration_seq=self.sequence,
         )
-        if deleted is not None:
-            named = {item.topic_name for item in body.topic_configs}
-            asked = replace(
-                asked,
-                kind="delta",
-                body=replace(body, deleted_topics=tuple(topic for topic in deleted if topic not in named)),
-            )
         self.send(asked)
 
     def send(self, asked: Registration) -> None:
@@ -380,11 +402,17 @@ class RouteMachine(RuleBasedStateMachine):
         self.begin(Register(asked, lambda: self.manager.register(asked)))
 
     @precondition(lambda self: self.said and len(self.operations) < MAX_OPERATIONS)
-    @rule(which=st.integers(0, 200), connection=st.integers(0, 3))
+    @rule(which=st.integers(0, 200), connection=connections)
     def register_again(self, which: int, connection: int) -> None:
         """A broker says once more what it said before; if that is recognised, applying it would change nothing."""
+        stored = [asked for asked in self.said if self.manager.tables.digests.get(asked.key) == asked.digest]
+        choices = stored if stored and which % 4 else self.said
+        self.say_again(choices[-1 - which % len(choices)], connection)
+
+    def say_again(self, asked: Registration, connection: int) -> None:
+        """Send a registration once more."""
         self.sequence += 1
-        asked = replace(self.said[-1 - which % len(self.said)], connection_id=self.connection(connection))
+        asked = replace(asked, connection_id=self.connection(connection))
         if asked.is_native:
             asked = replace(asked, registration_seq=self.sequence)
         assert asked.digest is not None
@@ -405,7 +433,7 @@ class RouteMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
     @rule(
         which=st.integers(0, 200),
-        connection=st.integers(0, 3),
+        connection=connections,
         age=st.integers(0, 3),
         name=st.none() | st.sampled_from(NAMES),
     )
@@ -438,18 +466,20 @@ class RouteMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
-    @rule(connection=st.integers(0, 3))
+    @rule(connection=connections)
     def close(self, connection: int) -> None:
-        """A connection ends."""
-        number = self.connection(connection)
+        """A connection ends, more often than not one that carries a broker."""
+        carrying = [life.connection_id for life in self.model.lives.values()]
+        number = carrying[connection % len(carrying)] if carrying and connection else self.connection(connection)
         if self.is_open(number):
             self.scene.closed.add(number)
             self.begin(Close(number, lambda: self.manager.connection_closed(number)))
 
     @precondition(lambda self: not any(isinstance(operation, Scan) for operation in self.operations.values()))
-    @rule()
-    def scan(self) -> None:
+    @rule(seconds=st.sampled_from([0.0, 10.0, 120.0, 120.1]))
+    def scan(self, seconds: float) -> None:
         """The scan comes round."""
+        self.scene.pass_time(seconds)
         self.begin(Scan(self.manager.evict_silent))
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
@@ -499,10 +529,27 @@ class RouteMachine(RuleBasedStateMachine):
         """A new connection."""
         self.connections.append(self.connections[-1] + 1)
 
-    @rule(which=st.integers(0, 200), connection=st.integers(0, 3), state=st.sampled_from([None, {"depth": 1}]))
+    @precondition(lambda self: any(operation.leaving for operation in self.operations.values()))
+    @rule(which=st.integers(0, 200), connection=connections, registers=st.booleans())
+    def be_heard_while_leaving(self, which: int, connection: int, registers: bool) -> None:  # noqa: FBT001 - by name
+        """Somebody who is about to be removed is heard after all."""
+        leaving = [key for operation in self.operations.values() for key in operation.leaving]
+        key = leaving[which % len(leaving)]
+        index = next((i for i, said in enumerate(reversed(self.said)) if said.key == key), None)
+        if registers and index is not None and len(self.operations) < MAX_OPERATIONS:
+            self.say_again(self.said[-1 - index], connection)
+        else:
+            self.beat(key, connection, None)
+
+    @rule(which=st.integers(0, 200), connection=connections, state=st.sampled_from([None, {"depth": 1}]))
     def heartbeat(self, which: int, connection: int, state: dict[str, int] | None) -> None:
         """904 (322 without a state), perhaps over a connection that has ended since."""
-        key, life = self.some_broker(which)
+        key, _ = self.some_broker(which)
+        self.beat(key, connection, state)
+
+    def beat(self, key: BrokerAddrInfo, connection: int, state: dict[str, int] | None) -> None:
+        """A heartbeat."""
+        life = self.model.lives.get(key)
         revision = self.manager.revisions.revision
         number = self.connection(connection)
         if state is None:
@@ -514,7 +561,7 @@ class RouteMachine(RuleBasedStateMachine):
         if life is not None:
             self.model.hear(key, self.now, number if self.is_open(number) else 0, state)
 
-    @rule(seconds=st.sampled_from([0.1, 10.0, 60.0, 119.9, 120.0]))
+    @rule(seconds=st.sampled_from([0.1, 10.0, 60.0, 119.9, 120.0, 120.1]))
     def pass_time(self, seconds: float) -> None:
         """Nothing happens for a while."""
         self.scene.pass_time(seconds)
@@ -557,7 +604,7 @@ class RouteMachine(RuleBasedStateMachine):
         changed = self.manager.revisions.changed_since(TOPICS, since)
         routes.update({topic: self.answer(topic) for topic in (TOPICS if changed is None else changed)})
         self.clients[which] = (self.manager.revisions.revision, routes)
-        assert {topic: self.encoded(self.route(topic)) for topic in TOPICS} == routes
+        assert {topic: as_json(self.route(topic)) for topic in TOPICS} == routes
 
     @precondition(lambda self: self.operations)
     @rule()
@@ -589,12 +636,11 @@ class RouteMachine(RuleBasedStateMachine):
         assert len(tables.deadlines) <= 2 * len(tables.broker_live_table) + SPARE_DEADLINES
         for topic in TOPICS:
             route = self.route(topic)
-            assert self.encoded(route) == self.answer(topic)
+            assert as_json(route) == self.answer(topic)
             native = self.scene.native_cache.entries.get(topic) or self.scene.native_cache.fill(topic)
-            # a map's members have no order
-            assert (None if route is None else route_members(route)) == (native and unpacked(native))
-            here = None if route is None else route_builders.encode_json(in_zone(route, ZONE))[0]
-            assert here == self.scene.json_cache.fill_zone(topic, ZONE.upper())
+            assert as_native(route) == (None if native is None else msgpack.unpackb(native, strict_map_key=False))
+            here = self.scene.json_cache.fill_zone(topic, ZONE.upper())
+            assert as_json(None if route is None else in_zone(route, ZONE)) == (here and json.loads(here))
         if not self.operations:
             hanging = {key for key, life in self.model.lives.items() if not self.is_open(life.connection_id)}
             assert not hanging
@@ -610,14 +656,24 @@ class RouteMachine(RuleBasedStateMachine):
     # -- choices ------------------------------------------------------------------------------------------------------
 
     def connection(self, age: int) -> int:
-        """One of the latest connections."""
-        return self.connections[-1 - age % len(self.connections)]
+        """One of the latest open connections; for -1 one that has ended, if there is any."""
+        if age < 0 and self.scene.closed:
+            return max(self.scene.closed)
+        still_open = [number for number in self.connections if self.is_open(number)]
+        if not still_open:
+            self.connect()
+            return self.connections[-1]
+        return still_open[-1 - age % len(still_open)]
+
+    def natives(self) -> list[BrokerAddrInfo]:
+        """Live brokers that speak the native protocol."""
+        return sorted(key for key, life in self.model.lives.items() if life.is_native)
 
     def some_broker(self, which: int) -> tuple[BrokerAddrInfo, Life | None]:
         """A live broker, sometimes one that may not be."""
         known = sorted(self.model.lives)
         if not known or which % 5 == 0:
-            found = BrokerAddrInfo(CLUSTERS[which % 2], ADDRESSES[which % 3])
+            found = BrokerAddrInfo(CLUSTERS[which % 2], ADDRESSES[which % 4])
         else:
             found = known[which % len(known)]
         return found, self.model.lives.get(found)
@@ -626,18 +682,23 @@ class RouteMachine(RuleBasedStateMachine):
         """What the model says about a topic."""
         return self.model.route(topic, self.scene.options, self.scene.order_conf)
 
-    def encoded(self, route: TopicRouteData | None) -> bytes | None:
-        """The same, encoded anew."""
-        return None if route is None else route_builders.encode_json(route)[0]
-
-    def answer(self, topic: str) -> bytes | None:
+    def answer(self, topic: str) -> Any:
         """What the server answers."""
-        return self.scene.json_cache.entries.get(topic) or self.scene.json_cache.fill(topic)
+        answer = self.scene.json_cache.entries.get(topic) or self.scene.json_cache.fill(topic)
+        return answer and json.loads(answer)
 
 
-def unpacked(native: bytes) -> Any:
-    """What is in a native body."""
-    return msgpack.unpackb(native, strict_map_key=False)
+# Members of a map have no order: what is in the answers is compared, not their bytes.
+
+
+def as_json(route: TopicRouteData | None) -> Any:
+    """What a route's answer holds, encoded anew."""
+    return None if route is None else json.loads(route_to_json(route))
+
+
+def as_native(route: TopicRouteData | None) -> Any:
+    """What a route's native answer holds."""
+    return None if route is None else route_members(route)
 
 
 def test_any_history() -> None:

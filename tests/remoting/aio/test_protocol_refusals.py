@@ -8,6 +8,7 @@ from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.errors import NotReadyError
 from tests.support.chopping import Feed, byte_by_byte, whole
 from tests.support.fake_clock import settle
+from tests.support.gate import Gate
 from tests.support.raw_peer import RawPeer, until
 from tests.support.serving import ECHO, serving
 from tests.support.spelling import JSON, binary_frame, cut, json_frame, native_frame
@@ -123,6 +124,23 @@ async def test_questions_after_garbage_are_not_begun() -> None:
         assert 1 == (await peer.receive()).opaque
         assert await peer.at_end()
         assert [1] == began
+
+
+async def test_what_comes_while_the_last_answer_is_due_is_dropped() -> None:
+    """It is read all the same: left unread, it would reset the connection, and the answer with it."""
+    gate = Gate()
+    async with serving({10: gate}) as served:
+        peer = await served.connect()
+        peer.send(json_frame(10, 1) + bytes(8))
+        await until(lambda: served.heard.refused)
+        peer.send(json_frame(10, 2) * 100)
+        await settle()
+        gate.open()
+
+        assert 1 == (await peer.receive()).opaque
+        assert b"" == await peer.reader.read()
+        await until(lambda: served.heard.closed)
+        assert ([1], [(1, "closed")], 1) == (gate.came, served.heard.closed, len(served.heard.refused))
 
 
 async def test_client_is_sent_away_while_the_server_is_not_ready() -> None:

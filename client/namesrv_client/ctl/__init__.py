@@ -1,0 +1,1 @@
+"""The command `namesrvctl`: what operators ask NameServers, and tell them."""

@@ -1,0 +1,360 @@
+"""Can threads use the agent as they like, and start, stop and drain it in any order?"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_broker_agent import AgentSettings, MasterInfo, SyncBrokerAgent, TopicConfig, TopicStateError
+from namesrv_broker_agent.sync import StoppedError
+from tests.support.daemon import GUARD_SECONDS, Daemon
+from tests.support.peer import Peer
+
+ORDERS = TopicConfig("orders", 8, 8)
+BILLS = TopicConfig("bills", 4, 4)
+
+
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A NameServer in a process of its own, for all tests here; each uses a broker of its own."""
+    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
+        yield daemon.listening()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """The broker of this test."""
+    return str(request.node.name)
+
+
+def address_of(namesrv: Daemon) -> str:
+    """Where it listens."""
+    host, port = namesrv.address
+    return f"{host}:{port}"
+
+
+def settings_of(namesrv: Daemon, name: str, **values: Any) -> AgentSettings:
+    """A broker at an address of its own."""
+    return AgentSettings.checked(
+        **{
+            "cluster_name": "c1",
+            "broker_name": name,
+            "broker_addr": f"{name}:10911",
+            "name_servers": address_of(namesrv),
+            **values,
+        }
+    )
+
+
+def routes_of(namesrv: Daemon, name: str, *topics: str) -> dict[str, int | None]:
+    """What clients are told of topics on a broker: the permission, None without a route."""
+    with Peer(namesrv.address, native=True) as peer:
+        routes = peer.call(20001, topics=list(topics))["routes"]
+    return {
+        topic: next((queues["perm"] for queues in route["queue_datas"] if queues["broker_name"] == name), None)
+        if route
+        else None
+        for topic, route in routes.items()
+    }
+
+
+def agent_threads() -> list[threading.Thread]:
+    """Those that are alive."""
+    return [thread for thread in threading.enumerate() if thread.name == "namesrv-broker-agent"]
+
+
+@contextmanager
+def in_thread(work: Callable[[], object]) -> Iterator[Future[object]]:
+    """Something that is done by another thread meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(work)
+
+
+# -- start and stop --------------------------------------------------------------------------------------------------
+
+
+def test_start_register_stop(namesrv: Daemon, name: str) -> None:
+    """A thread while it is started, and none afterwards; stopping unregisters."""
+    agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
+    assert [] == agent_threads()
+
+    agent.start()
+    assert 1 == agent.registered()
+    (state,) = agent.servers.values()
+    assert (address_of(namesrv), "registered", "native", None) == (
+        state.address,
+        state.status,
+        state.protocol,
+        state.last_error,
+    )
+    assert {"orders": ORDERS} == agent.topics
+    assert {"orders": 6} == routes_of(namesrv, name, "orders")
+    assert 1 == len(agent_threads())
+    agent.stop()
+
+    namesrv.wait_for("broker_evicted", broker_name=name, reason="unregistered")
+    assert [] == agent_threads()
+    assert "<SyncBrokerAgent [not started]>" == repr(agent)
+
+
+def test_block_starts_and_stops(namesrv: Daemon, name: str) -> None:
+    """Also when it ends by an exception."""
+    with pytest.raises(ZeroDivisionError), SyncBrokerAgent(settings_of(namesrv, name), [ORDERS]) as agent:
+        assert 1 == agent.registered()
+        assert repr(agent).startswith(f"<SyncBrokerAgent [<BrokerAgent [{name}:0 at {name}:10911 | 1 of 1 servers | ")
+        raise ZeroDivisionError
+
+    namesrv.wait_for("broker_evicted", broker_name=name, reason="unregistered")
+    assert [] == agent_threads()
+
+
+def test_second_start_and_second_stop_do_nothing(namesrv: Daemon, name: str) -> None:
+    """The first ones count."""
+    agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
+    agent.start()
+    agent.start()
+    assert 1 == len(agent_threads())
+    agent.stop()
+    agent.stop()
+
+    assert [] == agent_threads()
+
+
+VERBS: dict[str, Callable[[SyncBrokerAgent], object]] = {
+    "registered": lambda agent: agent.registered(),
+    "create_topic": lambda agent: agent.create_topic(BILLS),
+    "update_topic": lambda agent: agent.update_topic(ORDERS),
+    "delete_topic": lambda agent: agent.delete_topic("orders"),
+    "set_perm": lambda agent: agent.set_perm("orders", 4),
+    "replace_topics": lambda agent: agent.replace_topics([]),
+    "promote": lambda agent: agent.promote(),
+    "demote": lambda agent: agent.demote(1),
+    "drain": lambda agent: agent.drain(),
+    "topics": lambda agent: agent.topics,
+}
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["before start", "after stop"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_use_while_it_is_not_started(namesrv: Daemon, verb: str, *, is_stopped: bool) -> None:
+    """A clear error; what can be said without a thread is said."""
+    agent = SyncBrokerAgent(settings_of(namesrv, "idle", name_servers="127.0.0.1:1"), [ORDERS])
+    if is_stopped:
+        agent.start()
+    agent.stop()
+
+    with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
+        VERBS[verb](agent)
+    assert {} == agent.servers
+    assert agent.master is None
+
+
+def test_agent_that_is_started_again_has_what_it_had(namesrv: Daemon, name: str) -> None:
+    """Topics that were created or deleted meanwhile, too; and it can write again after a drain."""
+    agent = SyncBrokerAgent(settings_of(namesrv, name, client_poll_seconds=0.0), [ORDERS])
+    agent.start()
+    agent.create_topic(BILLS)
+    agent.delete_topic("orders")
+    agent.drain()
+    assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
+
+    with agent:
+        assert 1 == agent.registered()
+        assert {"bills": BILLS} == agent.topics
+        assert {"orders": None, "bills": 6} == routes_of(namesrv, name, "orders", "bills")
+
+
+def test_wrong_arguments_are_errors_at_once(namesrv: Daemon, tmp_path: Path) -> None:
+    """Not when it is started."""
+    settings = settings_of(namesrv, "wrong")
+    with pytest.raises(ValueError, match=r"^topic orders is given twice$"):
+        SyncBrokerAgent(settings, [ORDERS, ORDERS])
+    with pytest.raises(ValueError, match=r"^topic T: perm 8 is not between 0 and 7$"):
+        SyncBrokerAgent(settings, [TopicConfig("T", perm=8)])
+    with pytest.raises(TypeError, match="colour"):
+        SyncBrokerAgent(settings, colour="red")
+
+
+def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
+    """A damaged state file is an error of start(), as the file may be repaired; then it starts."""
+    path = tmp_path / "topics.json"
+    path.write_text("damaged")
+    agent = SyncBrokerAgent(settings_of(namesrv, name, state_file=path), [ORDERS])
+    with pytest.raises(TopicStateError, match=f"^state file {path}"):
+        agent.start()
+    assert [] == agent_threads()
+
+    path.unlink()
+    with agent:
+        assert 1 == agent.registered()
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_eight_threads_create_topics(namesrv: Daemon, name: str) -> None:
+    """All are there, each change has counted once, and an error reaches the thread that made it."""
+    with SyncBrokerAgent(settings_of(namesrv, name)) as agent, ThreadPoolExecutor(8) as pool:
+
+        def work(number: int) -> int:
+            agent.create_topic(TopicConfig(f"{name}-{number % 80}"))
+            return len(agent.topics) + len(agent.servers)
+
+        results = [pool.submit(work, number) for number in range(96)]
+        errors = [str(result.exception()) for result in results if result.exception() is not None]
+        assert sorted(f"topic {name}-{number} exists already" for number in range(16)) == sorted(errors)
+        assert 1 == agent.registered()
+
+        topics = [f"{name}-{number}" for number in range(80)]
+        assert dict.fromkeys(topics, 6) == routes_of(namesrv, name, *topics)
+        with Peer(namesrv.address, native=True) as peer:
+            (broker,) = peer.call(20005, broker_name=name)["brokers"]
+        assert 80 == broker["data_version"]["counter"]
+
+
+def test_all_verbs(namesrv: Daemon, name: str) -> None:
+    """Each of them reaches the server, or says what is wrong."""
+    with SyncBrokerAgent(settings_of(namesrv, name), [ORDERS]) as agent:
+        agent.create_topic(BILLS)
+        agent.set_perm("bills", 4)
+        agent.update_topic(TopicConfig("orders", 1, 1, 2))
+        agent.registered()
+        assert {"orders": 2, "bills": 4} == routes_of(namesrv, name, "orders", "bills")
+        done = agent.replace_topics([BILLS])
+        assert ((BILLS,), ("orders",)) == (done.changed, done.deleted)
+        agent.delete_topic("bills")
+        with pytest.raises(ValueError, match=r"^topic 'bills' does not exist$"):
+            agent.delete_topic("bills")
+        agent.demote(3)
+        agent.promote(7)
+        with pytest.raises(ValueError, match=r"^broker_id 0 is not that of a slave \(1 or more\)$"):
+            agent.demote(0)
+        agent.registered()
+
+        with Peer(namesrv.address, native=True) as peer:
+            (broker,) = peer.call(20005, broker_name=name)["brokers"]
+        assert (0, 7) == (broker["broker_id"], broker["data_version"]["state_version"])
+        assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
+
+
+def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> None:
+    """They get an error instead of waiting for an agent that is gone."""
+    agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
+    agent.start()
+    with in_thread(lambda: agent.registered(count=2, timeout_seconds=3600.0)) as waiting:
+        assert 1 == agent.registered()
+        agent.stop()
+
+        with pytest.raises(StoppedError, match=r"^the agent was stopped$"):
+            waiting.result(GUARD_SECONDS)
+
+
+def test_stop_ends_a_drain(namesrv: Daemon, name: str) -> None:
+    """While draining the topics cannot be written to; whoever is not patient may stop."""
+    agent = SyncBrokerAgent(settings_of(namesrv, name, client_poll_seconds=3600.0), [ORDERS, BILLS])
+    agent.start()
+    agent.registered()
+    with in_thread(agent.drain) as draining, Peer(namesrv.address, native=True) as peer:
+        answer: dict[str, Any] = {"boot_id": None, "revision": 0, "routes": {}}
+        while not answer["routes"] or answer["routes"]["orders"]["queue_datas"][0]["perm"] == 6:
+            answer = peer.call(
+                20001, topics=["orders"], boot_id=answer["boot_id"], since=answer["revision"], wait_ms=20_000
+            )
+        assert {"orders": 4, "bills": 4} == routes_of(namesrv, name, "orders", "bills")
+        assert not draining.done()
+        agent.stop()
+
+        assert draining.result(GUARD_SECONDS) is None
+    assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
+    assert [] == agent_threads()
+
+
+def test_list_that_hangs_does_not_hold_up_the_start(namesrv: Daemon, name: str) -> None:
+    """A broker starts although nobody can say where the NameServers are; it says so."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        agent = SyncBrokerAgent(settings_of(namesrv, name, name_servers=url, connect_timeout_seconds=0.05))
+        agent.start()
+        agent.create_topic(ORDERS)
+        assert {} == agent.servers
+        assert 0 == agent.registered(timeout_seconds=0.01)
+        agent.stop()
+
+
+# -- callbacks -------------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """What callbacks were told, in which thread, and what came of using the agent there."""
+
+    def __init__(self) -> None:
+        self.agent: SyncBrokerAgent | None = None
+        self.news: list[object] = []
+        self.threads: set[threading.Thread] = set()
+        self.errors: set[str] = set()
+        self._happened = threading.Event()
+
+    def __call__(self, news: object = None) -> dict[str, int]:
+        """A callback with bugs: it uses the agent, and fails."""
+        assert self.agent is not None
+        self.news.append(news)
+        self.threads.add(threading.current_thread())
+        uses: list[Callable[[SyncBrokerAgent], object]] = [
+            lambda agent: agent.stop(),
+            lambda agent: agent.servers,
+            *VERBS.values(),
+        ]
+        for use in uses:
+            try:
+                use(self.agent)
+            except RuntimeError as error:
+                self.errors.add(str(error))
+        self._happened.set()
+        raise ZeroDivisionError("in the broker's own code")
+
+    def wait(self) -> None:
+        """Return once it was called."""
+        assert self._happened.wait(GUARD_SECONDS)
+
+
+OWN_THREAD = "not from the agent's own callbacks: its thread would wait for itself"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_state_is_asked_for_in_the_agents_thread(namesrv: Daemon, name: str) -> None:
+    """A callback that uses the agent gets an error, and one that fails does no harm."""
+    told = Told()
+    agent = SyncBrokerAgent(settings_of(namesrv, name, heartbeat_seconds=0.02), [ORDERS], state=told)
+    told.agent = agent
+    with agent:
+        told.wait()
+        agent.create_topic(BILLS)
+        assert 1 == agent.registered()
+        assert {"orders": 6, "bills": 6} == routes_of(namesrv, name, "orders", "bills")
+        assert ["namesrv-broker-agent"] == [thread.name for thread in told.threads]
+        assert {OWN_THREAD} == told.errors
+
+
+def test_slave_is_told_its_master_in_the_agents_thread(namesrv: Daemon, name: str) -> None:
+    """Once, however often it registers, and whatever the callback does."""
+    told = Told()
+    master = SyncBrokerAgent(settings_of(namesrv, name, ha_server_addr="10.0.0.1:10912"), [ORDERS])
+    slave = SyncBrokerAgent(
+        settings_of(namesrv, name, broker_addr="10.0.0.2:10911", broker_id=1), [ORDERS], on_master_changed=told
+    )
+    told.agent = slave
+    with master:
+        master.registered()
+        with slave:
+            told.wait()
+            slave.create_topic(BILLS)
+            assert 1 == slave.registered()
+            assert MasterInfo(f"{name}:10911", "10.0.0.1:10912") == slave.master
+            assert [slave.master] == told.news
+            assert {OWN_THREAD} == told.errors

@@ -1,0 +1,63 @@
+"""Can any frame disturb a NameServer: hang it, upset its tables, hurt other connections, or put an error in its log?"""
+
+import asyncio
+import gc
+import importlib.util
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from namesrv_remoting.aio.loops import LoopName, loop_factory
+from tests.support.fuzz_budget import FRAMES, GOLDEN, Counted, in_batches
+from tests.support.fuzz_frames import FrameMaker, recorded_frames
+from tests.support.fuzz_server import FuzzServer
+from tests.support.fuzz_streams import streams
+from tests.support.fuzz_values import Dice
+
+LOOPS: Final[tuple[LoopName, ...]] = (
+    ("asyncio", "uvloop") if importlib.util.find_spec("uvloop") is not None else ("asyncio",)
+)
+
+
+@pytest.fixture(autouse=True)
+def _collector() -> Iterator[None]:
+    """A server that starts tells the cycle collector to look away; afterwards it looks again."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_no_frame_disturbs_the_server(loop: LoopName, tmp_path: Path) -> None:
+    """Every question is answered or its connection closed, and after each batch everything is as it should be.
+
+    What that is, `FuzzServer.check` says: the control client's route, the log, the tables, and nothing left behind.
+    """
+    wanted = -(-FRAMES // len(LOOPS))
+    maker, counted, number = FrameMaker(recorded_frames(GOLDEN)), Counted(), itertools.count()
+
+    def batch(numbers: tuple[int, ...]) -> None:
+        fed = list(streams(numbers, maker))
+        dice = Dice(numbers[0])
+
+        async def feed_and_check(server: FuzzServer) -> None:
+            await server.feed(fed, dice)
+            await server.check()
+
+        runner.run(FuzzServer(tmp_path / str(next(number))).run(feed_and_check))
+        counted.frames += sum(stream.frames for stream in fed)
+
+    with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
+        in_batches(wanted, batch)
+    assert counted.enough(wanted, f"frames on {loop}")
+
+
+def test_recorded_frames_are_begun_with() -> None:
+    """The scenarios of the golden tests are found, all three header types among them."""
+    frames = recorded_frames(GOLDEN)
+    assert len(frames) > 150
+    assert {0, 1} <= {frame[4] for frame in frames if len(frame) > 8}

@@ -1,0 +1,125 @@
+"""How does a test run a broker's agent, with time in its own hands?"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgpack
+
+from namesrv.routeinfo.records import Registered, Touched
+from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.in_process import InProcess
+from tests.support.scripted_server import Question
+from tests.support.spelling import NATIVE, cut
+
+NAME = "broker-a"
+ADDR = "10.0.0.1:10911"
+CLUSTER = "cluster-1"
+TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4))
+
+# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
+GUARD_SECONDS = 30.0
+# how far the clock is moved at once while something is waited for
+STEP_SECONDS = 0.1
+
+
+def address_of(server: InProcess) -> str:
+    """Where a server listens, as a list of NameServers has it."""
+    host, port = server.address
+    return f"{host}:{port}"
+
+
+def agent_settings(name_servers: str, **overrides: Any) -> AgentSettings:
+    """Those of a master that speaks natively, unless the test says otherwise."""
+    defaults: Mapping[str, Any] = {
+        "cluster_name": CLUSTER,
+        "broker_name": NAME,
+        "broker_addr": ADDR,
+        "name_servers": name_servers,
+        "protocol": "native",
+    }
+    return AgentSettings.checked(**{**defaults, **overrides})
+
+
+@asynccontextmanager
+async def running(
+    clock: FakeClock,
+    name_servers: str,
+    topics: Iterable[TopicConfig] = TOPICS,
+    *,
+    options: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> AsyncIterator[BrokerAgent]:
+    """An agent that was started, stopped at the end of the block whatever its servers do then."""
+    chosen: dict[str, Any] = {"random_unit": lambda: 0.5, **(options or {})}
+    agent = BrokerAgent(agent_settings(name_servers, **overrides), topics, clock=clock, **chosen)
+    async with asyncio.timeout(GUARD_SECONDS):
+        await agent.__aenter__()
+        try:
+            yield agent
+        finally:
+            await finished(clock, agent.stop())
+
+
+async def finished(clock: FakeClock, work: Any) -> float:
+    """Let time pass until some work is done; how much that was."""
+    began = clock.monotonic()
+    task = asyncio.ensure_future(work)
+    await settle()
+    while not task.done():
+        await clock.advance(STEP_SECONDS)
+    await task
+    return clock.monotonic() - began
+
+
+async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most: float = 60.0) -> float:
+    """Let time pass until something is so; how much that was.
+
+    Raises:
+        AssertionError: that much was not enough.
+    """
+    began = clock.monotonic()
+    await settle()
+    while not condition():
+        passed = clock.monotonic() - began
+        assert passed <= at_most, f"not so after {passed:g} s"
+        await clock.advance(STEP_SECONDS)
+    return clock.monotonic() - began
+
+
+def registrations(server: InProcess) -> list[tuple[str, int]]:
+    """The registrations that a server has taken: kind, and how many topics each brought."""
+    return [(effect.kind, effect.topics) for effect in server.effects_of(Registered)]
+
+
+def heartbeats(server: InProcess) -> list[float]:
+    """When heartbeats came, on the server's clock."""
+    return [effect.live.last_update for effect in server.effects_of(Touched)]
+
+
+def queues(server: InProcess, topic: str, broker_name: str = NAME) -> tuple[int, int, int] | None:
+    """Read queues, write queues and permission of a broker's topic; None if it has none."""
+    found = server.namesrv.manager.tables.queues_of(topic, broker_name)
+    return None if found is None else (found.read_queue_nums, found.write_queue_nums, found.perm)
+
+
+def brokers(server: InProcess) -> dict[str, dict[int, str]]:
+    """The groups that a server knows, and who is in them."""
+    return {name: dict(group.broker_addrs) for name, group in server.namesrv.manager.tables.broker_addr_table.items()}
+
+
+def native_answer(
+    question: Question, code: int = 0, ext: Mapping[str, object] | None = None, *, remark: str | None = None
+) -> bytes:
+    """A native answer to a question, as a server with the boot id b1 gives it."""
+    header = [code, question.opaque, 1, 479, remark, {"boot_id": "b1", **(ext or {})}]
+    return cut(NATIVE, msgpack.packb(header))
+
+
+def ext_of(question: Question) -> dict[str, Any]:
+    """The ext fields of a question in either header."""
+    header = question.header
+    found = header.get("extFields") if isinstance(header, dict) else header[5]
+    return dict(found or {})
