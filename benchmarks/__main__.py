@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Final, Protocol
 
 from benchmarks import (
+    agents,
     connections,
     eviction,
     heartbeats,
@@ -50,6 +51,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "memory": memory,
     "connections": connections,
     "startup": startup,
+    "agents": agents,
 }
 
 

@@ -1,10 +1,11 @@
 """What do clients notice while a broker with 10,000 topics registers anew, ten times a second?"""
 
 import itertools
+import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from benchmarks import loads
@@ -17,8 +18,6 @@ from namesrv_remoting.codes import SerializeType
 
 TOPICS: Final = 10_000
 PER_SECOND: Final = 10
-# below this it was not the disturbance that the target is about
-_LEAST_PER_SECOND: Final = 0.8 * PER_SECOND
 # 36 characters, about what RocketMQ's own benchmark uses
 TOPIC_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdef%d"
 # One connection that always waits for one answer: the longest it waited is the longest that the loop did something
@@ -35,14 +34,16 @@ def measure(bench: Bench) -> list[Figure]:
         pulled_body_bytes(wire, SerializeType.JSON)
         broker = brokers[0]
         fields = [broker.changed(read_queue_nums=4).json_frame(), broker.json_frame()]
-        version = [broker.changed().json_frame(), broker.json_frame()]
+        # another count than that of the changed topics: equal ones would say that nothing changed
+        version = [broker.changed().changed().json_frame(), broker.json_frame()]
         disturbances = {"quiet": [], "fields": fields, "version": version}
         pulls = bench.in_turn(
-            "pulls while registering", {name: _disturbed(bench, server, wire, d) for name, d in disturbances.items()}
+            "pulls while registering",
+            {name: _case(bench, server, wire, frames) for name, frames in disturbances.items()},
         )
         probes = bench.in_turn(
             "stalls while registering",
-            {name: _disturbed(bench, server, wire, d, PROBE) for name, d in disturbances.items()},
+            {name: _case(bench, server, wire, frames, PROBE) for name, frames in disturbances.items()},
         )
     return [
         *_figures("fields", "every topic changed", pulls, probes),
@@ -51,37 +52,39 @@ def measure(bench: Bench) -> list[Figure]:
             "registration.quiet.stall",
             "nobody registers: longest stall",
             "milliseconds",
-            tuple(loads.longests(probes["quiet"])),
+            _longests(probes["quiet"]),
         ),
     ]
 
 
-def _disturbed(
+@dataclass(frozen=True, slots=True)
+class Disturbed:
+    """What load found, and what happened meanwhile."""
+
+    load: Load
+    # ten, unless the server does not keep up
+    registrations_per_second: float = 0.0
+
+
+def _case(
     bench: Bench, server: Server, wire: Wire, frames: Sequence[bytes], flags: Sequence[str] = ()
-) -> Callable[[], Load]:
-    def run() -> Load:
-        with _registering(wire, frames):
-            return loads.run(bench, server, *flags)
+) -> Callable[[], Disturbed]:
+    """Load while these registrations are sent in turn; none are when there are none."""
+
+    def run() -> Disturbed:
+        if not frames:
+            return Disturbed(loads.run(bench, server, *flags))
+        broker = _Broker(wire, frames)
+        broker.start()
+        try:
+            load = loads.run(bench, server, *flags)
+        finally:
+            broker.stop()
+        if broker.error is not None:
+            raise broker.error
+        return Disturbed(load, broker.per_second)
 
     return run
-
-
-@contextmanager
-def _registering(wire: Wire, frames: Sequence[bytes]) -> Iterator[None]:
-    """Send these registrations in turn, ten a second, until the block ends; none when there are none."""
-    if not frames:
-        yield
-        return
-    broker = _Broker(wire, frames)
-    broker.start()
-    try:
-        yield
-    finally:
-        broker.stop()
-    if broker.error is not None:
-        raise broker.error
-    if broker.per_second < _LEAST_PER_SECOND:
-        raise BenchError(f"only {broker.per_second:.1f} registrations a second, {PER_SECOND} are due")
 
 
 class _Broker(threading.Thread):
@@ -116,8 +119,11 @@ class _Broker(threading.Thread):
         self.join()
 
 
-def _figures(name: str, what: str, pulls: dict[str, list[Load]], probes: dict[str, list[Load]]) -> list[Figure]:
-    mine, quiet = loads.rates(pulls[name]), loads.rates(pulls["quiet"])
+def _figures(
+    name: str, what: str, pulls: Mapping[str, Sequence[Disturbed]], probes: Mapping[str, Sequence[Disturbed]]
+) -> list[Figure]:
+    mine, quiet = _rates(pulls[name]), _rates(pulls["quiet"])
+    done = statistics.median(found.registrations_per_second for found in pulls[name])
     return [
         Figure(
             f"registration.{name}.pulls",
@@ -125,19 +131,27 @@ def _figures(name: str, what: str, pulls: dict[str, list[Load]], probes: dict[st
             "times",
             ratios(mine, quiet),
             Target(">=", 0.7),
-            behind=spelt_medians("per_second", mine, quiet),
+            behind=f"{spelt_medians('per_second', mine, quiet)}, {done:.1f} registrations/s",
         ),
         Figure(
             f"registration.{name}.stall",
             f"{what}: longest stall",
             "milliseconds",
-            tuple(loads.longests(probes[name])),
+            _longests(probes[name]),
             Target("<=", 20),
         ),
         Figure(
             f"registration.{name}.longest_pull",
             f"{what}: longest pull of 200",
             "milliseconds",
-            tuple(loads.longests(pulls[name])),
+            _longests(pulls[name]),
         ),
     ]
+
+
+def _rates(found: Sequence[Disturbed]) -> list[float]:
+    return loads.rates([each.load for each in found])
+
+
+def _longests(found: Sequence[Disturbed]) -> tuple[float, ...]:
+    return tuple(loads.longests([each.load for each in found]))

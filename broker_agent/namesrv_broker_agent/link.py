@@ -125,6 +125,7 @@ class ServerLink:
     def reconnect(self) -> None:
         """Replace the connection, or the one that is being made: the child of a fork holds it, too."""
         self._is_shared = True
+        self.settled.clear()
         self._wake.set()
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -272,7 +273,7 @@ class ServerLink:
         self._answered(boot_id=registered.boot_id, registrations=self.state.registrations + 1)
         if self.state.status != "registered":
             self._becomes("registered")
-        if not self._needs_full and not self._pending:
+        if not (self._needs_full or self._pending or self._is_shared):
             self.settled.set()
         self.master = registered
         self._on_registered(self, registered)

@@ -2,7 +2,9 @@
 
 from namesrv_client.client import BrokerAddress, RouteClient
 from namesrv_client.errors import NoQueueError, RouteError, RouteUnavailableError, TopicNotFoundError
-from namesrv_client.publish_info import MessageQueue, PublishInfo
+from namesrv_client.listeners import RouteChanges
+from namesrv_client.message_queue import MessageQueue
+from namesrv_client.publish_info import PublishInfo
 from namesrv_client.route import Route, RouteChange
 from namesrv_client.settings import ClientSettings
 from namesrv_client.sync import SyncRouteClient
@@ -15,6 +17,7 @@ __all__ = [
     "PublishInfo",
     "Route",
     "RouteChange",
+    "RouteChanges",
     "RouteClient",
     "RouteError",
     "RouteUnavailableError",

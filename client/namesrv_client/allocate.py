@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from namesrv_client.publish_info import MessageQueue
+from namesrv_client.message_queue import MessageQueue
 
 Queues = Sequence[MessageQueue]
 Strategy = Callable[[str, Queues, Sequence[str]], list[MessageQueue]]

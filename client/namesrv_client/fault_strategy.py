@@ -72,7 +72,8 @@ class FaultStrategy:
 
     def unreachable(self) -> list[str]:
         """Brokers that a probe should look at."""
-        return [broker for broker, item in self._items.items() if not item.is_reachable]
+        # copied first: threads may report meanwhile
+        return [broker for broker, item in list(self._items.items()) if not item.is_reachable]
 
     def reached(self, broker: str) -> None:
         """A probe got through."""

@@ -75,4 +75,4 @@ class RouteInterner:
     def _forget(self) -> None:
         self._last = None
         for table in (self._brokers, self._queues, self._broker_rows, self._queue_rows, self._routes):
-            table.clear()  # type: ignore[attr-defined]  # all are dicts
+            table.clear()

@@ -141,7 +141,9 @@ class RouteCache:
         self._count_in(answer, doubts, now)
         return changes
 
-    def _told(self, topic: str, data: TopicRouteData | None, source: Source, now: float, run: str) -> RouteChange | None:
+    def _told(
+        self, topic: str, data: TopicRouteData | None, source: Source, now: float, run: str
+    ) -> RouteChange | None:
         known = self._routes.get(topic)
         if data is None:
             return None if known is None else self._absent(topic, known, now)

@@ -1,25 +1,30 @@
 """How do routes survive the process, for one that starts while every NameServer is down?
 
-One JSON file, written atomically with a checksum, readable by its owner only. A file of another owner, or one that is
-damaged, is not used: routes decide where messages go.
+One JSON file, written atomically with a checksum, readable by its owner only. A file of another owner, one that others
+may write, and one that is damaged are not used: routes decide where messages go.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from namesrv_client.decode import route_from_json
-from namesrv_client.route import Route
+from namesrv_client.route_cache import SavedRoute
 from namesrv_remoting.aio.clock import Clock
-from namesrv_remoting.bodies.route import route_to_json
+from namesrv_remoting.bodies.route import TopicRouteData, route_to_json
 from namesrv_remoting.durable_file import write_atomically
 from namesrv_remoting.errors import RemotingError
 
-VERSION = 1
+VERSION: Final = 1
+# Nothing but the exact envelope is looked into, and nothing in it before its checksum is right: a torn or damaged file
+# meets no parser.
+_ENVELOPE: Final = re.compile(rb'\{"sha256":"([0-9a-f]{64})","content":(.*)\}\n', re.DOTALL)
 
 
 class RouteSnapshotError(ValueError):
@@ -33,68 +38,77 @@ class RouteSnapshot:
     path: Path
     clock: Clock
 
-    def save(self, routes: Mapping[str, Route]) -> None:
+    def save(self, routes: Iterable[SavedRoute]) -> None:
         """Write all routes; blocks until they are on disk.
 
         Raises:
             OSError: they could not be written, and the file is as it was.
         """
-        wall, now = self.clock.wall(), self.clock.monotonic()
-        content = {
-            "version": VERSION,
-            "routes": {
-                topic: {
-                    "confirmed_wall": wall - (now - route.confirmed_at),
-                    "data": json.loads(route_to_json(route.data)),
-                }
-                for topic, route in sorted(routes.items())
-                if route.confirmed_absent_since is None and route.source != "default"
-            },
-        }
-        text = json.dumps(content, separators=(",", ":"))
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        write_atomically(self.path, json.dumps({"sha256": digest, "content": text}).encode(), mode=0o600)
+        content = json.dumps(self._content(routes), separators=(",", ":")).encode("ascii")
+        checksum = hashlib.sha256(content).hexdigest().encode("ascii")
+        write_atomically(self.path, b'{"sha256":"%b","content":%b}\n' % (checksum, content), mode=0o600)
 
-    def load(self) -> list[Route]:
+    def _content(self, routes: Iterable[SavedRoute]) -> dict[str, Any]:
+        """Routes that many topics share, as most do, are written once."""
+        age_to_wall = self.clock.wall() - self.clock.monotonic()
+        numbers: dict[int, int] = {}
+        spelt: list[Any] = []
+        topics: dict[str, tuple[int, float]] = {}
+        for topic, data, confirmed_at in routes:
+            number = numbers.setdefault(id(data), len(spelt))
+            if number == len(spelt):
+                spelt.append(json.loads(route_to_json(data)))
+            topics[topic] = (number, round(confirmed_at + age_to_wall, 3))
+        return {"version": VERSION, "routes": spelt, "topics": topics}
+
+    def load(self) -> list[SavedRoute]:
         """The routes in the file, none if there is no file.
 
         Raises:
             RouteSnapshotError: it is damaged, somebody else's, or of another version.
         """
         try:
-            with self.path.open("rb") as file:
-                owner = os.fstat(file.fileno()).st_uid
-                data = file.read()
+            data = self._read()
         except FileNotFoundError:
             return []
         except OSError as error:
             raise RouteSnapshotError(f"{self.path}: {error.strerror}") from error
-        if owner != os.geteuid():
-            raise RouteSnapshotError(f"{self.path} belongs to user {owner}")
-        return list(self._decoded(data))
+        return self._decoded(data)
 
-    def _decoded(self, data: bytes) -> Iterable[Route]:
-        wall, now = self.clock.wall(), self.clock.monotonic()
+    def _read(self) -> bytes:
+        # not blocking: a FIFO in its place would never be opened
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise RouteSnapshotError(f"{self.path} is not a file")
+            if status.st_uid != os.geteuid():
+                raise RouteSnapshotError(f"{self.path} belongs to user {status.st_uid}")
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise RouteSnapshotError(f"{self.path} can be written by others: mode {stat.S_IMODE(status.st_mode):o}")
+            return file.read()
+
+    def _decoded(self, data: bytes) -> list[SavedRoute]:
+        envelope = _ENVELOPE.fullmatch(data)
+        if envelope is None:
+            raise RouteSnapshotError(f"{self.path}: no snapshot, or a torn one, in {len(data)} bytes")
+        checksum, content = envelope.groups()
+        if hashlib.sha256(content).hexdigest().encode("ascii") != checksum:
+            raise RouteSnapshotError(f"{self.path}: the checksum is wrong")
         try:
-            envelope: dict[str, Any] = json.loads(data)
-            text = envelope["content"]
-            if hashlib.sha256(text.encode()).hexdigest() != envelope["sha256"]:
-                raise RouteSnapshotError(f"{self.path}: the checksum is wrong")
-            content = json.loads(text)
-            if content["version"] != VERSION:
-                raise RouteSnapshotError(f"{self.path}: version {content['version']} is not {VERSION}")
-            return [
-                Route(
-                    topic,
-                    route_from_json(json.dumps(entry["data"]).encode()),
-                    "disk",
-                    now - max(0.0, wall - float(entry["confirmed_wall"])),
-                    None,
-                    self.clock,
-                )
-                for topic, entry in content["routes"].items()
-            ]
+            return self._routes(json.loads(content))
         except RouteSnapshotError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, RemotingError) as error:
-            raise RouteSnapshotError(f"{self.path} is damaged: {error}") from error
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, RemotingError) as error:
+            raise RouteSnapshotError(f"{self.path} cannot be read: {error}") from error
+
+    def _routes(self, content: dict[str, Any]) -> list[SavedRoute]:
+        if content["version"] != VERSION:
+            raise RouteSnapshotError(f"{self.path}: version {content['version']} is not {VERSION}")
+        spelt: list[TopicRouteData] = [route_from_json(json.dumps(entry).encode()) for entry in content["routes"]]
+        wall, now = self.clock.wall(), self.clock.monotonic()
+        return [
+            # a wall clock that was set back makes nothing younger than it is
+            SavedRoute(topic, spelt[number], now - max(0.0, wall - confirmed_wall))
+            for topic, (number, confirmed_wall) in content["topics"].items()
+        ]

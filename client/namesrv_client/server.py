@@ -1,20 +1,34 @@
 """What does one NameServer answer, in which protocol, and how far is it to be trusted?"""
 
-from collections.abc import Callable, Sequence
+import asyncio
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from namesrv_client.answer import Answer
-from namesrv_client.decode import PulledRoutes, pulled_routes, route_from_json, server_info
+from namesrv_client.decode import pulled_routes, route_from_json, server_info
 from namesrv_client.settings import ClientSettings
+from namesrv_client.zone import in_zone
 from namesrv_remoting.aio.backoff import Backoff
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.extensions import to_msgpack
+from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.errors import RequestCodeNotSupportedError, TopicNotExistError
+from namesrv_remoting.errors import (
+    ConnectionClosedError,
+    RemotingError,
+    RequestCodeNotSupportedError,
+    TopicNotExistError,
+)
 
-# Clients ask their questions themselves; this only keeps them from dialling a dead server all the time.
+logger: Final = logging.getLogger(__name__)
+
+# Short: another server is asked meanwhile, and this only keeps a dead one from being dialled for every question.
 _BACKOFF: Final = Backoff(0.1, 1.0)
+# of all clients of the process
+_connection_numbers: Final = itertools.count(1)
 
 
 class Server:
@@ -24,20 +38,13 @@ class Server:
     has none, as Apache's, it is the connection, which cannot outlive the process at its end.
     """
 
-    def __init__(
-        self, address: str, settings: ClientSettings, clock: Clock, on_lost: Callable[["Server"], None]
-    ) -> None:
+    def __init__(self, address: str, settings: ClientSettings, clock: Clock) -> None:
         self.address = address
         self._settings = settings
         self._clock = clock
-        self._on_lost = on_lost
-        self.client = RemotingClient(
-            address,
-            clock=clock,
-            connect_timeout_seconds=settings.connect_timeout_seconds,
-            backoff=_BACKOFF,
-            on_connection_lost=lambda _: self._lost(),
-        )
+        self._client = self._new_client()
+        # the introduction that is under way
+        self._meeting: asyncio.Task[RemotingError | None] | None = None
         # None: not asked on this connection
         self.is_native: bool | None = None
         self.run: str | None = None
@@ -47,7 +54,8 @@ class Server:
         self.denies_at = 0.0
         # monotonic: when it last said anything
         self.answered_at = float("-inf")
-        self._connections = 0
+        # connections on which it turned out to speak RocketMQ's protocol
+        self._rocketmq_connections = 0
 
     def __repr__(self) -> str:
         protocol = {None: "not met", True: "native", False: "rocketmq"}[self.is_native]
@@ -76,25 +84,69 @@ class Server:
         if self._settings.protocol == "rocketmq":
             self._is_rocketmq()
             return
+        if self._meeting is None:
+            self._meeting = asyncio.create_task(self._meet(timeout_seconds))
+        meeting = self._meeting
+        # waited for, not awaited: whoever gives up must not take the introduction away from the others
+        await asyncio.wait([meeting])
+        if meeting.cancelled():
+            raise ConnectionClosedError(f"{self.address} is not asked any more")
+        if (failure := meeting.result()) is not None:
+            raise failure
+
+    async def _meet(self, timeout_seconds: float) -> RemotingError | None:
+        """A failure is a value: there may be nobody left to raise it to."""
         try:
-            await self.introduce(timeout_seconds)
-        except RequestCodeNotSupportedError:
             if self._settings.protocol == "native":
-                raise
-            self._is_rocketmq()
+                await self.introduce(timeout_seconds)
+            elif not await self._speaks_native(timeout_seconds):
+                self._is_rocketmq()
+        except RemotingError as error:
+            return error
+        finally:
+            self._meeting = None
+        return None
 
     async def introduce(self, timeout_seconds: float) -> None:
-        """Ask who it is, now. In JSON: Apache's server refuses the code, and closes on a serialize type of ours.
+        """Ask who it is, now and natively.
 
         Raises:
             RemotingError: it does not answer, or not natively.
         """
-        answer = await self.client.invoke(RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds)
+        answer = await self._client.invoke(
+            RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
+        )
         info = server_info(answer.body)
         self._answered()
         self.is_native = True
         if info.boot_id != self.run:
             self._is_another_run(info.boot_id, info.uptime_seconds)
+
+    async def _speaks_native(self, timeout_seconds: float) -> bool:
+        """Apache's server closes the connection on a serialize type that it does not know.
+
+        So does a native one that dies in that moment: one of which nothing is known yet is asked twice.
+        """
+        for _ in range(1 if self._rocketmq_connections else 2):
+            try:
+                await self.introduce(timeout_seconds)
+            except RequestCodeNotSupportedError:
+                return False
+            except ConnectionClosedError:
+                # on this side as well: the news of its end must not be taken for that of the next one's
+                await self.hang_up()
+            else:
+                return True
+        return False
+
+    def _new_client(self) -> RemotingClient:
+        return RemotingClient(
+            self.address,
+            clock=self._clock,
+            connect_timeout_seconds=self._settings.connect_timeout_seconds,
+            backoff=_BACKOFF,
+            on_connection_lost=self._lost,
+        )
 
     def _is_another_run(self, run: str, uptime_seconds: float) -> None:
         self.run = run
@@ -103,18 +155,39 @@ class Server:
     def _is_rocketmq(self) -> None:
         """It does not say how long it has run. A connection that was lost may have been lost to a restart."""
         self.is_native = False
-        self._connections += 1
-        self.run = f"{self.address}#{self._connections}"
+        self._rocketmq_connections += 1
+        self.run = f"{self.address}#{next(_connection_numbers)}"
         now = self._clock.monotonic()
         self.warm_at = now + self._settings.warm_up_seconds
-        self.denies_at = now if self._connections == 1 else self.warm_at
-
-    def _lost(self) -> None:
-        self.is_native = None
-        self._on_lost(self)
+        self.denies_at = now if self._rocketmq_connections == 1 else self.warm_at
 
     def _answered(self) -> None:
         self.answered_at = self._clock.monotonic()
+
+    # -- its connection -----------------------------------------------------------------------------------------------
+
+    def _lost(self, error: ConnectionClosedError) -> None:
+        logger.info("%s", error)
+        # it may be another one that is met next
+        self.is_native = None
+
+    @property
+    def socket_descriptor(self) -> int | None:
+        """The file descriptor of the connection; None when there is none."""
+        return self._client.socket_descriptor
+
+    async def hang_up(self) -> None:
+        """Fail what waits for an answer and close the connection; the next question makes another."""
+        old, self._client = self._client, self._new_client()
+        self.is_native = None
+        await old.close()
+
+    async def close(self) -> None:
+        """Hang up for good."""
+        if (meeting := self._meeting) is not None:
+            meeting.cancel()
+            await asyncio.wait([meeting])
+        await self._client.close()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -140,13 +213,13 @@ class Server:
             "since": since or 0,
             "wait_ms": int(wait_seconds * 1000),
         }
-        answer = await self.client.invoke(
+        answer = await self._client.invoke(
             RequestCode.PULL_ROUTES,
             body=to_msgpack(question),
             timeout_seconds=timeout_seconds + wait_seconds,
             serialize_type=SerializeType.MSGPACK,
         )
-        pulled: PulledRoutes = pulled_routes(answer.body)
+        pulled = pulled_routes(answer.body)
         self._answered()
         if pulled.boot_id != self.run:
             # restarted behind a connection that lived on (a proxy): as young as it can be
@@ -155,7 +228,7 @@ class Server:
             run=pulled.boot_id,
             is_warm=self.is_warm,
             topics=topics,
-            routes=pulled.routes,
+            routes=self._in_zone(pulled.routes),
             revision=pulled.revision,
             is_conditional=since is not None and not pulled.full,
         )
@@ -166,13 +239,21 @@ class Server:
         if self._settings.zone_name:
             fields |= {"__ZONE_NAME": self._settings.zone_name, "__ZONE_MODE": "true"}
         try:
-            answer = await self.client.invoke(
+            answer = await self._client.invoke(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
             )
             route = route_from_json(answer.body)
         except TopicNotExistError:
             route = None
         self._answered()
-        # met on a connection that is gone: the answer came over the next one
-        run = self.run if self.is_native is False and self.run is not None else f"{self.address}#?"
-        return Answer(run=run, is_warm=self.is_warm, topics=(topic,), routes={topic: route})
+        if self.is_native is None:
+            # The connection was lost and made again in between: whoever answered was not met.
+            return Answer(run=f"{self.address}#", is_warm=False, topics=(topic,), routes={topic: route})
+        return Answer(run=self.run or "", is_warm=self.is_warm, topics=(topic,), routes={topic: route})
+
+    def _in_zone(self, routes: Mapping[str, TopicRouteData | None]) -> Mapping[str, TopicRouteData | None]:
+        """As RocketMQ's servers do for those who name a zone; PULL_ROUTES has no zones."""
+        zone = self._settings.zone_name
+        if not zone:
+            return routes
+        return {topic: None if route is None else in_zone(route, zone) for topic, route in routes.items()}

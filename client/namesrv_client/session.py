@@ -6,80 +6,69 @@ once. A server that answers "not ready" or "go away" has failed as well.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
-from namesrv_client.decode import PulledRoutes, members, pulled_routes, route_from_json
+from namesrv_client.answer import Answer
 from namesrv_client.errors import RouteUnavailableError
+from namesrv_client.server import Server
 from namesrv_client.settings import ClientSettings
-from namesrv_remoting.aio.backoff import Backoff
-from namesrv_remoting.aio.client import RemotingClient
+from namesrv_client.sync_point import SyncPoint
 from namesrv_remoting.aio.clock import Clock
-from namesrv_remoting.aio.timeouts import timeout_on
-from namesrv_remoting.bodies.extensions import to_msgpack
-from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
-    ConnectionClosedError,
     GoAwayError,
     NotReadyError,
+    RemoteProtocolError,
     RemotingError,
-    RequestCodeNotSupportedError,
     RequestTimeoutError,
     ResponseError,
     SystemBusyError,
-    TopicNotExistError,
+    SystemError_,
 )
 
 T = TypeVar("T")
+Take = Callable[[Answer], None]
 
 # what an answer tells of the server and not of the question
-_SERVER_FAILED = (NotReadyError, GoAwayError, SystemBusyError)
-# how much longer than its wait a watch may take
-_WATCH_GRACE_SECONDS = 2.0
+_SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError)
+# Topics of one full question: with eight groups of brokers the answer has 0.8 MB, and the loop decodes it in one go.
+_PART: Final = 500
+# Refused parts after which the server is to blame.
+_REFUSALS: Final = 20
+# GET_ROUTEINFO_BY_TOPIC questions that are on their way at a time
+_BY_TOPIC: Final = 16
 
 
-@dataclass(slots=True)
-class Server:
-    """One NameServer as this client knows it."""
-
-    address: str
-    client: RemotingClient
-    # None: not asked yet
-    is_native: bool | None = None
-    # of the run that answered last
-    boot_id: str | None = None
-    # changes up to this one of that run are known
-    revision: int = 0
-    # monotonic: until then its brokers may not all be back, and what it lacks proves nothing
-    warm_at: float = 0.0
+class _CannotTellError(RemotingError):
+    """The server is too young to deny a topic; another one may know."""
 
 
 class ServerSession:
-    """The chosen server, and the way to the next."""
+    """The chosen server, and the way to the next. What is asked natively depends on what is known: the sync point."""
 
     def __init__(
         self,
         settings: ClientSettings,
         clock: Clock,
+        point: SyncPoint,
         *,
-        on_lost: Callable[[str], None],
         shuffle: Callable[[list[str]], None] = random.shuffle,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._on_lost = on_lost
+        self._point = point
         self._shuffle = shuffle
         # in the order in which they are tried; the first is the chosen one
         self._order: list[str] = []
         self._servers: dict[str, Server] = {}
         # why each server failed the last time
         self.errors: dict[str, str] = {}
-        # whose changes were asked for last
-        self._synced: str | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<ServerSession [{self.chosen or 'no server'} | {len(self._order)} servers]>"
 
     @property
     def chosen(self) -> str | None:
@@ -100,17 +89,19 @@ class ServerSession:
             order.remove(chosen)
             order.insert(0, chosen)
         self._order = order
+        self.errors = {address: error for address, error in self.errors.items() if address in order}
         for address in list(self._servers):
             if address not in order:
                 self._drop(address)
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections."""
-        found = (server.client.socket_descriptor for server in self._servers.values())
+        found = (server.socket_descriptor for server in self._servers.values())
         return [descriptor for descriptor in found if descriptor is not None]
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; nothing is asked any more."""
+        self._is_closed = True
         for address in list(self._servers):
             self._drop(address)
         if self._closing:
@@ -118,214 +109,219 @@ class ServerSession:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def route(self, topic: str) -> tuple[Server, TopicRouteData | None]:
-        """The route of one topic, None if it positively does not exist. Raises RouteUnavailableError."""
+    async def route(self, topic: str) -> Answer:
+        """All about one topic; of a server that may not know it yet the others are asked as well.
 
-        async def ask(server: Server, timeout_seconds: float) -> TopicRouteData | None:
-            if await self._is_native(server, timeout_seconds):
-                # not `since`: this topic may have changed long before it was first asked for
-                pulled = await self._pull(server, [topic], 0, timeout_seconds, is_full=True)
-                return pulled.routes.get(topic)
-            return await self._route_by_topic(server, topic, timeout_seconds)
-
-        return await self._call(ask)
-
-    async def changes(self, topics: list[str]) -> tuple[Server, Mapping[str, TopicRouteData | None]]:
-        """Routes that changed since the chosen server was last asked; all of them from one that was not.
-
-        From a RocketMQ server one question per topic: a topic that could not be asked about is left out, and does not
-        keep the others from being.
+        Raises:
+            RouteUnavailableError: nobody could tell.
         """
 
-        async def ask(server: Server, timeout_seconds: float) -> Mapping[str, TopicRouteData | None]:
-            if server.address != self._synced:
-                # what was learnt from another server meanwhile is not in this one's changes
-                server.revision = 0
-            if await self._is_native(server, timeout_seconds):
-                pulled = await self._pull(server, topics, 0, timeout_seconds)
-                self._synced = server.address
-                server.boot_id, server.revision = pulled.boot_id, pulled.revision
-                return pulled.routes
-            return await self._routes_by_topic(server, topics, timeout_seconds)
+        async def ask(server: Server, timeout_seconds: float) -> Answer:
+            answer = await server.route(topic, timeout_seconds)
+            if answer.routes.get(topic) is None and not server.can_deny:
+                raise _CannotTellError(f"started a moment ago and may not know topic {topic} yet")
+            return answer
 
         return await self._call(ask)
 
-    async def watch(self, topics: list[str], wait_seconds: float) -> tuple[Server, Mapping[str, TopicRouteData | None]]:
-        """As `changes`, but held by the server until something changes or the wait is over; the chosen server only.
+    async def changes(self, topics: Sequence[str], take: Take) -> None:
+        """Whatever is new about the topics, answer by answer.
+
+        From a native server in one question what changed since the sync point, and all about topics that were not
+        known there. From a RocketMQ server one question per topic: one that could not be asked about is left out, and
+        does not keep the others from being.
+
+        Raises:
+            RouteUnavailableError: no server answered; what was told until then was taken.
+        """
+
+        async def ask(server: Server, _timeout_seconds: float) -> None:
+            if server.is_native:
+                await self._pull_changes(server, topics, take)
+            else:
+                await self._ask_each(server, topics, take)
+
+        await self._call(ask)
+
+    async def watch(self, topics: Sequence[str], wait_seconds: float, take: Take) -> bool:
+        """As `changes`, but held by the chosen server until something changes or the wait is over; whether it did.
 
         Raises:
             RouteUnavailableError: there is no chosen server, or it does not speak the native protocol.
             RemotingError: the server failed; the next call chooses another.
         """
-        server = self._server(self._order[0]) if self._order else None
-        if server is None or not await self._is_native(server, self._settings.attempt_timeout_seconds):
-            raise RouteUnavailableError("no native NameServer to watch")
-        if server.address != self._synced or not server.revision:
-            # nothing to compare with yet
-            return await self.changes(topics)
+        server = self._chosen_server()
+        if server is None:
+            raise RouteUnavailableError("no NameServer is known")
+        timeout_seconds = self._settings.attempt_timeout_seconds
         try:
-            pulled = await self._pull(server, topics, wait_seconds, wait_seconds + _WATCH_GRACE_SECONDS)
+            await server.meet(timeout_seconds)
+            if not server.is_native:
+                raise RouteUnavailableError(f"{server.address} has nothing to watch")
+            known, others = self._point.known(server.run or "", topics)
+            if not others:
+                answer = await server.pull(
+                    known, timeout_seconds, since=self._point.revision, wait_seconds=wait_seconds
+                )
+                take(replace(answer, is_sync=True))
+                return bool(answer.routes)
+        except RouteUnavailableError:
+            raise
         except RemotingError as error:
             self._failed(server.address, error)
-            raise
-        server.boot_id, server.revision = pulled.boot_id, pulled.revision
-        return server, pulled.routes
+            if not isinstance(error, SystemError_) or isinstance(error, _SERVER_FAILED):
+                raise
+            # so much has changed that it does not fit into a frame
+        await self.changes(topics, take)
+        return True
 
-    async def ping(self) -> None:
-        """See whether the chosen server still answers. Raises RemotingError, and then it is not the chosen one."""
-        if not self._order:
-            return
-        server = self._server(self._order[0])
+    async def ping(self) -> bool:
+        """See whether the chosen server still answers; whether it is another run than before.
+
+        Raises:
+            RemotingError: it does not, and is not the chosen one any more.
+        """
+        server = self._chosen_server()
+        if server is None or not server.is_native:
+            # a RocketMQ server holds nothing that would have to be watched over
+            return False
+        run = server.run
         try:
-            await self._info(server, self._settings.attempt_timeout_seconds)
-        except ResponseError:
-            pass
+            await server.introduce(self._settings.attempt_timeout_seconds)
         except RemotingError as error:
             self._failed(server.address, error)
             raise
+        return server.run != run
 
     # -- one call, over the servers -----------------------------------------------------------------------------------
 
-    async def _call(self, ask: Callable[[Server, float], Awaitable[T]]) -> tuple[Server, T]:
+    async def _call(self, ask: Callable[[Server, float], Awaitable[T]]) -> T:
         """Ask the chosen server, then each of the others, until one answers or the time is up."""
         settings = self._settings
         deadline = self._clock.monotonic() + settings.call_timeout_seconds
-        tried = list(self._order)
-        for address in tried:
+        reasons: dict[str, str] = {}
+        for address in list(self._order):
             left = deadline - self._clock.monotonic()
-            if left <= 0:
+            if left <= 0 or self._is_closed:
                 break
+            if address not in self._order:
+                # left the list a moment ago
+                continue
+            timeout_seconds = min(left, settings.attempt_timeout_seconds)
             server = self._server(address)
             try:
-                async with timeout_on(self._clock, min(left, settings.attempt_timeout_seconds)):
-                    return server, await ask(server, min(left, settings.attempt_timeout_seconds))
-            except TimeoutError:
-                self._failed(address, RequestTimeoutError(f"no answer within {settings.attempt_timeout_seconds:g} s"))
-            except _SERVER_FAILED as error:
-                self._failed(address, error)
-            except ResponseError as error:
-                # the question's fault, or a bug: another server would say the same
-                raise RouteUnavailableError(f"{address}: {error}") from error
+                await server.meet(timeout_seconds)
+                return await ask(server, timeout_seconds)
             except RemotingError as error:
-                self._failed(address, error)
-        if not tried:
-            raise RouteUnavailableError("no NameServer is known")
-        reasons = "; ".join(f"{address}: {self.errors.get(address, 'not tried')}" for address in tried)
-        raise RouteUnavailableError(f"no NameServer answered: {reasons}")
+                reasons[address] = self._failed(address, error)
+        raise RouteUnavailableError(self._nobody(reasons))
 
-    # -- one question, to one server ----------------------------------------------------------------------------------
+    def _nobody(self, reasons: Mapping[str, str]) -> str:
+        if self._is_closed:
+            return "the client is closed"
+        if not self._order:
+            return "no NameServer is known"
+        said = (f"{address}: {reasons.get(address, 'not asked, the time was up')}" for address in sorted(self._order))
+        return f"no NameServer could tell: {'; '.join(said)}"
 
-    async def _is_native(self, server: Server, timeout_seconds: float) -> bool:
-        if self._settings.protocol != "auto":
-            server.is_native = self._settings.protocol == "native"
-        fresh = server.is_native is None or (server.is_native and server.boot_id is None)
-        if fresh:
+    # -- many topics --------------------------------------------------------------------------------------------------
+
+    async def _pull_changes(self, server: Server, topics: Sequence[str], take: Take) -> None:
+        known, others = self._point.known(server.run or "", topics)
+        if known:
             try:
-                await self._info(server, timeout_seconds)
-            except (ConnectionClosedError, RequestCodeNotSupportedError):
-                if self._settings.protocol == "native":
+                answer = await server.pull(known, self._settings.attempt_timeout_seconds, since=self._point.revision)
+                take(replace(answer, is_sync=True))
+            except SystemError_ as error:
+                if isinstance(error, _SERVER_FAILED):
                     raise
-                # Apache's server closes the connection on a serialize type that it does not know
-                server.is_native = False
-        return bool(server.is_native)
+                # so much has changed that it does not fit into a frame
+                others = list(topics)
+        await self._pull_in_parts(server, others, take)
 
-    async def _info(self, server: Server, timeout_seconds: float) -> None:
-        answer = await server.client.invoke(
-            RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
-        )
-        found = members(answer.body)
-        server.is_native = True
-        boot_id = found.get("boot_id")
-        if isinstance(boot_id, str) and boot_id != server.boot_id:
-            self._is_another_run(server, float(found.get("uptime_seconds", 0.0)))
-            server.boot_id = boot_id
-
-    def _is_another_run(self, server: Server, uptime_seconds: float) -> None:
-        server.revision = 0
-        server.warm_at = self._clock.monotonic() + self._settings.warm_up_seconds - uptime_seconds
-
-    async def _pull(
-        self, server: Server, topics: list[str], wait_seconds: float, timeout_seconds: float, *, is_full: bool = False
-    ) -> PulledRoutes:
-        question = {
-            "topics": topics,
-            "boot_id": server.boot_id if server.revision and not is_full else None,
-            "since": 0 if is_full else server.revision,
-            "wait_ms": int(wait_seconds * 1000),
-        }
-        answer = await server.client.invoke(
-            RequestCode.PULL_ROUTES,
-            body=to_msgpack(question),
-            timeout_seconds=timeout_seconds,
-            serialize_type=SerializeType.MSGPACK,
-        )
-        pulled = pulled_routes(answer.body)
-        if server.boot_id is not None and pulled.boot_id != server.boot_id:
-            # restarted behind a connection that lived on (a proxy): as young as it can be
-            self._is_another_run(server, 0.0)
-        return pulled
-
-    async def _route_by_topic(self, server: Server, topic: str, timeout_seconds: float) -> TopicRouteData | None:
-        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-        if self._settings.zone_name:
-            fields |= {"__ZONE_NAME": self._settings.zone_name, "__ZONE_MODE": "true"}
-        try:
-            answer: RemotingCommand = await server.client.invoke(
-                RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
-            )
-        except TopicNotExistError:
-            return None
-        return route_from_json(answer.body)
-
-    async def _routes_by_topic(
-        self, server: Server, topics: list[str], timeout_seconds: float
-    ) -> dict[str, TopicRouteData | None]:
-        found: dict[str, TopicRouteData | None] = {}
-        for topic in topics:
+    async def _pull_in_parts(self, server: Server, topics: Sequence[str], take: Take) -> None:
+        """All about the topics. A part that is refused is halved: its answer may be too large, or one topic bad."""
+        parts = [topics[at : at + _PART] for at in range(0, len(topics), _PART)]
+        refusals_left = _REFUSALS + 2 * len(parts)
+        while parts:
+            part = parts.pop(0)
             try:
-                found[topic] = await self._route_by_topic(server, topic, timeout_seconds)
-            except _SERVER_FAILED:
+                answer = await server.pull(part, self._settings.attempt_timeout_seconds)
+                take(replace(answer, is_sync=True))
+            except SystemError_ as error:
+                refusals_left -= 1
+                if isinstance(error, _SERVER_FAILED) or not refusals_left:
+                    raise
+                self.errors[server.address] = str(error)
+                if len(part) > 1:
+                    parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+
+    async def _ask_each(self, server: Server, topics: Sequence[str], take: Take) -> None:
+        """One question per topic, several on their way at a time."""
+        waiting = iter(topics)
+        failures: list[RemotingError] = []
+
+        async def work() -> None:
+            for topic in waiting:
+                if failures:
+                    return
+                try:
+                    await self._ask_one(server, topic, take)
+                except RemotingError as error:
+                    failures.append(error)
+
+        await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
+        if failures:
+            raise failures[0]
+
+    async def _ask_one(self, server: Server, topic: str, take: Take) -> None:
+        """Raises RemotingError only for what concerns the server and not the topic."""
+        timeout_seconds = self._settings.attempt_timeout_seconds
+        asked_at = self._clock.monotonic()
+        try:
+            await server.meet(timeout_seconds)
+            take(await server.route_by_topic(topic, timeout_seconds))
+        except _SERVER_FAILED:
+            raise
+        except RequestTimeoutError as error:
+            if server.answered_at < asked_at:
+                # it has answered nothing else either
                 raise
-            except ResponseError as error:
-                self.errors[server.address] = f"{topic}: {error}"
-        return found
+            self.errors[server.address] = f"topic {topic}: {error}"
+        except (ResponseError, RemoteProtocolError) as error:
+            self.errors[server.address] = f"topic {topic}: {error}"
 
     # -- servers ------------------------------------------------------------------------------------------------------
+
+    def _chosen_server(self) -> Server | None:
+        return self._server(self._order[0]) if self._order and not self._is_closed else None
 
     def _server(self, address: str) -> Server:
         known = self._servers.get(address)
         if known is None:
-            client = RemotingClient(
-                address,
-                clock=self._clock,
-                connect_timeout_seconds=self._settings.connect_timeout_seconds,
-                backoff=Backoff(0.1, 1.0),
-                on_connection_lost=lambda _: self._lost(address),
-            )
-            known = self._servers[address] = Server(address, client)
+            known = self._servers[address] = Server(address, self._settings, self._clock)
         return known
 
-    def _lost(self, address: str) -> None:
-        server = self._servers.get(address)
-        if server is not None:
-            self._is_another_run(server, 0.0)
-            server.boot_id = None
-            if self._settings.protocol == "auto":
-                server.is_native = None
-        self._on_lost(address)
-
-    def _failed(self, address: str, error: RemotingError) -> None:
-        """Not the chosen one any more; what it was asked last may still be on its way, so that its connection goes."""
-        self.errors[address] = str(error) or type(error).__name__
+    def _failed(self, address: str, error: RemotingError) -> str:
+        """Not the chosen one any more, unless it has only refused this question. Why it failed, in words."""
+        reason = self.errors[address] = str(error) or type(error).__name__
+        if isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, _SERVER_FAILED):
+            return reason
         if address in self._order and len(self._order) > 1:
             self._order.remove(address)
             self._order.append(address)
-        if isinstance(error, RequestTimeoutError):
-            self._drop(address)
+        server = self._servers.get(address)
+        if server is not None and isinstance(error, RequestTimeoutError):
+            # it may hang on this connection only, and what it was asked is not wanted any more
+            self._finish(server.hang_up())
+        return reason
 
     def _drop(self, address: str) -> None:
         server = self._servers.pop(address, None)
         if server is not None:
-            task = asyncio.ensure_future(server.client.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._finish(server.close())
+
+    def _finish(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

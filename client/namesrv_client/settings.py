@@ -42,6 +42,9 @@ class ClientSettings(BaseModel):
     fault_tolerance: bool = False
     # the table of latencies and pauses: that of RocketMQ from 5.1.4 on, or the one before
     fault_table: Literal["5", "4"] = "5"
+    # who finds out whether a broker that failed can be reached again. off: nobody, its pause is enough; connect: this
+    # client, by connecting to the master; own: the application, which calls `reached`
+    probe: Literal["off", "connect", "own"] = "off"
     refresh_seconds: Seconds = REFRESH_SECONDS
     zone_name: str | None = None
 

@@ -6,7 +6,8 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from namesrv_client.client import BrokerAddress, RouteClient
-from namesrv_client.publish_info import MessageQueue, PublishInfo
+from namesrv_client.message_queue import MessageQueue
+from namesrv_client.publish_info import PublishInfo
 from namesrv_client.route import Route, RouteChange
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.background_loop import BackgroundLoop
@@ -30,6 +31,8 @@ class SyncRouteClient:
         self._options = options
         self._lock = threading.RLock()
         self._client: RouteClient | None = None
+        # in the child of a fork: what the parent had
+        self._parents: RouteClient | None = None
         self._background = BackgroundLoop(
             "namesrv-client",
             sockets=lambda: () if self._client is None else self._client.socket_descriptors(),
@@ -55,10 +58,15 @@ class SyncRouteClient:
                 raise
 
     def stop(self) -> None:
-        """Save the snapshot, close all connections and end the thread. A second call does nothing."""
+        """Save the snapshot, close all connections and end the thread. A second call does nothing.
+
+        Raises:
+            RuntimeError: called from one of the client's own callbacks, whose thread cannot wait for its own end.
+        """
         with self._lock:
             if self._client is None:
                 return
+            self._background.check_other_thread()
             try:
                 self._call(self._client.__aexit__(None, None, None))
             finally:
@@ -70,7 +78,8 @@ class SyncRouteClient:
 
     def _forked(self) -> None:
         self._lock = threading.RLock()
-        self._client = None
+        # kept: its transports would close their descriptors when they are collected, whoever has the numbers then
+        self._parents, self._client = self._client, None
 
     def __enter__(self) -> Self:
         """Start."""
@@ -87,7 +96,16 @@ class SyncRouteClient:
 
     def route(self, topic: str, *, max_stale: float | None = None) -> Route:
         """The route of a topic. Raises RouteError as RouteClient.route."""
-        return self._call(self._started().route(topic, max_stale=max_stale))
+        client = self._started()
+        limit = self.settings.cache_ttl_seconds if max_stale is None else max_stale
+        known = client.cached(topic)
+        if known is not None and (limit is None or known.age <= limit) and client.is_in_use(topic):
+            return known
+        return self._call(client.route(topic, max_stale=max_stale))
+
+    def cached(self, topic: str) -> Route | None:
+        """What is known of a topic, without asking anybody."""
+        return self._started().cached(topic)
 
     def refresh(self) -> bool:
         """Ask for what changed, now; whether a server answered."""
@@ -108,13 +126,24 @@ class SyncRouteClient:
         return self._call(self._started().subscribe_queues(topic))
 
     def report(self, broker: str, latency_seconds: float, *, failed: bool = False) -> None:
-        """Say how a send went."""
+        """Say how a send went. Waits for nobody."""
         client = self._started()
+        client.take_report(broker, latency_seconds, failed=failed)
+        if failed:
+            self._background.tell(client.suspect, broker)
 
-        async def tell() -> None:
-            client.report(broker, latency_seconds, failed=failed)
+    def reached(self, broker: str) -> None:
+        """A probe of the application's own got through to the broker."""
+        self._started().reached(broker)
 
-        self._call(tell())
+    @property
+    def unreachable_brokers(self) -> list[str]:
+        """Brokers that a probe should look at."""
+        return self._started().unreachable_brokers
+
+    def broker_of(self, queue: MessageQueue) -> str:
+        """The broker group that has a queue now."""
+        return self._started().broker_of(queue)
 
     def master_of(self, broker_name: str) -> str | None:
         """Where to write: the master's address."""

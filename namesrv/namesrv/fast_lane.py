@@ -49,7 +49,7 @@ class _JsonHeader(msgspec.Struct, gc=False):
     # no default where the ordinary road has to decide
     code: int
     opaque: Int32
-    flag: int = 0
+    flag: Int32 = 0
     extFields: _Ext | None = None  # noqa: N815 - the wire's name
 
 

@@ -74,6 +74,11 @@ class FrameReader:
         return self._buffer is not None
 
     @property
+    def missing_bytes(self) -> int:
+        """How many bytes more it takes until there is something new to see; never bytes of the frame after this one."""
+        return 0 if self._buffer is None else self._wanted - len(self._buffer)
+
+    @property
     def buffered_bytes(self) -> int:
         """Bytes held back for an incomplete frame."""
         return len(self._buffer) if self._buffer is not None else 0

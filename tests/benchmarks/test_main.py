@@ -23,6 +23,7 @@ def test_list_names_every_question() -> None:
         "memory",
         "connections",
         "startup",
+        "agents",
     ] == [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
     assert listed.stderr == ""
 

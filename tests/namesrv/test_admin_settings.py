@@ -44,7 +44,9 @@ TRUTH = {"true": True, "false": False}
 
 def stopped(data_dir: str | Path, **overrides: Any) -> Namesrv:
     """A NameServer that does not listen."""
-    return NamesrvController(Settings(**{"data_dir": data_dir, "admin_enabled": True, **overrides}))._build(Path(data_dir))
+    return NamesrvController(Settings(**{"data_dir": data_dir, "admin_enabled": True, **overrides}))._build(
+        Path(data_dir)
+    )
 
 
 # -- which settings can change ---------------------------------------------------------------------------------------

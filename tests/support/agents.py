@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -10,13 +11,15 @@ import msgpack
 from namesrv.routeinfo.records import Registered, Touched
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from tests.support.fake_clock import FakeClock, settle
-from tests.support.in_process import InProcess
-from tests.support.scripted_server import Question
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
+from tests.support.tcp_proxy import TcpProxy
 
 NAME = "broker-a"
 ADDR = "10.0.0.1:10911"
 CLUSTER = "cluster-1"
+IDENTITY = {"clusterName": CLUSTER, "brokerName": NAME, "brokerAddr": ADDR, "brokerId": "0"}
 TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4))
 
 # Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
@@ -123,3 +126,37 @@ def ext_of(question: Question) -> dict[str, Any]:
     header = question.header
     found = header.get("extFields") if isinstance(header, dict) else header[5]
     return dict(found or {})
+
+
+@asynccontextmanager
+async def name_servers(data_dir: Path, clock: FakeClock, count: int = 3) -> AsyncIterator[list[InProcess]]:
+    """Several servers on one clock."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(namesrv_in_process(data_dir / str(number), clock=clock))
+            for number in range(count)
+        ]
+
+
+def everywhere(servers: Iterable[InProcess | TcpProxy]) -> str:
+    """All of them, as a list of NameServers."""
+    return ";".join(server.address if isinstance(server, TcpProxy) else address_of(server) for server in servers)
+
+
+def versions(server: InProcess) -> list[tuple[str, int, int, int]]:
+    """Of each registration that was taken: kind, and the DataVersion's counter, state version and timestamp."""
+    found: list[tuple[str, int, int, int]] = []
+    for effect in server.effects_of(Registered):
+        version = effect.live.data_version
+        assert version is not None
+        found.append((effect.kind, version.counter, version.state_version, version.timestamp))
+    return found
+
+
+async def accepted(server: ScriptedServer) -> Peer:
+    """The agent's next connection, over which it has registered fully."""
+    peer = await server.accept()
+    question = await peer.receive()
+    assert (103, "full") == (question.code, ext_of(question)["kind"])
+    peer.send(native_answer(question))
+    return peer

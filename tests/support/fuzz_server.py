@@ -1,10 +1,11 @@
 """How is a whole NameServer fuzzed in this process, and what must hold after every batch of frames?"""
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from tests.support.spelling import JSON, Answer, binary_frame, json_frame, nativ
 GUARD_SECONDS: Final = 30.0
 # connections that are busy at the same time
 BUSY: Final = 24
+LOGGERS: Final = ("namesrv", "namesrv_remoting", "asyncio")
 RESPONSE_CODES: Final = frozenset({0, 1, 2, 3, 16, 17, 22})
 
 CONTROL: Final = {
@@ -54,6 +56,22 @@ class Trouble(logging.Handler):
             self.found.append(text)
         if not (text.isprintable() and as_json.isascii() and isinstance(json.loads(as_json), dict)):
             self.found.append(f"not one printable line: {text!r}")
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear everything, debug lines too, and keep it from pytest, which would keep all of it."""
+        before = [(logger, logger.level, logger.propagate) for logger in map(logging.getLogger, LOGGERS)]
+        for logger, _, _ in before:
+            logger.addHandler(self)
+            logger.setLevel(logging.DEBUG)
+            logger.propagate = False
+        try:
+            yield
+        finally:
+            for logger, level, propagate in before:
+                logger.removeHandler(self)
+                logger.setLevel(level)
+                logger.propagate = propagate
 
     def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An exception that nobody handled."""
@@ -124,23 +142,19 @@ class FuzzServer:
 
     async def run(self, body: Callable[["FuzzServer"], Awaitable[None]]) -> None:
         """Serve while the body runs, and look for trouble until the end."""
-        loop, root = asyncio.get_running_loop(), logging.getLogger()
-        level = root.level
+        loop = asyncio.get_running_loop()
         loop.set_exception_handler(self.trouble.loop_failed)
-        root.addHandler(self.trouble)
-        root.setLevel(logging.DEBUG)
         try:
-            async with asyncio.timeout(4 * GUARD_SECONDS):
-                serving = asyncio.create_task(self._controller.serve())
-                await self._controller.listening.wait()
-                try:
-                    await self._begin()
-                    await body(self)
-                finally:
-                    await self._end(serving)
+            with self.trouble.listening():
+                async with asyncio.timeout(4 * GUARD_SECONDS):
+                    serving = asyncio.create_task(self._controller.serve())
+                    await self._controller.listening.wait()
+                    try:
+                        await self._begin()
+                        await body(self)
+                    finally:
+                        await self._end(serving)
         finally:
-            root.setLevel(level)
-            root.removeHandler(self.trouble)
             loop.set_exception_handler(None)
         assert not self.trouble.found, self.trouble.found
 
@@ -246,7 +260,8 @@ class FuzzServer:
         await self._clock.advance(31.5)
         async with asyncio.timeout(GUARD_SECONDS):
             await until(lambda: not late & connections.keys())
-        assert others <= connections.keys()
+        gone = others - connections.keys()
+        assert not gone, f"closed for nothing: {gone} of {len(others)}"
 
     def _check_nothing_is_left(self) -> None:
         namesrv = self._controller.namesrv

@@ -129,7 +129,8 @@ def streams(numbers: Iterable[int], maker: FrameMaker) -> Iterator[Stream]:
             if stream.frames >= MAX_FRAMES:
                 yield stream.settled()
                 stream = Stream()
-    yield stream.settled()
+    if stream.pieces:
+        yield stream.settled()
 
 
 def chopped(stream: Stream, dice: Dice) -> Sequence[bytes]:

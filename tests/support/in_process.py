@@ -19,7 +19,7 @@ E = TypeVar("E", bound=Effect)
 
 HOST = "127.0.0.1"
 # Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS = 30.0
+GUARD_SECONDS = 5.0
 
 
 class InProcess:
@@ -89,11 +89,14 @@ class InProcess:
         peer.close()
         await until(lambda: self.find_connection(peer) is None)
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
+        """Ask the server to leave, and return when it has: it drains on the clock, everything else takes real time."""
         self.controller.ask_to_stop()
         while not self.serving.done():
-            # draining waits on the clock, everything else for sockets and threads
             await self.clock.advance(0.02)
+
+    async def _end(self) -> None:
+        await self.stop()
         # after a bug nothing was closed, since a process just ends, and nothing may be begun
         self.namesrv.is_draining = True
         self.namesrv.server.stop_accepting()
@@ -122,5 +125,5 @@ async def namesrv_in_process(
         try:
             yield server
         finally:
-            await server._stop()
+            await server._end()
         await serving

@@ -140,6 +140,14 @@ def value(answer: Answer) -> Any:
     return native_value(answer.body) if answer.serialize_type == NATIVE else json.loads(answer.body)
 
 
+def meaning(frame: bytes) -> Any:
+    """An answer as it is compared: in JSON its bytes; natively an opaque may take more bytes than it needs."""
+    if frame and frame[4] == NATIVE:
+        body_at = 8 + int.from_bytes(frame[5:8])
+        return msgpack.unpackb(frame[8:body_at]), frame[body_at:]
+    return frame
+
+
 def native(members: object) -> bytes:
     """A native body."""
     packed: bytes = msgpack.packb(members)
@@ -201,3 +209,20 @@ def native_registration(
     configs = [native_topic(topic) if isinstance(topic, str) else topic for topic in topics]
     version = {"counter": counter, "state_version": state_version, "timestamp": TIMESTAMP}
     return native({"topic_configs": configs, "data_version": version, **members})
+
+
+# -- a server that knows a bit of everything -------------------------------------------------------------------------
+
+# RocketMQ's broker in zone-1, an agent, and a broker that names no DataVersion
+POPULATION = (Broker(), Broker("broker-b", 0, "10.0.0.2:10911"), Broker("broker-c", 0, "10.0.0.3:10911"))
+
+
+async def populate(peer: NamesrvPeer) -> None:
+    """Register the population: topics T and U on two of them, a mapping, filter servers, order configuration."""
+    broker, agent, versionless = POPULATION
+    mapping = {"T": {"topic": "T", "bname": "broker-a", "totalQueues": 1, "currIdMap": {"0": 0}}}
+    body = registration("T", "U", "5", "null", filter_servers=("10.0.0.1:30000",), mappings=mapping)
+    await peer.register(broker, body, __ZONE_NAME="zone-1")
+    await peer.register(agent, native_registration("T", "U"), spelling="native", agentId="agent-1")
+    await peer.register(versionless, native({"topic_configs": []}), spelling="native")
+    await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})

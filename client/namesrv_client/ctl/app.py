@@ -1,5 +1,8 @@
 """Which commands are there?"""
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 import typer
 
 from namesrv_client.ctl import (
@@ -35,7 +38,7 @@ def root() -> None:
     """
 
 
-for name, function in {
+_COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "status": status.status,
     "brokers": brokers.brokers,
     "clusters": brokers.clusters,
@@ -51,17 +54,28 @@ for name, function in {
     "add-write-perm": changes.add_write_perm,
     "delete-topic": changes.delete_topic,
     "completion": completion.completion,
-}.items():
-    command(app, name)(function)
+}
+_KV: Final[Mapping[str, Callable[..., None]]] = {
+    "get": kv.get,
+    "put": kv.put,
+    "delete": kv.delete,
+    "list": kv.show_all,
+}
+_CONFIG: Final[Mapping[str, Callable[..., None]]] = {"show": config.show_config, "set": config.set_config}
 
-for group_name, text, functions in (
-    ("kv", "The key-value configuration.", {"get": kv.get, "put": kv.put, "delete": kv.delete, "list": kv.show_all}),
-    ("config", "The settings of the servers.", {"show": config.show_config, "set": config.set_config}),
-):
+
+def _add(to: typer.Typer, commands: Mapping[str, Callable[..., None]], *, are_mqadmins: bool = False) -> None:
+    for name, function in commands.items():
+        command(to, name, is_mqadmins=are_mqadmins)(function)
+
+
+def _add_group(name: str, text: str, commands: Mapping[str, Callable[..., None]]) -> None:
     sub_app = typer.Typer(help=text, no_args_is_help=True)
-    for name, function in functions.items():
-        command(sub_app, name)(function)
-    app.add_typer(sub_app, name=group_name)
+    _add(sub_app, commands)
+    app.add_typer(sub_app, name=name)
 
-for name, function in mqadmin.COMMANDS.items():
-    command(app, name, is_mqadmins=True)(function)
+
+_add(app, _COMMANDS)
+_add_group("kv", "The key-value configuration.", _KV)
+_add_group("config", "The settings of the servers.", _CONFIG)
+_add(app, mqadmin.COMMANDS, are_mqadmins=True)

@@ -7,11 +7,12 @@ import msgspec
 import typer
 
 from namesrv_client.ctl.answers import ClusterInfo, Connection, LiveBroker, Scalar
-from namesrv_client.ctl.listing import listing
+from namesrv_client.ctl.listing import listing, nos_of
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, lasting
+from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Servers
+from namesrv_client.ctl.wording import lasting
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.codes import MASTER_ID
 
@@ -26,6 +27,8 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
     Apache's NameServer tells only cluster, name, id and address. Ends with 1 when a cluster or name was given and
     nobody was found.
     """
+    named = "" if name is None else f" {name}"
+    asked = f"broker{named} in cluster {cluster}" if cluster else f"broker{named}" if name else ""
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.brokers(cluster, name))
@@ -33,9 +36,20 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
             answers,
             "brokers",
             document=msgspec.to_builtins,
-            columns=("cluster", "broker", "id", "address", "heard", "expires in", "topics", "wiped", "version", "state"),
+            columns=(
+                "cluster",
+                "broker",
+                "id",
+                "address",
+                "heard",
+                "expires in",
+                "topics",
+                "wiped",
+                "version",
+                "state",
+            ),
             rows=lambda found: map(_live_row, found),
-            is_filtered=bool(cluster or name),
+            nos=nos_of(answers, lambda found: () if found or not asked else (asked,)),
         )
 
     show(options, ask)
@@ -81,7 +95,7 @@ def clusters(options: Options, cluster: ClusterOption = None) -> None:
             rows=lambda found: (
                 _group_row(name, group) for name, groups in _by_cluster(found, cluster) for group in groups
             ),
-            is_filtered=cluster is not None,
+            nos=nos_of(answers, lambda found: (f"cluster {cluster}",) if _lacks(found, cluster) else ()),
         )
 
     show(options, ask)
@@ -93,6 +107,10 @@ def _by_cluster(found: ClusterInfo, only: str | None) -> Iterator[tuple[str, lis
             # Apache's server may name brokers that are gone
             known = (found.broker_addr_table.get(broker) for broker in sorted(brokers))
             yield name, [group for group in known if group is not None]
+
+
+def _lacks(found: ClusterInfo, cluster: str | None) -> bool:
+    return cluster is not None and cluster not in found.cluster_addr_table
 
 
 def _cluster(name: str, groups: list[BrokerData]) -> dict[str, Any]:

@@ -1,40 +1,19 @@
 """`wipe-write-perm`, `add-write-perm`, `delete-topic`: what can be changed on every server at once?"""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Annotated
 
 import typer
 
-from namesrv_client.ctl import exit_codes
+from namesrv_client.ctl.listing import done, nos_of
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, table
+from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import change, confirm, on
-from namesrv_client.ctl.servers import Answers, Servers
+from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.errors import ResponseError
 
-T = TypeVar("T")
-
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Name of a broker group.", show_default=False)]
-
-
-def done(answers: Answers[T], what: Mapping[str, Any], members: Callable[[T], Mapping[str, Any]]) -> Report:
-    """What a change came to on each server. One that was not reached is not changed, and that is a no."""
-    rows = [
-        (server, *(_word(value) for value in {"result": "done", **members(found)}.values()))
-        for server, found in answers.given.items()
-    ]
-    heads = next((tuple({"result": "", **members(found)}) for found in answers.given.values()), ())
-    return Report(
-        {**what, "servers": answers.documents(members)},
-        table(("server", *heads), rows),
-        answers.code(needs_all=True),
-        answers.problems(),
-    )
-
-
-def _word(value: object) -> object:
-    return value
 
 
 def wipe_write_perm(options: Options, broker: BrokerName) -> None:
@@ -55,12 +34,10 @@ def add_write_perm(options: Options, broker: BrokerName) -> None:
     change(options, lambda servers: _change_perm(servers, broker, lambda server: server.add_write_perm(broker)))
 
 
-async def _change_perm(servers: Servers, broker: str, ask: Any) -> Report:
-    answers: Answers[int] = await servers.ask(ask)
-    report = done(answers, {"broker": broker}, lambda count: {"topics": count})
-    unknown = [f"{server}: no topics of broker {broker}" for server, count in answers.given.items() if not count]
-    code = max(report.code, exit_codes.NO if unknown else exit_codes.OK)
-    return Report(report.document, report.body, code, [*report.problems, *unknown])
+async def _change_perm(servers: Servers, broker: str, ask: Callable[[NameServer], Awaitable[int]]) -> Report:
+    answers = await servers.ask(ask)
+    unknown = nos_of(answers, lambda count: () if count else (f"topics of broker {broker}",))
+    return done(answers, {"broker": broker}, members=lambda count: {"topics": count}, nos=unknown)
 
 
 def delete_topic(
@@ -79,19 +56,20 @@ def delete_topic(
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: _delete(server, topic, cluster))
-        report = done(answers, {"topic": topic, "cluster": cluster}, lambda existed: {"existed": existed})
-        problems = [*report.problems]
-        code = report.code
-        if answers.given and not any(existed is not False for existed in answers.given.values()):
-            problems.append(f"no topic {topic}")
-            code = max(code, exit_codes.NO)
-        return Report(report.document, report.body, code, problems)
+        was_nowhere = bool(answers.given) and all(existed is False for existed in answers.given.values())
+        return done(
+            answers,
+            {"topic": topic, "cluster": cluster},
+            members=lambda existed: {"existed": existed},
+            nos=[f"no topic {topic}"] if was_nowhere else [],
+        )
 
     change(options, ask)
 
 
 async def _delete(server: NameServer, topic: str, cluster: str | None) -> bool | None:
     """Delete it; whether it was there, None if that cannot be told."""
+    existed: bool | None
     try:
         existed = (await server.routes([topic]))[topic] is not None
     except ResponseError:

@@ -4,9 +4,7 @@ from typing import Annotated
 
 import typer
 
-from namesrv_client.ctl import exit_codes
-from namesrv_client.ctl.changes import done
-from namesrv_client.ctl.listing import listing
+from namesrv_client.ctl.listing import done, listing, nos_of
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import change, confirm, on, show
@@ -24,21 +22,14 @@ def show_config(options: Options, keys: Keys = None) -> None:
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.config())
-        report = listing(
+        return listing(
             answers,
             "config",
             document=lambda found: _chosen(found, keys),
             columns=("key", "value"),
             rows=lambda found: _chosen(found, keys).items(),
+            nos=nos_of(answers, lambda found: [f"setting {key}" for key in keys or () if key not in found]),
         )
-        absent = [
-            f"{server}: no setting {key}"
-            for server, found in answers.given.items()
-            for key in keys or ()
-            if key not in found
-        ]
-        code = max(report.code, exit_codes.NO if absent else exit_codes.OK)
-        return Report(report.document, report.body, code, [*answers.problems(), *absent])
 
     show(options, ask)
 
@@ -63,7 +54,7 @@ def change_settings(options: Options, settings: dict[str, str]) -> None:
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.set_config(settings))
-        return done(answers, {"config": settings}, lambda _: {})
+        return done(answers, {"config": settings})
 
     change(options, ask)
 

@@ -20,7 +20,7 @@ def shown(text: str) -> str:
 
 
 def json_text(encoded: str) -> str:
-    """JSON with the unprintable characters that its strings may hold as `\\u` escapes; it says the same."""
+    """JSON with the unprintable characters of its strings as escapes; it says the same."""
     return _NEITHER_PRINTABLE_NOR_BREAK.sub(_as_json_escape, encoded)
 
 

@@ -4,13 +4,11 @@ from typing import Annotated
 
 import typer
 
-from namesrv_client.ctl import exit_codes
-from namesrv_client.ctl.listing import listing
+from namesrv_client.ctl.listing import done, listing, nos_of
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import change, confirm, on, show
 from namesrv_client.ctl.servers import Servers
-from namesrv_client.ctl.changes import done
 
 Namespace = Annotated[str, typer.Argument(help="Such as ORDER_TOPIC_CONFIG.", show_default=False)]
 Key = Annotated[str, typer.Argument(help="A name in it.", show_default=False)]
@@ -22,16 +20,14 @@ def get(options: Options, namespace: Namespace, key: Key) -> None:
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.kv_get(namespace, key))
-        report = listing(
+        return listing(
             answers,
             "value",
             document=lambda value: value,
             columns=("value",),
             rows=lambda value: [] if value is None else [(value,)],
+            nos=nos_of(answers, lambda value: (f"{key} in {namespace}",) if value is None else ()),
         )
-        absent = [f"{server}: no {key} in {namespace}" for server, value in answers.given.items() if value is None]
-        code = max(report.code, exit_codes.NO if absent else exit_codes.OK)
-        return Report(report.document, report.body, code, [*answers.problems(), *absent])
 
     show(options, ask)
 
@@ -41,7 +37,7 @@ def put(options: Options, namespace: Namespace, key: Key, value: Value) -> None:
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.kv_put(namespace, key, value))
-        return done(answers, {"namespace": namespace, "key": key, "value": value}, lambda _: {})
+        return done(answers, {"namespace": namespace, "key": key, "value": value})
 
     change(options, ask)
 
@@ -52,7 +48,7 @@ def delete(options: Options, namespace: Namespace, key: Key) -> None:
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.kv_delete(namespace, key))
-        return done(answers, {"namespace": namespace, "key": key}, lambda _: {})
+        return done(answers, {"namespace": namespace, "key": key})
 
     change(options, ask)
 
@@ -62,15 +58,13 @@ def show_all(options: Options, namespace: Namespace) -> None:
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.kv_list(namespace))
-        report = listing(
+        return listing(
             answers,
             "values",
             document=lambda found: found,
             columns=("key", "value"),
             rows=lambda found: sorted((found or {}).items()),
+            nos=nos_of(answers, lambda found: (f"namespace {namespace}",) if found is None else ()),
         )
-        absent = [f"{server}: no namespace {namespace}" for server, found in answers.given.items() if found is None]
-        code = max(report.code, exit_codes.NO if absent else exit_codes.OK)
-        return Report(report.document, report.body, code, [*answers.problems(), *absent])
 
     show(options, ask)

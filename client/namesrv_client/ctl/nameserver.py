@@ -38,10 +38,18 @@ class NameServer:
         self.address = address
         self.timeout_seconds = timeout_seconds
         self._client = RemotingClient(
-            address, clock=clock, connect_timeout_seconds=timeout_seconds, backoff=Backoff(0.1, 0.5)
+            address,
+            clock=clock,
+            connect_timeout_seconds=timeout_seconds,
+            backoff=Backoff(0.1, 0.5),
+            on_connection_lost=lambda _: self._forget(),
         )
         # None: not known yet
         self._is_native: bool | None = None
+
+    def _forget(self) -> None:
+        # what listens there next may be another one
+        self._is_native = None
 
     async def close(self) -> None:
         """Close the connection."""
@@ -53,10 +61,11 @@ class NameServer:
         """What the server says of itself; None from Apache's, which says nothing."""
         if self._is_native is False:
             return None
+        was_native = self._is_native
         try:
             answer = await self._invoke(RequestCode.SERVER_INFO, None, native=True)
         except (ConnectionClosedError, RequestCodeNotSupportedError):
-            if self._is_native:
+            if was_native:
                 raise
             # Apache's server closes the connection on a serialize type that it does not know
             self._is_native = False

@@ -51,7 +51,7 @@ MqadminServer = Annotated[
 ]
 Output = Annotated[
     OutputFormat | None,
-    typer.Option("--output", "-o", help="How to print.", show_default="table", rich_help_panel=_PANEL),
+    typer.Option("--output", "-o", help="How to print; default: table.", show_default=False, rich_help_panel=_PANEL),
 ]
 Watch = Annotated[
     str | None,
@@ -68,14 +68,12 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="TIME",
-        help="How long to wait for one answer (3s, 500ms).",
-        show_default="3s",
+        help="How long to wait for one answer (500ms, 10s); default: 3s.",
+        show_default=False,
         rich_help_panel=_PANEL,
     ),
 ]
-NoColor = Annotated[
-    bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set.", rich_help_panel=_PANEL)
-]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set.", rich_help_panel=_PANEL)]
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask before something is changed.", rich_help_panel=_PANEL)
 ]
@@ -204,7 +202,10 @@ def _with_signature(
         inspect.Parameter(name, keyword, annotation=annotation, default=default)
         for name, (annotation, default) in common.items()
     ]
-    function.__name__, function.__doc__ = of.__name__, of.__doc__
+    function.__name__ = of.__name__
+    # typer keeps the line breaks of all paragraphs but the first
+    paragraphs = (of.__doc__ or "").split("\n\n")
+    function.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what inspect looks for
     return function

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import yaml
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from namesrv_client.ctl import exit_codes
@@ -22,8 +21,6 @@ from namesrv_client.ctl.options import Options
 
 # Into a pipe or file no line is folded, however long.
 _PIPE_WIDTH: Final = 1_000_000
-# a value that is not there
-ABSENT: Final = "-"
 # what a terminal does on these
 CLEAR: Final = "\x1b[H\x1b[2J"
 HOME: Final = "\x1b[H"
@@ -91,7 +88,7 @@ class Output:
     def line(self, text: Text, document: Any) -> None:
         """One more of many."""
         if self.format == "table":
-            self._write(self._rendered(text))
+            self._write(self._rendered(text, soft_wrap=True))
         else:
             self.document(document)
 
@@ -99,11 +96,13 @@ class Output:
         """One more document: a line of JSON, or a YAML document of its own."""
         self._write(self._spelt(document, is_one_of_many=True))
 
-    def _rendered(self, *parts: RenderableType) -> str:
+    def _rendered(self, *parts: RenderableType, soft_wrap: bool = False) -> str:
         with self._console.capture() as captured:
             for part in parts:
-                self._console.print(part)
-        return captured.get()
+                self._console.print(part, soft_wrap=soft_wrap, crop=False)
+        text = captured.get()
+        # a table's last column is filled up, for its background
+        return text if self._is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
     def _spelt(self, document: Any, *, is_one_of_many: bool) -> str:
         if self.format == "yaml":
@@ -140,47 +139,3 @@ def complain(problems: Iterable[str]) -> None:
     """Say what is wrong, a line each, on standard error."""
     for problem in problems:
         sys.stderr.write(f"{PROGRAM}: {shown(problem)}\n")
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[RenderableType]:
-    """A table without lines, so that it can be cut with awk; numbers to the right. Without rows nothing."""
-    if not rows:
-        return []
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for at, name in enumerate(columns):
-        is_numeric = all(isinstance(row[at], int | float | None) for row in rows)
-        # folded, never cut: half a name is none
-        made.add_column(Text(name.upper()), justify="right" if is_numeric else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(cell(value) for value in row))
-    return [made]
-
-
-def cell(value: object) -> Text:
-    """A value as it stands in a table."""
-    if isinstance(value, Text):
-        return value
-    if value is None:
-        return Text(ABSENT, style="dim")
-    if isinstance(value, bool):
-        return Text("yes" if value else "no")
-    return Text(shown(str(value)))
-
-
-def lasting(seconds: float | None) -> str | None:
-    """A time as people say it: 0.3 s, 12 s, 3 m 20 s, 2 h 5 m, 4 d 1 h."""
-    if seconds is None:
-        return None
-    if abs(seconds) < 60:
-        return f"{seconds:.1f} s"
-    whole = round(abs(seconds))
-    sign = "-" if seconds < 0 else ""
-    for unit, name, smaller, smaller_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= unit:
-            return f"{sign}{whole // unit} {name} {whole % unit // smaller} {smaller_name}"
-    return f"{seconds:.1f} s"
-
-
-def perm_text(perm: int) -> str:
-    """A permission as RocketMQ writes it: read, write, inherit."""
-    return "".join(letter if perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))

@@ -33,10 +33,10 @@ def change(options: Options, question: Question) -> NoReturn:
     _end(options, lambda servers, output: _once(servers, output, question), exit_codes.INTERRUPTED)
 
 
-def follow(options: Options, stream: Stream) -> NoReturn:
-    """Print what comes until Ctrl-C, which is the ordinary end."""
+def follow(options: Options, stream: Stream, *, when_interrupted: int = exit_codes.OK) -> NoReturn:
+    """Print what comes; Ctrl-C is the ordinary end, unless it is said to be none."""
     only_once(options)
-    _end(options, stream, exit_codes.OK)
+    _end(options, stream, when_interrupted)
 
 
 def _end(options: Options, stream: Stream, when_interrupted: int) -> NoReturn:

@@ -10,9 +10,11 @@ from namesrv_client.ctl import exit_codes
 from namesrv_client.ctl.answers import ServerInfo
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, lasting, table
+from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Answers, Servers
+from namesrv_client.ctl.tables import table
+from namesrv_client.ctl.wording import lasting
 from namesrv_remoting.errors import ResponseError
 
 
@@ -59,7 +61,10 @@ async def _status(servers: Servers) -> Report:
     answers = await servers.ask(_ask)
     healthy = all(status.is_healthy for status in answers.given.values())
     return Report(
-        {"healthy": healthy and not answers.refused and not answers.unreachable, "servers": answers.documents(Status.document)},
+        {
+            "healthy": healthy and not answers.refused and not answers.unreachable,
+            "servers": answers.documents(Status.document),
+        },
         table(_COLUMNS, _rows(answers)),
         max(answers.code(needs_all=True), exit_codes.OK if healthy else exit_codes.NO),
         [*answers.problems(), *_reasons(answers)],

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from namesrv_client.ctl import exit_codes
 from namesrv_client.ctl.brokers import group_members, slaves
-from namesrv_client.ctl.listing import listing
+from namesrv_client.ctl.listing import listing, nos_of
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, perm_text, table
+from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import show
-from namesrv_client.ctl.servers import Answers, Servers
+from namesrv_client.ctl.servers import Servers
+from namesrv_client.ctl.tables import table
+from namesrv_client.ctl.wording import perm_text
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
 
@@ -41,7 +42,7 @@ async def topic_report(servers: Servers, cluster: str | None) -> Report:
         document=list,
         columns=("topic",),
         rows=lambda found: ((topic,) for topic in found),
-        is_filtered=cluster is not None,
+        nos=nos_of(answers, lambda found: () if found or cluster is None else (f"topic in cluster {cluster}",)),
     )
     if len(answers.given) <= 1:
         return report
@@ -66,30 +67,19 @@ def route(options: Options, topics: TopicsArgument) -> None:
 async def route_report(servers: Servers, topics: list[str]) -> Report:
     """The routes, and who lacks one."""
     answers = await servers.ask(lambda server: server.routes(topics))
-    report = listing(
+    return listing(
         answers,
         "routes",
         document=lambda found: {topic: None if data is None else route_members(data) for topic, data in found.items()},
         columns=("topic", "cluster", "broker", "perm", "read", "write", "master", "slaves"),
         rows=_rows,
-    )
-    absent = absences(answers)
-    return Report(
-        report.document,
-        report.body,
-        max(report.code, exit_codes.NO if absent else exit_codes.OK),
-        [*answers.problems(), *absent],
+        nos=nos_of(answers, absent_topics),
     )
 
 
-def absences(answers: Answers[Routes]) -> list[str]:
-    """A line for each topic that a server positively does not know."""
-    return [
-        f"{server}: no topic {topic}"
-        for server, found in answers.given.items()
-        for topic, data in found.items()
-        if data is None
-    ]
+def absent_topics(found: Routes) -> list[str]:
+    """Each topic that a server positively does not know."""
+    return [f"topic {topic}" for topic, data in found.items() if data is None]
 
 
 def _rows(found: Routes) -> Iterator[tuple[object, ...]]:

@@ -10,11 +10,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from namesrv_remoting.aio import loops
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 # all that run, for the child of a fork
 _running: "weakref.WeakSet[BackgroundLoop]" = weakref.WeakSet()
@@ -38,6 +39,8 @@ class BackgroundLoop:
         self._on_forked = on_forked
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        # in the child of a fork: what the parent had
+        self._parents: object = None
 
     def __repr__(self) -> str:
         return f"<BackgroundLoop [{self._name} | {'running' if self.is_running else 'not running'}]>"
@@ -48,7 +51,13 @@ class BackgroundLoop:
         return self._loop is not None
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread.
+
+        Raises:
+            RuntimeError: it runs already.
+        """
+        if self.is_running:
+            raise RuntimeError(f"{self._name} is started already")
         loop = loops.new_event_loop()
         thread = threading.Thread(target=_run, args=(loop,), name=self._name, daemon=True)
         self._loop, self._thread = loop, thread
@@ -56,7 +65,12 @@ class BackgroundLoop:
         _running.add(self)
 
     def stop(self) -> None:
-        """End the thread; what still runs on the loop is cancelled."""
+        """End the thread; what still runs on the loop is cancelled. A second call does nothing.
+
+        Raises:
+            RuntimeError: called from the loop's own thread, which would wait for itself.
+        """
+        self.check_other_thread()
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         _running.discard(self)
@@ -71,24 +85,45 @@ class BackgroundLoop:
             RuntimeError: not started, or called from the loop's own thread, which would wait for itself.
             TimeoutError: it took longer; it has been cancelled.
         """
-        loop = self._loop
-        if loop is None or threading.current_thread() is self._thread:
+        try:
+            self.check_other_thread()
+            future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        except RuntimeError:
+            # not started, or stopped a moment ago by another thread
             work.close()
-            raise RuntimeError(f"{self._name} is not started, or was called from its own callbacks")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+            raise
         try:
             return future.result(timeout_seconds)
         except TimeoutError:
             future.cancel()
             raise
 
+    def tell(self, callback: Callable[[Unpack[Ts]], object], *arguments: *Ts) -> None:
+        """Call something on the loop soon, and do not wait for it.
+
+        Raises:
+            RuntimeError: not started.
+        """
+        self._running_loop().call_soon_threadsafe(callback, *arguments)
+
+    def check_other_thread(self) -> None:
+        """Raises RuntimeError in the loop's own thread, which must not wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(f"{self._name} was called from its own callbacks")
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise RuntimeError(f"{self._name} is not started")
+        return self._loop
+
     def forget_parent(self) -> None:
         """In the child of a fork: the thread is not here, and its sockets are the parent's."""
         descriptors = list(self._sockets())
+        # Kept, and never closed: the loop polls by a descriptor that it shares with the parent's.
+        self._parents = (self._loop, self._thread)
         self._loop = self._thread = None
         for descriptor in descriptors:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+            _give_up(descriptor)
         self._on_forked()
 
 
@@ -97,13 +132,27 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
+        # again: what was handed over in the last moment begins only now
+        while left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
             loop.run_until_complete(asyncio.wait(left))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def _give_up(descriptor: int) -> None:
+    """Close this process's copy of a socket, and put nothing in its place.
+
+    Its number stays taken: the object that the socket belongs to does not know, and will close the number one day,
+    whatever it stands for then.
+    """
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.dup2(nothing, descriptor, inheritable=False)
+        finally:
+            os.close(nothing)
 
 
 def _after_fork_in_child() -> None:

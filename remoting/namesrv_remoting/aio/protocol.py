@@ -36,6 +36,7 @@ class ServerConnection(asyncio.Protocol):
         "_closing",
         "_deadline_frame",
         "_deadline_write",
+        "_held",
         "_is_deaf",
         "_is_write_paused",
         "_preamble",
@@ -82,6 +83,8 @@ class ServerConnection(asyncio.Protocol):
         # nothing that still comes is looked at; the last answers may be on their way
         self._is_deaf = False
         self._is_write_paused = False
+        # what was received and is looked at when the peer has read its answers to what came before
+        self._held = b""
         # when the frame that is being received has to be complete; when the peer has to have read its answers
         self._deadline_frame = NEVER
         self._deadline_write = NEVER
@@ -169,6 +172,9 @@ class ServerConnection(asyncio.Protocol):
             return
         server = self._server
         self.last_read = server.clock.monotonic()
+        if self._held:
+            self._held += data
+            return
         if self._preamble is not None:
             stripped = self._strip_proxy_header(data)
             if not stripped:
@@ -176,8 +182,9 @@ class ServerConnection(asyncio.Protocol):
             data = stripped
         reader = self._reader
         if reader is not None and reader.is_inside_frame:
-            self._receive_slowly(data)
-            return
+            data = self._end_frame(reader, data)
+            if not data:
+                return
         at, size, unpack = 0, len(data), HEAD.unpack_from
         limits, fast_lane = server.limits, server.fast_lane
         answers: list[bytes] = []
@@ -204,6 +211,10 @@ class ServerConnection(asyncio.Protocol):
                         self.write(b"".join(answers))
                         answers.clear()
                         pending = 0
+                        if self._is_write_paused:
+                            # the loop has to send these first; a peer that pipelines a lot may read well
+                            at = end
+                            break
             elif serialize_type in _SERIALIZE_TYPES:
                 # the binary header's serializer looks past the declared header
                 header_end = end if serialize_type == 1 else body_at
@@ -218,9 +229,25 @@ class ServerConnection(asyncio.Protocol):
             self.write(answers[0] if len(answers) == 1 else b"".join(answers))
         if at:
             self._deadline_frame = NEVER
-        # whatever is wrong is found again there, when the answers to what came before are written
-        if at < size and self.is_open:
+        if at == size or not self.is_open:
+            return
+        if self._is_write_paused:
+            self._held = data[at:]
+        else:
+            # whatever is wrong is found again there, when the answers to what came before are written
             self._receive_slowly(data[at:] if at else data)
+
+    def _end_frame(self, reader: FrameReader, data: bytes) -> bytes:
+        """Give the frame that has begun what it lacks; what is left then, unless that has to wait."""
+        while data and reader.is_inside_frame and not self._is_deaf:
+            missing = reader.missing_bytes
+            self._receive_slowly(data[:missing])
+            data = data[missing:]
+        if self._is_deaf:
+            return b""
+        if self._is_write_paused:
+            self._held, data = data, b""
+        return data
 
     def _receive_slowly(self, data: bytes) -> None:
         """Bytes of frames that are incomplete, or wrong."""
@@ -342,6 +369,15 @@ class ServerConnection(asyncio.Protocol):
         self._is_write_paused = False
         if not self._closing:
             self._deadline_write = NEVER
+        if self._held:
+            # not from here: the transport is in the middle of writing
+            asyncio.get_running_loop().call_soon(self._receive_held)
+        else:
+            self._throttle()
+
+    def _receive_held(self) -> None:
+        held, self._held = self._held, b""
+        self.data_received(held)
         self._throttle()
 
     def _start_write_deadline(self) -> None:
@@ -352,7 +388,7 @@ class ServerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._closing or transport.is_closing():
             return
-        wants = not self._is_write_paused and self.in_flight < self._server.limits.max_in_flight
+        wants = not self._is_write_paused and not self._held and self.in_flight < self._server.limits.max_in_flight
         if wants != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # closed in between
                 transport.resume_reading() if wants else transport.pause_reading()

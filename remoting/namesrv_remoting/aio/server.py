@@ -44,7 +44,7 @@ class ConnectionListener(Protocol):
         """A peer broke the protocol or a limit; its connection is being closed."""
 
 
-def no_fast_lane(
+def no_fast_lane(  # noqa: PLR0913, PLR0917 - what a FastLane is called with
     connection: ServerConnection,  # noqa: ARG001
     serialize_type: int,  # noqa: ARG001
     header: bytes,  # noqa: ARG001

@@ -55,9 +55,11 @@ async def test_cluster_info_of_nothing(tmp_path: Path, spelling: Spelling) -> No
 
         answer = await peer.call(106, spelling=spelling)
 
-    names = ("broker_addr_table", "cluster_addr_table") if spelling == "native" else ("brokerAddrTable", "clusterAddrTable")
+    names = (
+        ("broker_addr_table", "cluster_addr_table") if spelling == "native" else ("brokerAddrTable", "clusterAddrTable")
+    )
     assert (0, None, {}) == (*outcome(answer), fields(answer))
-    assert dict.fromkeys(names, {}) == value(answer)
+    assert {name: {} for name in names} == value(answer)
 
 
 @in_all_spellings
@@ -198,7 +200,9 @@ async def test_lists_of_topics(tmp_path: Path, spelling: Spelling) -> None:
         assert topics("both", "plain", "sub", "unit") == await listed(224, {"cluster": "cluster-1"})
         assert topics("far", "plain", "unit") == await listed(224, {"cluster": "cluster-2"})
         assert topics() == await listed(224, {"cluster": "nowhere"})
-        assert topics("broker-a", "broker-c", "cluster-1", "cluster-2", broker_addr="10.0.0.1:10911") == await listed(304)
+        assert topics("broker-a", "broker-c", "cluster-1", "cluster-2", broker_addr="10.0.0.1:10911") == await listed(
+            304
+        )
         assert topics("unit", "both") == await listed(311)
         assert topics("sub", "both") == await listed(312)
         assert topics("sub") == await listed(313)
@@ -333,9 +337,7 @@ async def test_topic_without_queues_is_ignored(tmp_path: Path, spelling: Spellin
         ),
     ],
 )
-async def test_topic_body_that_is_none_is_refused(
-    tmp_path: Path, spelling: Spelling, body: bytes, reason: str
-) -> None:
+async def test_topic_body_that_is_none_is_refused(tmp_path: Path, spelling: Spelling, body: bytes, reason: str) -> None:
     """Code 1 says what is wrong; natively nothing is left to guess."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()

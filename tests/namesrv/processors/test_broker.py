@@ -132,7 +132,7 @@ async def test_missing_field_is_named_and_changes_nothing(tmp_path: Path, spelli
     ],
 )
 async def test_field_that_cannot_be_is_named_and_changes_nothing(
-    tmp_path: Path, ext: dict[str, str], remark: str
+    tmp_path: Path, ext: dict[str, Any], remark: str
 ) -> None:
     """Code 1, the field and its value."""
     async with namesrv_in_process(tmp_path) as server:
@@ -151,9 +151,7 @@ async def test_field_that_cannot_be_is_named_and_changes_nothing(
         ("native", native_registration({"topic_name": ""}), "Expected `str` of length >= 1 - at `$.topic_configs[0]"),
     ],
 )
-async def test_body_that_is_none_changes_nothing(
-    tmp_path: Path, spelling: Spelling, body: bytes, reason: str
-) -> None:
+async def test_body_that_is_none_changes_nothing(tmp_path: Path, spelling: Spelling, body: bytes, reason: str) -> None:
     """Code 1 with what is wrong, never an exception's name and line; the header says how the body is spelt."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
@@ -216,9 +214,7 @@ def compressed(topics: int) -> bytes:
 
 @pytest.mark.parametrize("said", ["true", "false"])
 @pytest.mark.parametrize("topics", [2, 3000])
-async def test_compressed_registration_is_read_whatever_the_header_says(
-    tmp_path: Path, said: str, topics: int
-) -> None:
+async def test_compressed_registration_is_read_whatever_the_header_says(tmp_path: Path, said: str, topics: int) -> None:
     """5.x brokers compress and say compressed=false; a large one is read beside the loop."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()

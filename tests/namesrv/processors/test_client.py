@@ -147,23 +147,33 @@ async def test_filter_servers_and_static_mapping_are_in_the_route(tmp_path: Path
         route = value(await peer.call(105, {"topic": "T"}, spelling=spelling))
         other = value(await peer.call(105, {"topic": "U"}, spelling=spelling))
 
+    filters = {"10.0.0.1:10911": ["10.0.0.1:30000"]}
     if spelling == "native":
-        found = {
-            "topic": "T",
-            "bname": "broker-a",
-            "scope": None,
-            "epoch": 3,
-            "total_queues": 2,
-            "dirty": False,
-            "curr_id_map": {0: 1},
-        }
-        assert {"10.0.0.1:10911": ["10.0.0.1:30000"]} == route["filter_server_table"]
-        assert {"broker-a": found} == route["topic_queue_mapping_by_broker"]
+        assert filters == route["filter_server_table"]
+        assert {
+            "broker-a": {
+                "topic": "T",
+                "bname": "broker-a",
+                "scope": None,
+                "epoch": 3,
+                "total_queues": 2,
+                "dirty": False,
+                "curr_id_map": {0: 1},
+            }
+        } == route["topic_queue_mapping_by_broker"]
         assert other["topic_queue_mapping_by_broker"] is None
     else:
-        found = {"topic": "T", "bname": "broker-a", "epoch": 3, "totalQueues": 2, "dirty": False, "currIdMap": {"0": 1}}
-        assert {"10.0.0.1:10911": ["10.0.0.1:30000"]} == route["filterServerTable"]
-        assert {"broker-a": found} == route["topicQueueMappingByBroker"]
+        assert filters == route["filterServerTable"]
+        assert {
+            "broker-a": {
+                "topic": "T",
+                "bname": "broker-a",
+                "epoch": 3,
+                "totalQueues": 2,
+                "dirty": False,
+                "currIdMap": {"0": 1},
+            }
+        } == route["topicQueueMappingByBroker"]
         assert "topicQueueMappingByBroker" not in other
 
 

@@ -254,7 +254,7 @@ async def test_brokers_are_listed_with_their_age(tmp_path: Path) -> None:
         await server.clock.advance(100)
         agent = await server.connect()
         body = native_registration("T", counter=3)
-        ext = {"agentId": "agent-1", "registrationSeq": 4, "heartbeatTimeoutMillis": 10_000}
+        ext: dict[str, Any] = {"agentId": "agent-1", "registrationSeq": 4, "heartbeatTimeoutMillis": 10_000}
         await agent.register(ELSEWHERE, body, spelling="native", **ext)
         await server.clock.advance(1.5)
         state = {"disk_used": 0.25, "note": None}
@@ -322,7 +322,7 @@ async def test_brokers_can_be_listed_by_cluster_and_name(tmp_path: Path) -> None
 
 
 async def test_broker_without_a_data_version_shows_none(tmp_path: Path) -> None:
-    """nil."""
+    """It is nil."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(MASTER, native({"topic_configs": []}), spelling="native")
@@ -344,7 +344,5 @@ async def test_questions_of_a_draining_server_are_answered(tmp_path: Path) -> No
             await server.clock.advance(0.02)
 
         assert (await ask(first, SERVER_INFO))["draining"]
-        found = await ask(
-            first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000
-        )
+        found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000)
         assert {} == found["routes"]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,10 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
     ("ext", "remark"),
     [
         (entry(value="12345678901"), "field value: value of 11 bytes, limit 10: '12345678901'..."),
-        (entry(value="\u00e9" * 6), "field value: value of 12 bytes, limit 10: '\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9'..."),
+        (
+            entry(value="\u00e9" * 6),
+            "field value: value of 12 bytes, limit 10: '\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9'...",
+        ),
         (entry(key="third", value="v"), "field key: key 'third' is one more than 2 in namespace 'N'"),
         (entry("third", value="v"), "field namespace: namespace 'third' is one more than 2"),
         (entry(key="x" * 256, value="v"), f"field key: key of 256 characters, limit 255: {'x' * 40!r}..."),
@@ -94,7 +98,7 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
 )
 async def test_change_beyond_a_limit_names_the_field(tmp_path: Path, ext: dict[str, str], remark: str) -> None:
     """And changes nothing."""
-    limits = {"kv_max_value_bytes": 10, "kv_max_keys_per_namespace": 2, "kv_max_namespaces": 2}
+    limits: dict[str, Any] = {"kv_max_value_bytes": 10, "kv_max_keys_per_namespace": 2, "kv_max_namespaces": 2}
     async with namesrv_in_process(tmp_path, **limits) as server:
         peer = await server.connect()
         for namespace, key in (("N", "k"), ("N", "l"), ("M", "k")):

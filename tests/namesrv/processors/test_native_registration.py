@@ -20,8 +20,8 @@ from tests.support.namesrv_peer import (
 )
 
 BROKER = Broker()
-FULL = {"kind": "full", "agentId": "agent-1"}
-DELTA = {"kind": "delta", "agentId": "agent-1"}
+FULL: dict[str, Any] = {"kind": "full", "agentId": "agent-1"}
+DELTA: dict[str, Any] = {"kind": "delta", "agentId": "agent-1"}
 
 
 def topics(server: InProcess) -> set[str]:
@@ -96,9 +96,7 @@ async def test_delta_with_the_words_of_the_last_full_one_is_another_thing(tmp_pa
     ],
     ids=["unknown broker", "other agent", "no agent", "other id", "other cluster"],
 )
-async def test_delta_of_a_stranger_has_to_be_a_full_one(
-    tmp_path: Path, broker: Broker, ext: dict[str, str]
-) -> None:
+async def test_delta_of_a_stranger_has_to_be_a_full_one(tmp_path: Path, broker: Broker, ext: dict[str, Any]) -> None:
     """QUERY_NOT_FOUND: the agent registers again at once, fully; nothing has changed."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
@@ -165,9 +163,7 @@ async def test_fields_of_a_native_header_may_have_types(tmp_path: Path) -> None:
     ],
     ids=["older registration", "other agent", "no number", "this registration", "does not say"],
 )
-async def test_unregister_is_fenced_by_agent_and_number(
-    tmp_path: Path, ext: dict[str, str], leaves: bool
-) -> None:
+async def test_unregister_is_fenced_by_agent_and_number(tmp_path: Path, ext: dict[str, Any], *, leaves: bool) -> None:
     """What was said before a newer registration, or by another process, takes nothing away."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()

@@ -76,7 +76,7 @@ async def test_equal_registration_of_a_slave_finds_its_new_master(tmp_path: Path
     ],
     ids=lambda ext: next(iter(ext)),
 )
-async def test_header_is_part_of_what_is_registered(tmp_path: Path, ext: dict[str, str]) -> None:
+async def test_header_is_part_of_what_is_registered(tmp_path: Path, ext: dict[str, Any]) -> None:
     """The same body under another header is another registration."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
@@ -211,7 +211,7 @@ async def test_what_touches_another_broker_changes_nothing(tmp_path: Path, touch
 
 async def test_delta_makes_the_full_one_count_again(tmp_path: Path) -> None:
     """And a delta is never taken for a repetition."""
-    ext = {"agentId": "agent-1"}
+    ext: dict[str, Any] = {"agentId": "agent-1"}
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         for kind in ("full", "delta", "delta", "full", "full"):

@@ -2,6 +2,7 @@
 
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.limits import ServerLimits
+from namesrv_remoting.aio.protocol import ServerConnection
 from tests.support.fake_clock import settle
 from tests.support.gate import Gate
 from tests.support.raw_peer import until
@@ -195,3 +196,42 @@ async def test_refused_peer_that_does_not_read_is_cut_as_well() -> None:
 
         await until(lambda: served.heard.closed)
         assert "slow_reader" == served.heard.reasons[-1]
+
+
+# -- the fast lane ----------------------------------------------------------------------------------------------------
+
+
+def answer_at_once(
+    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+) -> bytes | None:
+    """A fast lane whose answers are 16 KiB; the opaque is the question's."""
+    opaque = int(header.partition(b'"opaque":')[2].split(b",")[0].rstrip(b"}"))
+    return json_frame(0, opaque, body=bytes(16 * 1024), flag=1)
+
+
+async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
+    """Its answers are many times the write buffer, which it cannot have read while its questions were looked at."""
+    count = 2000
+    limits = ServerLimits(write_buffer_bytes=MEBIBYTE)
+    async with serving(limits=limits, fast_lane=answer_at_once) as served:
+        peer = await served.connect()
+        peer.send(b"".join(json_frame(ECHO, opaque) for opaque in range(1, count + 1)))
+
+        assert list(range(1, count + 1)) == [(await peer.receive()).opaque for _ in range(count)]
+        assert [] == served.heard.refused
+
+
+async def test_peer_that_pipelines_a_lot_and_does_not_read_is_held() -> None:
+    """What it asked stays its own: no more than the high-water mark is made for it, and its time runs."""
+    limits = ServerLimits(write_buffer_bytes=16 * MEBIBYTE)
+    async with serving(limits=limits, fast_lane=answer_at_once) as served:
+        peer = await served.connect(receive_buffer=4096)
+        connection = served.connection_of(peer)
+        peer.send(b"".join(json_frame(ECHO, opaque) for opaque in range(1, 2001)))
+        await until(lambda: connection.unsent_bytes)
+        await settle()
+        assert connection.unsent_bytes < MEBIBYTE
+
+        await served.clock.advance(31)
+        await until(lambda: served.heard.closed)
+        assert [(connection.id, "slow_reader", "peer does not read")] == served.heard.refused

@@ -82,7 +82,7 @@ def test_what_is_written_is_read(dialect: Dialect) -> None:
 
     assert DataVersion(1, 2, 3) == dialect.read_data_version(version)
     assert [QueueData("b", 4, 2, 6, 1)] == dialect.read_queue_datas(route)
-    with pytest.raises(BadRequestError, match="^body of DataVersion cannot be read: "):
+    with pytest.raises(BadRequestError, match=r"^body of DataVersion cannot be read: "):
         other.read_data_version(version)
-    with pytest.raises(BadRequestError, match="^body of TopicRouteData cannot be read: "):
+    with pytest.raises(BadRequestError, match=r"^body of TopicRouteData cannot be read: "):
         other.read_queue_datas(route)

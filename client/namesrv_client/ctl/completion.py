@@ -1,0 +1,27 @@
+"""`completion`: what does a shell need to complete our commands?"""
+
+import os
+from pathlib import PurePath
+from typing import Annotated, Literal, get_args
+
+import typer
+from typer.completion import get_completion_script  # type: ignore[attr-defined]  # there, and not declared
+
+from namesrv_client.ctl.cli import PROGRAM
+from namesrv_client.ctl.options import Options
+
+Shell = Literal["bash", "zsh", "fish", "powershell"]
+
+
+def completion(
+    options: Options,  # noqa: ARG001 - every command has them
+    shell: Annotated[Shell | None, typer.Argument(help="Default: what SHELL says.", show_default=False)] = None,
+) -> None:
+    """Print what makes a shell complete commands and options.
+
+    For bash: namesrvctl completion bash > ~/.local/share/bash-completion/completions/namesrvctl
+    """
+    name = shell or PurePath(os.environ.get("SHELL", "")).name
+    if name not in get_args(Shell):
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(get_args(Shell))}", param_hint="SHELL")
+    typer.echo(get_completion_script(prog_name=PROGRAM, complete_var="_NAMESRVCTL_COMPLETE", shell=name))

@@ -1,0 +1,212 @@
+"""Does a NameServer that is dead, slow or a black hole harm the others?"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from namesrv.routeinfo.records import Evicted, Fenced
+from namesrv_broker_agent import TopicConfig
+from tests.support.agents import (
+    ADDR,
+    NAME,
+    address_of,
+    brokers,
+    everywhere,
+    heartbeats,
+    name_servers,
+    passing,
+    queues,
+    registrations,
+    running,
+)
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.in_process import InProcess
+from tests.support.raw_peer import until
+from tests.support.tcp_proxy import TcpProxy
+
+
+@asynccontextmanager
+async def proxied(servers: list[InProcess]) -> AsyncIterator[list[TcpProxy]]:
+    """A proxy before each."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(TcpProxy(server.address)) for server in servers]
+
+
+@asynccontextmanager
+async def slow(proxy: TcpProxy, clock: FakeClock, *, seconds: float) -> AsyncIterator[None]:
+    """The way through this proxy takes up to that long, in both directions together."""
+
+    async def hold_up() -> None:
+        while True:
+            proxy.stall()
+            await clock.sleep(seconds)
+            await proxy.heal()
+            await settle()
+
+    task = asyncio.create_task(hold_up())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await proxy.heal()
+
+
+def longest_silence(server: InProcess) -> float:
+    """Between two heartbeats."""
+    return max(later - earlier for earlier, later in pairwise(heartbeats(server)))
+
+
+async def test_dead_and_black_holed_and_slow_servers_delay_nobody(tmp_path: Path) -> None:
+    """Of four servers one is well: it knows everything before any time has passed."""
+    clock = FakeClock()
+    async with name_servers(tmp_path, clock, 4) as servers, proxied(servers[:3]) as (dead, hole, late):
+        well = servers[3]
+        dead.cut()
+        hole.stall()
+        async with (
+            slow(late, clock, seconds=3.0),
+            running(clock, f"{everywhere((dead, hole, late))};{address_of(well)}") as agent,
+        ):
+            await until(lambda: brokers(well))
+            await agent.create_topic(TopicConfig("refunds", 2, 2))
+            await until(lambda: queues(well, "refunds") == (2, 2, 6))
+            await agent.set_perm("refunds", 4)
+            await until(lambda: queues(well, "refunds") == (2, 2, 4))
+            await agent.delete_topic("refunds")
+            await until(lambda: queues(well, "refunds") is None)
+            await until(lambda: agent.servers[dead.address].status == "unreachable")
+
+            assert 1_000.0 == clock.monotonic()
+            assert ["unreachable", "connecting", "connecting", "registered"] == [
+                state.status for state in agent.servers.values()
+            ]
+            assert 1 == await agent.registered(1)
+
+            # the slow one follows when it can, and is never given up
+            await passing(clock, lambda: agent.servers[late.address].status == "registered", at_most=10)
+            for _ in range(150):
+                await clock.advance(1)
+                assert "registered" == agent.servers[late.address].status
+            assert longest_silence(well) <= 30
+            assert [] == [effect for server in servers for effect in server.effects_of(Evicted)]
+            assert (1, {}, {}) == (late.accepted, brokers(servers[0]), brokers(servers[1]))
+
+
+async def test_role_changes_do_not_wait_for_servers_that_are_away(tmp_path: Path) -> None:
+    """Those that can be reached have it when the call returns; one that hangs costs no more than an answer's time."""
+    clock = FakeClock()
+    async with (
+        name_servers(tmp_path, clock, 3) as servers,
+        proxied(servers[:2]) as (dead, hole),
+        running(clock, f"{everywhere((dead, hole))};{address_of(servers[2])}", broker_id=1) as agent,
+    ):
+        await agent.registered()
+        dead.cut()
+        await until(lambda: agent.servers[dead.address].status == "unreachable")
+        began = clock.monotonic()
+        await agent.promote()
+        assert began == clock.monotonic()
+        assert [{NAME: {0: ADDR}}] * 2 == [brokers(server) for server in servers[1:]]
+
+        hole.stall()
+        demoting = asyncio.ensure_future(agent.demote(3))
+        await until(lambda: brokers(servers[2]) == {NAME: {3: ADDR}})
+        assert began == clock.monotonic()
+        assert await passing(clock, demoting.done) <= 5.1
+
+
+Trouble = Callable[[TcpProxy, InProcess, FakeClock], Awaitable[None]]
+
+
+async def _dies(proxy: TcpProxy, successor: InProcess, clock: FakeClock) -> None:
+    proxy.cut()
+
+
+async def _hangs(proxy: TcpProxy, successor: InProcess, clock: FakeClock) -> None:
+    proxy.stall()
+
+
+async def _restarts_empty(proxy: TcpProxy, successor: InProcess, clock: FakeClock) -> None:
+    proxy.cut()
+    proxy.target = successor.address
+    await proxy.heal()
+
+
+async def _is_replaced_behind_its_connections(proxy: TcpProxy, successor: InProcess, clock: FakeClock) -> None:
+    proxy.switch(successor.address)
+
+
+@pytest.mark.parametrize("trouble", [_dies, _hangs, _restarts_empty, _is_replaced_behind_its_connections])
+async def test_survivor_never_loses_the_broker(trouble: Trouble, tmp_path: Path) -> None:
+    """Whatever happens to the other server and to the way there: one registration, and heartbeats on time."""
+    clock = FakeClock()
+    async with name_servers(tmp_path, clock, 3) as servers, proxied(servers[:1]) as (proxy,):
+        _, successor, survivor = servers
+        async with running(clock, f"{proxy.address};{address_of(survivor)}") as agent:
+            await agent.registered()
+            for _ in range(2):
+                await trouble(proxy, successor, clock)
+                for _ in range(150):
+                    await clock.advance(1)
+                    assert {NAME: {0: ADDR}} == brokers(survivor)
+                proxy.target = successor.address
+                await proxy.heal()
+                passed = await passing(clock, lambda: brokers(successor), at_most=10)
+                # one that hung accepts when the attempt that hung with it is over; any other within a second
+                assert passed <= (5 + 1 if trouble is _hangs else 1)
+            assert [] == [*survivor.effects_of(Evicted), *survivor.effects_of(Fenced)]
+            assert [("full", 2)] == registrations(survivor)
+            assert longest_silence(survivor) <= 30
+            await until(lambda: agent.servers[proxy.address].status == "registered")
+
+
+async def test_servers_that_answer_late_all_keep_the_broker(tmp_path: Path) -> None:
+    """Late, but in time: nothing is given up, and nothing is said twice."""
+    clock = FakeClock()
+    async with (
+        name_servers(tmp_path, clock, 2) as servers,
+        proxied(servers) as proxies,
+        running(clock, everywhere(proxies)) as agent,
+    ):
+        await agent.registered()
+        async with slow(proxies[0], clock, seconds=4.0):
+            for _ in range(300):
+                await clock.advance(1)
+                assert ["registered", "registered"] == [state.status for state in agent.servers.values()]
+        for server in servers:
+            assert [] == server.effects_of(Evicted)
+            assert [("full", 2)] == registrations(server)
+            # a heartbeat that took its time was sent on time
+            assert longest_silence(server) <= 30 + 4
+        assert [1, 1] == [proxy.accepted for proxy in proxies]
+
+
+async def test_all_servers_die_and_come_back_with_what_changed_meanwhile(tmp_path: Path) -> None:
+    """Nothing is lost while nobody listens: what counts is what holds when they are back."""
+    clock = FakeClock()
+    async with (
+        name_servers(tmp_path, clock, 4) as servers,
+        proxied(servers[:2]) as proxies,
+        running(clock, everywhere(proxies)) as agent,
+    ):
+        await agent.registered()
+        for proxy in proxies:
+            proxy.cut()
+        await agent.create_topic(TopicConfig("refunds", 2, 2))
+        await agent.delete_topic("bills")
+        await clock.advance(300)
+        assert ["unreachable", "unreachable"] == [state.status for state in agent.servers.values()]
+        for proxy, successor in zip(proxies, servers[2:], strict=True):
+            proxy.target = successor.address
+            await proxy.heal()
+        await passing(clock, lambda: all(brokers(server) for server in servers[2:]), at_most=1)
+
+        for server in servers[2:]:
+            assert [("full", 2)] == registrations(server)
+            assert {"orders", "refunds"} == set(server.namesrv.manager.tables.topic_queue_table)
+        assert 2 == await agent.registered()

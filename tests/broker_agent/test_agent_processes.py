@@ -1,0 +1,126 @@
+"""Do agents and NameServers in processes of their own find each other again when one of them is killed or stopped?"""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from namesrv_broker_agent import BrokerAgent, TopicConfig
+from tests.support.agents import NAME, TOPICS, agent_settings
+from tests.support.daemon import GUARD_SECONDS, Daemon
+from tests.support.raw_peer import until
+from tests.support.tcp_proxy import TcpProxy
+
+# quick, because these clocks are real
+QUICK = {"heartbeat_seconds": 0.5, "answer_timeout_seconds": 0.5, "max_backoff_seconds": 0.2}
+
+
+def address_of(daemon: Daemon) -> str:
+    """Where it listens."""
+    host, port = daemon.address
+    return f"{host}:{port}"
+
+
+async def logged(daemon: Daemon, event: str, *, count: int = 1, **fields: object) -> None:
+    """Return once a server has logged an event, without holding up the loop."""
+    await asyncio.to_thread(daemon.wait_for, event, count=count, **fields)
+
+
+def evictions(daemon: Daemon) -> list[str]:
+    """Why brokers left."""
+    return [line["reason"] for line in daemon.lines("broker_evicted")]
+
+
+async def test_killed_server_is_missed_by_nobody_and_found_again_empty(tmp_path: Path) -> None:
+    """The survivor hears every change meanwhile, and the successor gets everything."""
+    with Daemon(tmp_path / "1", "--log-level", "debug") as survivor, Daemon(tmp_path / "2") as killed:
+        async with TcpProxy(killed.listening().address) as proxy:
+            settings = agent_settings(f"{address_of(survivor)};{proxy.address}", **QUICK)
+            async with asyncio.timeout(GUARD_SECONDS), BrokerAgent(settings, TOPICS) as agent:
+                assert 2 == await agent.registered()
+                await asyncio.to_thread(killed.kill)
+                await until(lambda: agent.servers[proxy.address].status == "unreachable")
+                await agent.create_topic(TopicConfig("refunds", 2, 2))
+                await logged(survivor, "broker_registered", kind="delta")
+
+                with Daemon(tmp_path / "3") as successor:
+                    proxy.target = await asyncio.to_thread(lambda: successor.listening().address)
+                    await logged(successor, "broker_registered", topics=3)
+                    await until(lambda: agent.servers[proxy.address].status == "registered")
+                    assert [] == evictions(survivor)
+                    assert 1 == len(survivor.lines("broker_registered", kind="full"))
+                    await agent.stop()
+                    await logged(survivor, "broker_evicted", reason="unregistered")
+                    await logged(successor, "broker_evicted", reason="unregistered")
+
+
+async def test_server_that_hung_goes_on_without_having_lost_the_broker(tmp_path: Path) -> None:
+    """It was too slow for one answer; the old connection is there until it has the registration over the new one."""
+    with Daemon(tmp_path / "1") as survivor, Daemon(tmp_path / "2", "--log-level", "debug") as hung:
+        settings = agent_settings(f"{address_of(survivor)};{address_of(hung)}", **QUICK)
+        async with asyncio.timeout(GUARD_SECONDS), BrokerAgent(settings, TOPICS) as agent:
+            assert 2 == await agent.registered()
+            hung.send_signal(signal.SIGSTOP)
+            await until(lambda: agent.servers[address_of(hung)].status == "unreachable")
+            # the kernel takes the next connection for it
+            await until(lambda: len(agent.socket_descriptors()) == 3)
+            hung.send_signal(signal.SIGCONT)
+            await until(lambda: agent.servers[address_of(hung)].status == "registered")
+            await logged(hung, "connection_closed")
+
+            assert ([], []) == (evictions(survivor), evictions(hung))
+
+
+@contextmanager
+def side_car(config: Path, *name_servers: Daemon) -> Iterator["subprocess.Popen[bytes]"]:
+    """An agent in a process of its own; killed at the end."""
+    config.write_text(
+        f"""
+        cluster_name = "cluster-1"
+        broker_name = "{NAME}"
+        broker_addr = "10.0.0.1:10911"
+        name_servers = "{";".join(map(address_of, name_servers))}"
+        heartbeat_seconds = 0.3
+        [[topics]]
+        topic_name = "orders"
+        """
+    )
+    command = [sys.executable, "-m", "namesrv_broker_agent", "--config", str(config)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(GUARD_SECONDS)
+
+
+def test_crash_of_the_broker_is_noticed_at_once(tmp_path: Path) -> None:
+    """The kernel closes its connections, and every server evicts it without waiting for its expiry."""
+    with (
+        Daemon(tmp_path / "1") as first,
+        Daemon(tmp_path / "2") as second,
+        side_car(tmp_path / "agent.toml", first, second) as process,
+    ):
+        for daemon in (first, second):
+            daemon.wait_for("broker_registered", broker_name=NAME)
+        process.kill()
+        for daemon in (first, second):
+            assert "disconnected" == daemon.wait_for("broker_evicted", broker_name=NAME)["reason"]
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-evict-on-disconnect",)])
+def test_broker_that_was_stopped_comes_back_by_itself(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """Silent for longer than the expiry, it is evicted and hung up on; when it goes on, it registers anew."""
+    quick = ("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "1")
+    with Daemon(tmp_path / "1", *quick, *flags) as daemon, side_car(tmp_path / "agent.toml", daemon) as process:
+        daemon.wait_for("broker_registered", broker_name=NAME)
+        process.send_signal(signal.SIGSTOP)
+        assert "silent" == daemon.wait_for("broker_evicted")["reason"]
+        process.send_signal(signal.SIGCONT)
+        daemon.wait_for("broker_registered", count=2, broker_name=NAME)
+        assert ["silent"] == evictions(daemon)

@@ -1,0 +1,221 @@
+"""Is a fork safe: no agent and no connection in the child, and nothing lost in the parent?"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from namesrv_remoting.codes import FLAG_RESPONSE
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.serializers import encode_command
+from tests.support.daemon import GUARD_SECONDS, Daemon
+from tests.support.peer import Peer
+from tests.support.python_script import run_script
+
+LOOPS = ["uvloop", "asyncio"]
+
+# Tells in lines of JSON what it finds.
+BEGIN = """
+import gc, json, os, signal, socket, sys
+
+loop, name, server, when = sys.argv[1:]
+if loop == "asyncio":
+    sys.modules["uvloop"] = None
+from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
+
+
+def tell(**news):
+    print(json.dumps(news), flush=True)
+
+
+def connections():
+    found = 0
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            with socket.socket(fileno=os.dup(number)) as other:
+                found += "%s:%d" % other.getpeername()[:2] == server
+        except (OSError, TypeError):
+            pass
+    return found
+
+
+settings = AgentSettings.checked(
+    cluster_name="c1",
+    broker_name=name,
+    broker_addr=name + ":1",
+    name_servers=server,
+    protocol="native",
+    connect_timeout_seconds=20.0,
+)
+agent = SyncBrokerAgent(settings, [TopicConfig("orders")])
+agent.start()
+"""
+
+FORKS = (
+    BEGIN
+    + """
+if when == "registered":
+    agent.registered()
+child = os.fork()
+if child == 0:
+    gc.collect()
+    tell(
+        who="child",
+        agent=repr(agent),
+        servers=len(agent.servers),
+        connections=connections(),
+        can_stop=agent.stop() is None,
+    )
+    signal.pause()
+tell(who="parent", child=child, registered=agent.registered())
+signal.pause()
+"""
+)
+
+CHILD_STARTS = (
+    BEGIN
+    + """
+agent.registered()
+agent.create_topic(TopicConfig("bills"))
+child = os.fork()
+if child == 0:
+    settings = settings.model_copy(update={"broker_addr": "child:1"})
+    other = SyncBrokerAgent(settings.model_copy(update={"broker_name": name + "-child"}), agent._topics)
+    with agent, other:
+        tell(
+            topics=list(agent.topics),
+            registered=[agent.registered(), other.registered()],
+            connections=connections(),
+        )
+    sys.exit(0)
+tell(child_exit=os.waitpid(child, 0)[1])
+agent.create_topic(TopicConfig("late"))
+tell(registered=agent.registered(), connections=connections())
+agent.stop()
+"""
+)
+
+ENDS_WITHOUT_STOP = (
+    BEGIN
+    + """
+tell(registered=agent.registered())
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A NameServer in a process of its own, for all tests here; each uses a broker of its own."""
+    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
+        yield daemon.listening()
+
+
+@contextmanager
+def running(script: str, address: tuple[str, int], *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A script that talks to the server at that address; loop, name of the broker, when to fork."""
+    loop, name, *rest = arguments
+    with run_script(script, loop, name, f"{address[0]}:{address[1]}", *(rest or [""])) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line that it says."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "it ended"
+    news: dict[str, Any] = json.loads(line)
+    return news
+
+
+@contextmanager
+def ending(child: int) -> Iterator[None]:
+    """Its parent may be gone by then."""
+    try:
+        yield
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("when", ["at once", "registered"])
+def test_killed_parent_is_missed_at_once_although_its_child_lives(namesrv: Daemon, loop: str, when: str) -> None:
+    """The child holds none of its connections, and has an agent that is not started."""
+    name = f"forks-{loop}-{when[:2]}"
+    with running(FORKS, namesrv.address, loop, name, when) as process:
+        said = {news.pop("who"): news for news in (line_of(process), line_of(process))}
+        with ending(said["parent"].pop("child")):
+            connections = said["child"].pop("connections")
+            # at once may be while it is being made; see below
+            assert connections == 0 or (connections, when) == (1, "at once")
+            assert {
+                "child": {"agent": "<SyncBrokerAgent [not started]>", "servers": 0, "can_stop": True},
+                "parent": {"registered": 1},
+            } == said
+            process.kill()
+            namesrv.wait_for("broker_evicted", broker_name=name, reason="disconnected")
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_connection_that_was_being_made_is_replaced(loop: str) -> None:
+    """The child cannot find it to close it, and so the parent registers anew over one that is its own."""
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as listening,
+        # nobody is let in as long as this one waits
+        socket.create_connection(listening.getsockname()),
+        running(FORKS, listening.getsockname(), loop, "early", "at once") as process,
+    ):
+        assert "child" == line_of(process)["who"]
+        listening.settimeout(GUARD_SECONDS)
+        listening.accept()[0].close()
+        with registered_over(listening) as shared, registered_over(listening) as own:
+            parent = line_of(process)
+            with ending(parent["child"]):
+                assert 1 == parent["registered"]
+                process.kill()
+
+                assert own.is_closed_within(GUARD_SECONDS)
+                # what there would be without a second one
+                assert not shared.is_closed_within(0.0)
+
+
+def registered_over(listening: socket.socket) -> Peer:
+    """The next connection, over which a broker has registered."""
+    peer = Peer(listening.accept()[0], native=True)
+    asked = peer.receive()
+    assert 103 == asked.code
+    peer.send_bytes(encode_command(RemotingCommand(0, opaque=asked.opaque, flag=FLAG_RESPONSE, serialize_type=77)))
+    return peer
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_child_may_start_its_own(namesrv: Daemon, loop: str) -> None:
+    """With the topics of the fork, over connections of its own, without a word of the parent's; both end in order."""
+    name = f"starts-{loop}"
+    with running(CHILD_STARTS, namesrv.address, loop, name) as process:
+        assert {"topics": ["orders", "bills"], "registered": [1, 1], "connections": 2} == line_of(process)
+        assert {"child_exit": 0} == line_of(process)
+        assert {"registered": 1, "connections": 1} == line_of(process)
+        assert 0 == process.wait()
+
+    for broker in (name, f"{name}-child"):
+        namesrv.wait_for("broker_evicted", broker_name=broker, reason="unregistered")
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_process_that_ends_without_stop_ends_as_by_a_crash(namesrv: Daemon, loop: str) -> None:
+    """Its connection closes, its exit code is its own, and its thread neither holds it up nor complains."""
+    name = f"ends-{loop}"
+    with running(ENDS_WITHOUT_STOP, namesrv.address, loop, name) as process:
+        assert {"registered": 1} == line_of(process)
+        assert 0 == process.wait()
+
+    namesrv.wait_for("broker_evicted", broker_name=name, reason="disconnected")

@@ -1,0 +1,189 @@
+"""Is whatever the fast lane answers what the ordinary road would have answered, to the byte?
+
+Both look at the fields that the question is about. The fast lane does not look at the others, whose limits only the
+ordinary road checks.
+"""
+
+import asyncio
+import itertools
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import msgpack
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from namesrv.routeinfo.records import Touched
+from namesrv_remoting.aio.dispatch import Request
+from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.frames import Frame
+from namesrv_remoting.serializers import decode_frame
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import TIMESTAMP, POPULATION, Broker, meaning, native, populate
+from tests.support.spelling import JSON, NATIVE, ONEWAY, RESPONSE, cut
+
+PULL, HEARTBEAT, DATA_VERSION = 105, 904, 322
+# the brokers of a populated server, and one that it does not know
+BROKER, AGENT, VERSIONLESS = POPULATION
+NOBODY = Broker("nobody", addr="10.9.9.9:1")
+
+# values that a field may turn out to have
+ODD: list[Any] = [
+    *("0", "1", "-1", "-0", "00", "+0", " 0", "--0", "", "-", "x", "1e0", "0.0", "true", "null", "\u0660", "1_0"),
+    *("9223372036854775807", "9223372036854775808", "-9223372036854775808", "9" * 23),
+    *("T", "zone-1", "ZONE-1", "agent-1", "\u4e3b", None, True, False, 0, 1, 5, -1),
+    *((1 << 31), -(1 << 31) - 1, (1 << 63) - 1, -(1 << 63)),
+]
+FIELDS = [*BROKER.ext, "topic", "__ZONE_MODE", "__ZONE_NAME", "agentId", "registrationSeq", "unknown"]
+ZONE = {"__ZONE_MODE": "true", "__ZONE_NAME": "zone-1"}
+# code and ext fields, as peers send them
+PLAIN: list[tuple[int, dict[str, Any]]] = [
+    (PULL, {"topic": "T"}),
+    (PULL, {"topic": "null"}),
+    (PULL, {"topic": "absent"}),
+    (PULL, {"topic": "T", **ZONE}),
+    (PULL, {"topic": "U", **ZONE, "__ZONE_NAME": "ZONE-2"}),
+    (PULL, {"topic": "T", **ZONE, "__ZONE_MODE": "false"}),
+    *itertools.product(
+        (HEARTBEAT, DATA_VERSION),
+        (
+            BROKER.ext,
+            AGENT.ext,
+            VERSIONLESS.ext,
+            NOBODY.ext,
+            {**AGENT.ext, "agentId": "agent-1", "registrationSeq": 1},
+        ),
+    ),
+]
+BODIES = [
+    b"",
+    json.dumps({"counter": 1, "stateVersion": 0, "timestamp": TIMESTAMP}).encode(),
+    b'{"counter":2}',
+    b"{counter:1,timestamp:1700000000000}",
+    b"null",
+    b"[]",
+    b"nonsense",
+    native({"counter": 1, "state_version": 0, "timestamp": TIMESTAMP}),
+    native({"state": {"load": 1}}),
+    native({"state": {"load": []}}),
+    native(None),
+]
+
+
+class Both(NamedTuple):
+    """What the two roads do with one frame."""
+
+    # None: left to the ordinary road
+    fast: bytes | None
+    # None: the connection is closed
+    ordinary: bytes | None
+    fast_touched: int
+    ordinary_touched: int
+
+
+async def ask_both(server: InProcess, connection: ServerConnection, data: bytes) -> Both:
+    """A frame through each road, past the socket."""
+    header_length = int.from_bytes(data[5:8])
+    body_at = 8 + header_length
+    server.effects.clear()
+    fast = server.namesrv.fast_lane(connection, data[4], data[8:body_at], data, body_at, len(data))
+    fast_touched = len(server.taken(Touched))
+    try:
+        command = decode_frame(Frame(data[4], data[8:body_at], data[body_at:]))
+    except RemoteProtocolError:
+        return Both(fast, None, fast_touched, 0)
+    if command.is_response:
+        return Both(fast, b"", fast_touched, 0)
+    answer = await server.namesrv.server.dispatcher.answer(Request(command, connection))
+    return Both(fast, answer.data, fast_touched, len(server.taken(Touched)))
+
+
+async def check_same(server: InProcess, connection: ServerConnection, data: bytes) -> bool:
+    """Fail unless both roads say the same; whether the fast lane said anything. What it leaves, it has not touched."""
+    both = await ask_both(server, connection, data)
+    if both.fast is None:
+        assert 0 == both.fast_touched
+        return False
+    assert both.ordinary is not None
+    assert meaning(both.ordinary) == meaning(both.fast)
+    assert both.ordinary_touched == both.fast_touched
+    return True
+
+
+def spelt(serialize_type: int, header: dict[str, Any], body: bytes) -> bytes:
+    """A frame; natively the members in their order."""
+    if serialize_type == JSON:
+        return cut(JSON, json.dumps(header).encode(), body)
+    return cut(NATIVE, msgpack.packb(list(header.values())), body)
+
+
+@pytest.mark.parametrize("serialize_type", [JSON, NATIVE])
+async def test_any_one_field_may_be_odd(tmp_path: Path, serialize_type: int) -> None:
+    """Every plain question, each of its fields with every odd value, or without it."""
+    answered = 0
+    async with namesrv_in_process(tmp_path, order_message_enable=True) as server:
+        peer = await server.connect()
+        await populate(peer)
+        connection = server.connection_of(peer)
+        for (code, ext), field in itertools.product(PLAIN, FIELDS):
+            without = {name: text for name, text in ext.items() if name != field}
+            for fields in (without, *({**ext, field: odd} for odd in ODD)):
+                header = {"code": code, "opaque": 7, "flag": 0, "version": 479, "remark": None, "extFields": fields}
+                answered += await check_same(server, connection, spelt(serialize_type, header, b""))
+    # a third of them at least is nothing but usual
+    assert answered > len(PLAIN) * len(FIELDS) * len(ODD) / 4
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> bytes:
+    """Frames as peers send them, with up to two things about them that are odd."""
+    serialize_type = draw(st.sampled_from([JSON, NATIVE]))
+    code, plain = draw(st.sampled_from(PLAIN))
+    ext: Any = dict(plain)
+    flag = ONEWAY if serialize_type == JSON and code != PULL and draw(st.booleans()) else 0
+    opaque = draw(st.integers(-(1 << 31), (1 << 31) - 1))
+    header = {"code": code, "opaque": opaque, "flag": flag, "version": 479, "remark": None, "extFields": ext}
+    for _ in range(draw(st.integers(0, 2))):
+        match draw(st.sampled_from(["field", "field", "field gone", "flag", "member", "member gone", "code"])):
+            case "field":
+                ext[draw(st.sampled_from(FIELDS))] = draw(st.sampled_from(ODD))
+            case "field gone":
+                ext.pop(draw(st.sampled_from(FIELDS)), None)
+            case "flag":
+                header["flag"] = draw(st.sampled_from([RESPONSE, ONEWAY, RESPONSE | ONEWAY, 4, ONEWAY | 4, -1]))
+            case "member":
+                header[draw(st.sampled_from(["code", "opaque", "flag", "extFields"]))] = draw(st.sampled_from(ODD))
+            case "member gone" if serialize_type == JSON:
+                header.pop(draw(st.sampled_from(sorted(header))), None)
+            case _:
+                header["code"] = draw(st.sampled_from([PULL, HEARTBEAT, DATA_VERSION]))
+    return spelt(serialize_type, header, draw(st.sampled_from(BODIES)))
+
+
+def test_header_and_body_may_be_odd_as_well() -> None:
+    """Whatever two things are."""
+    with asyncio.Runner() as runner, TemporaryDirectory() as directory:
+        serving = namesrv_in_process(Path(directory), order_message_enable=True)
+        server = runner.run(serving.__aenter__())
+
+        async def connected() -> ServerConnection:
+            peer = await server.connect()
+            await populate(peer)
+            return server.connection_of(peer)
+
+        connection = runner.run(connected())
+
+        @settings(max_examples=500)
+        @given(data=questions())
+        def same(data: bytes) -> None:
+            is_fast = runner.run(check_same(server, connection, data))
+            event(f"answered by the fast lane: {is_fast}")
+
+        try:
+            same()
+        finally:
+            runner.run(serving.__aexit__(None, None, None))

@@ -1,0 +1,87 @@
+"""How does a test run a command as a person does: on a terminal, typing, and with Ctrl-C?"""
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, Self
+
+# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
+GUARD_SECONDS: Final = 30.0
+
+
+class Terminal:
+    """A command on a terminal of its own, as a context manager; at its end the process is gone, whatever happens."""
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str] | None = None, columns: int = 100, lines: int = 40
+    ) -> None:
+        # all that was shown so far, escape sequences included
+        self.shown = ""
+        self._descriptor, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NAMESRV_ADDR")}
+        self._process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**kept, "TERM": "xterm-256color", **(env or {})},
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def wait_for(self, text: str, *, count: int = 1) -> None:
+        """Return once this was shown (so often).
+
+        Raises:
+            AssertionError: it is not shown in time, or the command ended without.
+        """
+        deadline = time.monotonic() + GUARD_SECONDS
+        while self.shown.count(text) < count:
+            assert self._read(deadline), f"{text!r} is not in {self.shown!r}"
+
+    def type(self, text: str) -> None:
+        """Type."""
+        os.write(self._descriptor, text.encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> int:
+        """The exit code, once all was read."""
+        deadline = time.monotonic() + GUARD_SECONDS
+        while self._read(deadline):
+            pass
+        return self._process.wait(GUARD_SECONDS)
+
+    def _read(self, deadline: float) -> bool:
+        """Read what there is; False at the end."""
+        if not select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            return False
+        try:
+            data = os.read(self._descriptor, 1 << 16)
+        except OSError:
+            # how Linux says that nobody has the other end any more
+            return False
+        self.shown += data.decode(errors="replace")
+        return bool(data)
+
+    def __enter__(self) -> Self:
+        """Itself; the command runs already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the command, and the terminal."""
+        self._process.kill()
+        self._process.wait(GUARD_SECONDS)
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
