@@ -12,6 +12,27 @@ from benchmarks.rounds import Bench, Cores, Effort
 
 
 @dataclass(frozen=True, slots=True)
+class Clocks:
+    """Three that run while we measure, in seconds."""
+
+    wall: float
+    # of all processors together: not idle
+    busy: float
+    # we and our servers that have ended
+    ours: float
+
+    @classmethod
+    def now(cls) -> "Clocks":
+        """What they show."""
+        ours = os.times()
+        return cls(
+            wall=time.monotonic(),
+            busy=busy_ticks(Path("/proc/stat").read_text(encoding="ascii")) / os.sysconf("SC_CLK_TCK"),
+            ours=ours.user + ours.system + ours.children_user + ours.children_system,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Conditions:
     """What a reader has to know before comparing figures of two runs."""
 
@@ -22,10 +43,10 @@ class Conditions:
     system: str
     cores: Cores
     effort: Effort
-    # of the last minute before the first measurement: what others did
-    load_average: float
-    began: float
+    began: "Clocks"
     took_seconds: float = 0.0
+    # part of all processors' time that went to others, or was kept by the host, while we measured
+    others_share: float = 0.0
 
     @classmethod
     def now(cls, bench: Bench) -> "Conditions":
@@ -38,13 +59,14 @@ class Conditions:
             system=f"{platform.system()} {platform.release()}",
             cores=bench.cores,
             effort=bench.effort,
-            load_average=os.getloadavg()[0],
-            began=time.monotonic(),
+            began=Clocks.now(),
         )
 
     def ended(self) -> "Conditions":
-        """The same, with the time that it took."""
-        return replace(self, took_seconds=time.monotonic() - self.began)
+        """The same, with the time that it took and what others took of it."""
+        now = Clocks.now()
+        share = others_share(self.began, now, self.processors)
+        return replace(self, took_seconds=now.wall - self.began.wall, others_share=share)
 
     def __str__(self) -> str:
         where = (
@@ -55,7 +77,7 @@ class Conditions:
         return (
             f"{self.processors} x {self.processor}, {self.system}, {self.python} with {self.loop}; {where}; "
             f"{self.effort.rounds} rounds of {self.effort.seconds} s; {self.took_seconds:.0f} s in all; "
-            f"load average {self.load_average:.2f} before."
+            f"others took {self.others_share:.0%} of the processors."
         )
 
     def members(self) -> dict[str, Any]:
@@ -70,8 +92,8 @@ class Conditions:
             "load_core": self.cores.load,
             "rounds": self.effort.rounds,
             "seconds": self.effort.seconds,
-            "load_average": self.load_average,
             "took_seconds": round(self.took_seconds, 1),
+            "others_share": round(self.others_share, 3),
         }
 
 
@@ -82,3 +104,15 @@ def processor(cpuinfo: str) -> str:
         if key.strip() == "model name":
             return " ".join(value.split())
     return platform.machine()
+
+
+def busy_ticks(stat: str) -> int:
+    """How long the processors of a /proc/stat were not idle: user, nice, system, interrupts, and what the host took."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, stat.partition("\n")[0].split()[1:9])
+    return user + nice + system + irq + softirq + steal
+
+
+def others_share(began: Clocks, ended: Clocks, processors: int) -> float:
+    """Part of the processors' time that was neither idle nor ours."""
+    others = (ended.busy - began.busy) - (ended.ours - began.ours)
+    return max(0.0, others / (processors * (ended.wall - began.wall)))

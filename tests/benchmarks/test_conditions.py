@@ -2,7 +2,7 @@
 
 import platform
 
-from benchmarks.conditions import Conditions, processor
+from benchmarks.conditions import Clocks, Conditions, busy_ticks, others_share, processor
 from benchmarks.rounds import Cores, Effort
 
 
@@ -16,9 +16,9 @@ def conditions(cores: Cores) -> Conditions:
         system="Linux 6.1",
         cores=cores,
         effort=Effort(rounds=5, seconds=2),
-        load_average=0.126,
-        began=0.0,
+        began=Clocks(0.0, 0.0, 0.0),
         took_seconds=151.4,
+        others_share=0.126,
     )
 
 
@@ -32,7 +32,7 @@ def test_the_conditions_are_one_line() -> None:
     """What a reader needs before comparing two runs."""
     expected = (
         "4 x Some CPU, Linux 6.1, CPython 3.11.7 with uvloop; server on core 0, load on core 1; "
-        "5 rounds of 2 s; 151 s in all; load average 0.13 before."
+        "5 rounds of 2 s; 151 s in all; others took 13% of the processors."
     )
 
     assert expected == str(conditions(Cores(0, 1)))
@@ -41,3 +41,18 @@ def test_the_conditions_are_one_line() -> None:
 def test_one_core_for_both_is_pointed_out() -> None:
     """Such rates compare with nothing."""
     assert "on the same core: rates say little" in str(conditions(Cores(None, None)))
+
+
+def test_waiting_is_not_busy() -> None:
+    """Neither idle nor iowait counts; guests are in user already."""
+    assert 1 + 2 + 4 + 32 + 64 + 128 == busy_ticks("cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+
+
+def test_what_is_neither_idle_nor_ours_is_others() -> None:
+    """10 s of two processors, 12 s of them busy, 8 s with our work: others had a fifth."""
+    assert others_share(Clocks(5.0, 100.0, 1.0), Clocks(15.0, 112.0, 9.0), processors=2) == 0.2
+
+
+def test_clocks_that_are_read_a_moment_apart_leave_no_negative_share() -> None:
+    """Ticks are coarse."""
+    assert others_share(Clocks(0.0, 0.0, 0.0), Clocks(1.0, 0.99, 1.0), processors=2) == 0

@@ -1,10 +1,8 @@
 """Can any frame disturb a NameServer: hang it, upset its tables, hurt other connections, or put an error in its log?"""
 
 import asyncio
-import gc
 import importlib.util
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +18,6 @@ from tests.support.fuzz_values import Dice
 LOOPS: Final[tuple[LoopName, ...]] = (
     ("asyncio", "uvloop") if importlib.util.find_spec("uvloop") is not None else ("asyncio",)
 )
-
-
-@pytest.fixture(autouse=True)
-def _collector() -> Iterator[None]:
-    """A server that starts tells the cycle collector to look away; afterwards it looks again."""
-    thresholds = gc.get_threshold()
-    yield
-    gc.set_threshold(*thresholds)
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("loop", LOOPS)

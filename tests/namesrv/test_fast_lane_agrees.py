@@ -23,7 +23,7 @@ from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import TIMESTAMP, POPULATION, Broker, meaning, native, populate
+from tests.support.namesrv_peer import POPULATION, TIMESTAMP, Broker, meaning, native, populate
 from tests.support.spelling import JSON, NATIVE, ONEWAY, RESPONSE, cut
 
 PULL, HEARTBEAT, DATA_VERSION = 105, 904, 322

@@ -87,7 +87,7 @@ class Event:
     seq: int
     event: str
     ts_ms: int | None
-    fields: dict[str, Any]
+    fields: dict[str, "Scalar | list[Scalar]"]
 
     def members(self) -> dict[str, Any]:
         """All of them, as the server named them."""
@@ -176,7 +176,7 @@ def events(body: bytes) -> Events:
 
 def _event(body: bytes) -> Event:
     known = _native(_RawEvent, body)
-    others = _native(dict[str, Any], body)
+    others = _native(dict[str, Scalar | list[Scalar]], body)
     for member in ("seq", "event", "ts_ms"):
         others.pop(member, None)
     return Event(known.seq, known.event, known.ts_ms, others)
@@ -249,7 +249,9 @@ def properties_text(settings: Mapping[str, str]) -> bytes:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda found: _meaning(found[1]), text)
+    plain = _ESCAPE.sub(lambda found: _meaning(found[1]), text)
+    # Java's characters are UTF-16 units, so that two escapes can make one character; half of one is no text
+    return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _meaning(what: str) -> str:

@@ -10,8 +10,8 @@ from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import change, confirm, on, show
 from namesrv_client.ctl.servers import Servers
 
-Keys = Annotated[list[str] | None, typer.Argument(metavar="KEY...", help="Only these.", show_default=False)]
-Assignments = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="New values.", show_default=False)]
+Keys = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Only these.", show_default=False)]
+Assignments = Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="New values.", show_default=False)]
 
 
 def show_config(options: Options, keys: Keys = None) -> None:
@@ -62,5 +62,5 @@ def change_settings(options: Options, settings: dict[str, str]) -> None:
 def _assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key.strip() or not equals:
-        raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="KEY=VALUE...")
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="KEY=VALUE")
     return key.strip(), value

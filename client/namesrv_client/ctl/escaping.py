@@ -7,7 +7,8 @@ repaint an operator's terminal, a right-to-left mark would turn its neighbours a
 import re
 from typing import Final
 
-_NEITHER_PRINTABLE_NOR_BREAK: Final = re.compile(r"[^\n\x20-\x7e\xa1-\xac\xae-\u02ff]")
+# in JSON the only unprintable character outside of strings is the line break
+_BEYOND_ASCII: Final = re.compile(r"[^\n\x20-\x7e]")
 
 
 def shown(text: str) -> str:
@@ -19,14 +20,13 @@ def shown(text: str) -> str:
     )
 
 
-def json_text(encoded: str) -> str:
-    """JSON with the unprintable characters of its strings as escapes; it says the same."""
-    return _NEITHER_PRINTABLE_NOR_BREAK.sub(_as_json_escape, encoded)
+def json_text(encoded: str, *, is_ascii: bool = False) -> str:
+    """JSON with the unprintable characters of its strings (or all beyond ASCII) as escapes; it says the same."""
+    return _BEYOND_ASCII.sub(lambda found: _json_escape(found[0], is_ascii=is_ascii), encoded)
 
 
-def _as_json_escape(found: re.Match[str]) -> str:
-    character = found[0]
-    if character.isprintable():
+def _json_escape(character: str, *, is_ascii: bool) -> str:
+    if character.isprintable() and not is_ascii:
         return character
-    units = character.encode("utf-16-be", "surrogatepass")
+    units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -1,8 +1,8 @@
 """`events`: what has happened lately, and what happens now?"""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
@@ -22,6 +22,8 @@ from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 _FOLLOW_SECONDS: Final = 1.0
 # what a server remembers
 _MAX_EVENTS: Final = 1000
+Tell = Callable[[NameServer, Sequence[Event]], None]
+
 _LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 
@@ -66,7 +68,7 @@ def _row(event: Event) -> tuple[object, ...]:
     return (moment(event.ts_ms), event.seq, event.event, _what(event.fields))
 
 
-def _what(fields: dict[str, Any]) -> str:
+def _what(fields: Mapping[str, object]) -> str:
     """Who, in one word if it is a broker, and everything else by name."""
     broker = "/".join(str(fields[name]) for name in _LEADING[:3]) if all(name in fields for name in _LEADING) else ""
     rest = {name: value for name, value in fields.items() if not broker or name not in _LEADING}
@@ -75,7 +77,7 @@ def _what(fields: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -108,7 +110,7 @@ async def _follow(servers: Servers, output: Output, since: int, limit: int, kind
     return exit_codes.NO
 
 
-async def _follow_one(servers: Servers, server: NameServer, known: Events | None, tell: Any) -> None:
+async def _follow_one(servers: Servers, server: NameServer, known: Events | None, tell: Tell) -> None:
     trouble: str | None = None
     while True:
         await servers.clock.sleep(_FOLLOW_SECONDS)

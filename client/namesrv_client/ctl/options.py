@@ -175,6 +175,7 @@ def command(
         common = {**_COMMON, "server": (MqadminServer, None)} if is_mqadmins else _COMMON
 
         def run(ctx: typer.Context, **values: Any) -> None:
+            _check_text(values)
             after = _given({key: values.pop(key) for key in _COMMON})
             function(resolve(ctx.obj or Given(), after), **values)
 
@@ -182,6 +183,14 @@ def command(
         return function
 
     return register
+
+
+def _check_text(values: Mapping[str, Any]) -> None:
+    """Refuse bytes that are no text; no server could be sent them. Raises BadParameter."""
+    for name, value in values.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
+                raise typer.BadParameter(f"{text!a} is no UTF-8", param_hint=name.upper())
 
 
 def _given(values: Mapping[str, Any]) -> Given:

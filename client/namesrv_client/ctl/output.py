@@ -3,13 +3,13 @@
 Standard output gets answers and nothing else; what is wrong goes to standard error.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import yaml
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -107,8 +107,10 @@ class Output:
     def _spelt(self, document: Any, *, is_one_of_many: bool) -> str:
         if self.format == "yaml":
             return yaml_text(document, is_one_of_many=is_one_of_many)
-        indent = None if is_one_of_many else 2
-        return json_text(json.dumps(document, ensure_ascii=not _speaks_unicode(), indent=indent)) + "\n"
+        # not a number, which JSON cannot say, becomes null
+        encoded = msgspec.json.encode(document)
+        indented = encoded if is_one_of_many else msgspec.json.format(encoded, indent=2)
+        return json_text(indented.decode(), is_ascii=not _speaks_unicode()) + "\n"
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)

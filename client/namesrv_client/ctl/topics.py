@@ -19,7 +19,7 @@ from namesrv_remoting.codes import MASTER_ID
 
 Routes = Mapping[str, TopicRouteData | None]
 
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 
 
 def topics(

@@ -1,11 +1,13 @@
 """How are times and permissions said?"""
 
+import math
 import time
 
 
 def lasting(seconds: float | None) -> str | None:
     """A time as people say it: 0.3 s, 3 m 20 s, 2 h 5 m, 4 d 1 h."""
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
+        # a server may say anything
         return None
     sign, whole = ("-" if seconds < 0 else ""), int(abs(seconds))
     for unit, name, smaller, smaller_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):

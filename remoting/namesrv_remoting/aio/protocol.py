@@ -172,17 +172,9 @@ class ServerConnection(asyncio.Protocol):
             return
         server = self._server
         self.last_read = server.clock.monotonic()
-        if self._held:
-            self._held += data
-            return
-        if self._preamble is not None:
-            stripped = self._strip_proxy_header(data)
-            if not stripped:
-                return
-            data = stripped
         reader = self._reader
-        if reader is not None and reader.is_inside_frame:
-            data = self._end_frame(reader, data)
+        if self._held or self._preamble is not None or (reader is not None and reader.is_inside_frame):
+            data = self._continue(data)
             if not data:
                 return
         at, size, unpack = 0, len(data), HEAD.unpack_from
@@ -236,6 +228,18 @@ class ServerConnection(asyncio.Protocol):
         else:
             # whatever is wrong is found again there, when the answers to what came before are written
             self._receive_slowly(data[at:] if at else data)
+
+    def _continue(self, data: bytes) -> bytes:
+        """Put the data to what was received before and is not done; what is left to be looked at now."""
+        if self._held:
+            self._held += data
+            return b""
+        if self._preamble is not None:
+            data = self._strip_proxy_header(data)
+        reader = self._reader
+        if data and reader is not None and reader.is_inside_frame:
+            data = self._end_frame(reader, data)
+        return data
 
     def _end_frame(self, reader: FrameReader, data: bytes) -> bytes:
         """Give the frame that has begun what it lacks; what is left then, unless that has to wait."""

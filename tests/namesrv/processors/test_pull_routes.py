@@ -210,6 +210,21 @@ async def test_watch_holds_up_nothing_behind_it(tmp_path: Path) -> None:
         assert ["T"] == list(value(await peer.answer_to(first))["routes"])
 
 
+async def test_everybody_who_waits_for_a_topic_is_woken(tmp_path: Path) -> None:
+    """However many: a batch at a time, the sockets in between."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer, watcher = await server.connect(), await server.connect()
+        opaques = [await watch(server, watcher, "T", f"X{number}", wait_ms=60_000) for number in range(200)]
+        assert "<RouteWatchers [200 waiting for 201 topics]>" == repr(server.namesrv.watchers)
+
+        await peer.register(MASTER)
+
+        answers = [await watcher.receive() for _ in opaques]
+        assert set(opaques) == {answer.opaque for answer in answers}
+        assert {"T"} == {topic for answer in answers for topic in value(answer)["routes"]}
+        assert "<RouteWatchers [0 waiting for 0 topics]>" == repr(server.namesrv.watchers)
+
+
 async def test_watcher_that_hangs_up_is_forgotten(tmp_path: Path) -> None:
     """Nothing is left of it."""
     async with namesrv_in_process(tmp_path) as server:
