@@ -148,6 +148,7 @@ class NamesrvController:
             kv = KVConfig.load(data_dir / "kvConfig.json", limits)
         except OSError as error:
             raise StartError(f"KV configuration: {error}") from error
+        was_there = (data_dir / "snapshot.json").exists()
         last = snapshot.load(data_dir / "snapshot.json")
         notifier = MinBrokerIdNotifier()
         sink = EffectSink(notifier)
@@ -160,7 +161,12 @@ class NamesrvController:
             manager=manager,
             watchers=RouteWatchers(),
             events=EventRing(),
-            readiness=Readiness(last.brokers if last else (), settings.wait_for_service_seconds, clock.monotonic()),
+            readiness=Readiness(
+                last.brokers if last else (),
+                settings.wait_for_service_seconds,
+                clock.monotonic(),
+                is_lost=was_there and last is None,
+            ),
             started_wall=clock.wall(),
             started_monotonic=clock.monotonic(),
         )

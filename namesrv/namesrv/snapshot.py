@@ -128,13 +128,17 @@ def load(path: Path) -> Snapshot | None:
 class Readiness:
     """May this server answer route questions yet? Once it may, it always may."""
 
-    def __init__(self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float) -> None:
+    def __init__(
+        self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float, *, is_lost: bool = False
+    ) -> None:
+        # there was a snapshot, and it cannot be read: whom to wait for is not known, only that there is somebody
+        self._is_lost = is_lost
         # who is not back yet, by what a broker keeps over a restart; its address may change
         self._missing = {(broker.cluster, broker.broker_name, broker.broker_id): broker for broker in expected}
         self._expected_count = len(self._missing)
         self._wait_seconds = wait_seconds
         self._ready_at = now + wait_seconds
-        self._is_ready = not self._missing
+        self._is_ready = not self._missing and not is_lost
 
     @property
     def missing(self) -> tuple[ExpectedBroker, ...]:
@@ -150,7 +154,7 @@ class Readiness:
     ) -> None:
         """A broker has registered, expected or not."""
         self._missing.pop((cluster, broker_name, broker_id), None)
-        self._is_ready = self._is_ready or not self._missing
+        self._is_ready = self._is_ready or not (self._missing or self._is_lost)
 
     def is_ready(self, now: float) -> bool:
         """All who were expected are back, or the wait is over; at once when nobody was expected."""
@@ -160,6 +164,10 @@ class Readiness:
     def reason(self, now: float) -> str:
         """Why it is ready or not, for people."""
         ready = self.is_ready(now)
+        if self._is_lost:
+            left = self._ready_at - now
+            state = f"ready: waited {self._wait_seconds:g} s" if ready else f"not ready: waiting {left:.0f} s more"
+            return f"{state}, the snapshot of brokers to expect was lost"
         if not self._expected_count:
             return "ready: no brokers expected"
         if not self._missing:

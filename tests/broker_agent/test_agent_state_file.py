@@ -1,17 +1,21 @@
 """Is nothing told to any server that is not on disk, whoever fails or gives up?"""
 
 import asyncio
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from namesrv.routeinfo.records import Registered, RouteChanged
 from namesrv_broker_agent import BrokerAgent, TopicConfig, TopicStateError
 from tests.support.agents import (
+    GUARD_SECONDS,
     TOPICS,
     address_of,
     agent_settings,
     brokers,
+    heartbeats,
     passing,
     queues,
     registrations,
@@ -21,7 +25,6 @@ from tests.support.agents import (
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import namesrv_in_process
 from tests.support.raw_peer import until
-from tests.support.slow_disk import begin, slow_disk
 
 REFUNDS = TopicConfig("refunds", 2, 2)
 
@@ -30,6 +33,40 @@ REFUNDS = TopicConfig("refunds", 2, 2)
 def path(tmp_path: Path) -> Path:
     """Where the topics are kept."""
     return tmp_path / "topics.json"
+
+
+class SlowDisk:
+    """Every write of the topics' file waits until the test lets it through."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fsync = os.fsync
+        self._gate = threading.Semaphore(0)
+        # writes that have come this far
+        self.began = 0
+
+    def fsync(self, descriptor: int) -> None:
+        """What the write calls once everything is written."""
+        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.startswith(f".{self._path.name}."):
+            self.began += 1
+            assert self._gate.acquire(timeout=GUARD_SECONDS)
+        self._fsync(descriptor)
+
+    def write(self, count: int = 1) -> None:
+        """Let some through."""
+        self._gate.release(count)
+
+
+@pytest.fixture
+def slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], SlowDisk]:
+    """Makes the disk slow from now on."""
+
+    def begin() -> SlowDisk:
+        disk = SlowDisk(path)
+        monkeypatch.setattr(os, "fsync", disk.fsync)
+        return disk
+
+    return begin
 
 
 async def test_topics_and_version_survive_the_broker(tmp_path: Path, path: Path) -> None:
@@ -113,7 +150,7 @@ async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, pa
     path.rmdir()
 
 
-async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path) -> None:
+async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, slow_disk: Callable[[], SlowDisk]) -> None:
     """Not while the disk is slow; heartbeats go on, and the next change waits for this one."""
     clock = FakeClock()
     async with (
@@ -122,23 +159,28 @@ async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path) -> 
     ):
         await agent.registered()
         server.effects.clear()
-        async with slow_disk() as disk:
-            create, change = await begin(agent.create_topic(REFUNDS), agent.set_perm("refunds", 4))
-            assert 1 == disk.waiting
-            await clock.advance(30.0)
-            assert [] == registrations(server)
-            assert "refunds" not in agent.topics
+        disk = slow_disk()
+        create = asyncio.create_task(agent.create_topic(REFUNDS))
+        change = asyncio.create_task(agent.set_perm("refunds", 4))
+        await until(lambda: disk.began == 1)
+        await clock.advance(30.0)
+        await until(lambda: heartbeats(server))
+        assert [] == registrations(server)
+        assert "refunds" not in agent.topics
 
-            await disk.write()
-            await create
-            await until(lambda: queues(server, "refunds") == (2, 2, 6))
-            assert not change.done()
-            await disk.write()
-            await change
-            await until(lambda: queues(server, "refunds") == (2, 2, 4))
+        disk.write()
+        await create
+        await until(lambda: queues(server, "refunds") == (2, 2, 6))
+        await until(lambda: disk.began == 2)
+        assert not change.done()
+        disk.write()
+        await change
+        await until(lambda: queues(server, "refunds") == (2, 2, 4))
 
 
-async def test_who_gives_up_waiting_does_not_leave_half_a_change(tmp_path: Path, path: Path) -> None:
+async def test_who_gives_up_waiting_does_not_leave_half_a_change(
+    tmp_path: Path, path: Path, slow_disk: Callable[[], SlowDisk]
+) -> None:
     """A change that is being written is made, and told; one that still waited for its turn, too."""
     clock = FakeClock()
     async with (
@@ -146,15 +188,15 @@ async def test_who_gives_up_waiting_does_not_leave_half_a_change(tmp_path: Path,
         running(clock, address_of(server), state_file=path) as agent,
     ):
         await agent.registered()
-        async with slow_disk() as disk:
-            changes = await begin(agent.create_topic(REFUNDS), agent.delete_topic("bills"))
-            for change in changes:
-                change.cancel()
-            await settle()
-            assert [False, False] == [change.done() for change in changes]
-            await disk.write()
-            await disk.write()
-            await asyncio.wait(changes)
+        disk = slow_disk()
+        changes = [asyncio.create_task(agent.create_topic(REFUNDS)), asyncio.create_task(agent.delete_topic("bills"))]
+        await until(lambda: disk.began == 1)
+        for change in changes:
+            change.cancel()
+        await settle()
+        assert [False, False] == [change.done() for change in changes]
+        disk.write(2)
+        await asyncio.wait(changes)
 
         assert [True, True] == [change.cancelled() for change in changes]
         await until(lambda: queues(server, "refunds") == (2, 2, 6))
@@ -162,7 +204,9 @@ async def test_who_gives_up_waiting_does_not_leave_half_a_change(tmp_path: Path,
         assert {"orders", "refunds"} == set(agent.topics)
 
 
-async def test_given_up_change_that_fails_says_nothing(tmp_path: Path, path: Path) -> None:
+async def test_given_up_change_that_fails_says_nothing(
+    tmp_path: Path, path: Path, slow_disk: Callable[[], SlowDisk]
+) -> None:
     """Nobody waits for its error, and nothing has changed."""
     clock = FakeClock()
     async with (
@@ -173,13 +217,15 @@ async def test_given_up_change_that_fails_says_nothing(tmp_path: Path, path: Pat
         server.effects.clear()
         path.unlink()
         path.mkdir()
-        async with slow_disk() as disk:
-            (change,) = await begin(agent.create_topic(REFUNDS))
-            change.cancel()
-            await settle()
-            await disk.write()
-            await asyncio.wait([change])
+        disk = slow_disk()
+        change = asyncio.create_task(agent.create_topic(REFUNDS))
+        await until(lambda: disk.began == 1)
+        change.cancel()
+        await settle()
+        disk.write()
+        await asyncio.wait([change])
 
         assert change.cancelled()
-        assert [] == server.effects_of(RouteChanged) + server.effects_of(Registered)
+        await settle()
+        assert [] == registrations(server)
         assert set(TOPICS) == set(agent.topics.values())

@@ -216,17 +216,19 @@ def test_killed_server_knows_its_brokers(start: Start, connect: Connect) -> None
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 400, b'{"sha256":"' + b"0" * 64 + b'","content":{}}\n', b"\xff{{{{"])
 def test_damaged_snapshot_is_set_aside(content: bytes, start: Start, connect: Connect, data_dir: Path) -> None:
-    """A snapshot that cannot be read is kept beside the new one, and costs a warning and the wait, not the start."""
+    """A snapshot that cannot be read is kept beside the new one; whom to wait for is not known, so it waits its time."""
     data_dir.mkdir()
     (data_dir / "snapshot.json").write_bytes(content)
 
-    daemon = start()
+    daemon = start("--wait-for-service-seconds", "2")
     line = daemon.wait_for("damaged_file_set_aside")
     assert ("warning", str(data_dir / "snapshot.json")) == (line["level"], line["path"])
     assert content == Path(line["kept_as"]).read_bytes()
-    assert daemon.wait_for("listening")["ready"] is True
+    assert daemon.wait_for("listening")["ready"] is False
 
     BROKER_A.register(connect(daemon))
+    assert NOT_READY == route_answer(connect(daemon))
+    assert "ready: waited 2 s, the snapshot of brokers to expect was lost" == daemon.wait_for("ready")["reason"]
     assert 0 == daemon.stop()
     assert ["broker-a"] == expected_brokers(daemon)
     assert content == Path(line["kept_as"]).read_bytes()

@@ -198,6 +198,17 @@ def test_ready_at_once_when_nobody_is_expected() -> None:
     assert "ready: no brokers expected" == readiness.reason(1_000.0)
 
 
+def test_lost_snapshot_is_waited_out() -> None:
+    """Whoever comes back, nobody knows who else was there."""
+    readiness = Readiness((), 45.0, 1_000.0, is_lost=True)
+    readiness.broker_seen("c1", "broker-a", 0, "10.0.0.1:10911")
+
+    assert not readiness.is_ready(1_044.9)
+    assert "not ready: waiting 0 s more, the snapshot of brokers to expect was lost" == readiness.reason(1_044.9)
+    assert readiness.is_ready(1_045.0)
+    assert "ready: waited 45 s, the snapshot of brokers to expect was lost" == readiness.reason(1_045.0)
+
+
 def test_ready_when_all_are_back() -> None:
     """The last one to come back makes the server ready, before the wait is over."""
     readiness = Readiness([MASTER, SLAVE], wait_seconds=45.0, now=1_000.0)

@@ -1,0 +1,141 @@
+"""How does a test run a route client, and the NameServers and brokers that it finds, with time in its own hands?"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from namesrv_client import ClientSettings, RouteClient
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.in_process import InProcess
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
+
+T = TypeVar("T")
+
+# request codes, as they are counted
+ROUTE, PULL, INFO = 105, 20001, 20002
+
+BROKER_A = Broker("broker-a", 0, "10.0.0.1:10911")
+BROKER_B = Broker("broker-b", 0, "10.0.0.2:10911")
+SLAVE_A = Broker("broker-a", 1, "10.0.0.11:10911")
+
+# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
+GUARD_SECONDS = 30.0
+# how far the clock is moved at once while something is waited for
+STEP_SECONDS = 0.1
+
+
+# -- servers and brokers ----------------------------------------------------------------------------------------------
+
+
+def address_of(server: InProcess) -> str:
+    """Where a server listens, as a list of NameServers has it."""
+    host, port = server.address
+    return f"{host}:{port}"
+
+
+async def registered(
+    server: InProcess, *brokers: Broker, topics: tuple[Any, ...] = ("orders", "bills"), counter: int = 1
+) -> NamesrvPeer:
+    """Brokers that are registered with these topics, all on one connection; the connection."""
+    peer = await server.connect()
+    await register(peer, *brokers, topics=topics, counter=counter)
+    return peer
+
+
+async def register(
+    peer: NamesrvPeer, *brokers: Broker, topics: tuple[Any, ...] = ("orders", "bills"), counter: int = 1
+) -> None:
+    """Register brokers with these topics over a connection that there is."""
+    for broker in brokers:
+        answer = await peer.register(broker, registration(*topics, counter=counter))
+        assert 0 == answer.code, answer
+
+
+async def unregister(peer: NamesrvPeer, broker: Broker) -> None:
+    """Let a broker say goodbye."""
+    answer = await peer.call(104, broker.ext)
+    assert 0 == answer.code, answer
+
+
+def asked(server: InProcess, code: int) -> int:
+    """How many questions of a code the server has answered, but for those of the fast lane."""
+    return sum(
+        count for (asked_code, _), count in server.namesrv.server.dispatcher.answered.items() if asked_code == code
+    )
+
+
+# -- clients ----------------------------------------------------------------------------------------------------------
+
+
+def client_settings(name_servers: str, **overrides: Any) -> ClientSettings:
+    """Those of a client that speaks natively, unless the test says otherwise."""
+    return ClientSettings.checked(**{"name_servers": name_servers, "protocol": "native", **overrides})
+
+
+@asynccontextmanager
+async def route_client(
+    clock: FakeClock, *servers: InProcess | str, options: Mapping[str, Any] | None = None, **overrides: Any
+) -> AsyncIterator[RouteClient]:
+    """A client of these servers, which are asked in this order, until the block ends."""
+    addresses = ";".join(server if isinstance(server, str) else address_of(server) for server in servers)
+    chosen: dict[str, Any] = {"random_unit": lambda: 0.5, "shuffle": lambda _: None, **(options or {})}
+    client = RouteClient(client_settings(addresses, **overrides), clock=clock, **chosen)
+    async with asyncio.timeout(GUARD_SECONDS):
+        await client.__aenter__()
+        try:
+            yield client
+        finally:
+            await finished(clock, client.__aexit__(None, None, None))
+
+
+async def finished(clock: FakeClock, work: Any) -> float:
+    """Let time pass until some work is done; how much that was."""
+    began = clock.monotonic()
+    task = asyncio.ensure_future(work)
+    await settle()
+    while not task.done():
+        await clock.advance(STEP_SECONDS)
+    await task
+    return clock.monotonic() - began
+
+
+async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most: float = 60.0) -> float:
+    """Let time pass until something is so; how much that was.
+
+    Raises:
+        AssertionError: that much was not enough.
+    """
+    began = clock.monotonic()
+    await settle()
+    while not condition():
+        passed = clock.monotonic() - began
+        assert passed <= at_most, f"not so after {passed:g} s"
+        await clock.advance(STEP_SECONDS)
+    return clock.monotonic() - began
+
+
+def broker_names(client: RouteClient, topic: str = "orders") -> list[str] | None:
+    """The brokers in the cached route of a topic; None if there is no route."""
+    known = client.cached(topic)
+    return None if known is None else [broker.broker_name for broker in known.data.broker_datas]
+
+
+# -- routes -----------------------------------------------------------------------------------------------------------
+
+
+def group(name: str, *ids: int, cluster: str = "cluster-1", zone: str | None = None) -> BrokerData:
+    """A broker group with these ids: broker-a's master is at 10.0.0.1:10911 and its slave 1 at 10.0.1.1:10911."""
+    host = ord(name[-1]) - ord("a") + 1
+    return BrokerData(cluster, name, {broker_id: f"10.0.{broker_id}.{host}:10911" for broker_id in ids or (0,)}, zone)
+
+
+def queues(name: str, count: int = 4, perm: int = 6) -> QueueData:
+    """As many queues to read as to write on one broker."""
+    return QueueData(name, count, count, perm)
+
+
+def topic_route(*names: str, count: int = 4) -> TopicRouteData:
+    """A route over the masters of these brokers."""
+    return TopicRouteData([group(name) for name in names], [queues(name, count) for name in names])
