@@ -126,17 +126,11 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 
 async def serve(options: argparse.Namespace) -> int:
-    """Run a broker until SIGTERM or SIGINT (unregister and end) or SIGUSR1 (drain first)."""
-    ended, drains = asyncio.Event(), asyncio.Event()
+    """Run a broker until SIGTERM or SIGINT (unregister and end) or SIGUSR1 (drain first, until one of the others)."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, ended.set)
-    loop.add_signal_handler(signal.SIGINT, ended.set)
-
-    def drain() -> None:
-        drains.set()
-        ended.set()
-
-    loop.add_signal_handler(signal.SIGUSR1, drain)
+    ended, drains = loop.create_future(), loop.create_future()
+    for number, told in ((signal.SIGTERM, ended), (signal.SIGINT, ended), (signal.SIGUSR1, drains)):
+        loop.add_signal_handler(number, lambda told=told: told.done() or told.set_result(None))
     broker: MemoryBroker | None = None
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -158,9 +152,11 @@ async def serve(options: argparse.Namespace) -> int:
     try:
         async with broker.agent as agent:
             print(json.dumps({"event": "serving", "address": settings.broker_addr}), flush=True)
-            await ended.wait()
-            if drains.is_set():
-                await agent.drain()
+            await asyncio.wait([ended, drains], return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                draining = asyncio.ensure_future(agent.drain())
+                await asyncio.wait([ended, draining], return_when=asyncio.FIRST_COMPLETED)
+                draining.cancel()
     finally:
         # not waited for: from Python 3.12 on that takes until all peers have hung up
         server.close()

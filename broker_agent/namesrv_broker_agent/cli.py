@@ -20,7 +20,7 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 # how often the file is looked at
-_RELOAD_SECONDS: Final = 1.0
+_RELOAD_SECONDS: Final = 0.25
 
 logger: Final = logging.getLogger("namesrv_broker_agent")
 

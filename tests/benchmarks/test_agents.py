@@ -26,5 +26,5 @@ def test_rounds_become_figures_with_their_targets() -> None:
 
 def test_brokers_that_had_to_register_again_are_no_measurement() -> None:
     """Connections that break cost more than heartbeats do."""
-    with pytest.raises(BenchError, match="^agents: 3 registrations too many, connections broke$"):
+    with pytest.raises(BenchError, match=r"^agents: 3 registrations too many, connections broke$"):
         figures({**SAID, "surplus_registrations": 3})

@@ -47,7 +47,7 @@ class SlowDisk:
 
     def fsync(self, descriptor: int) -> None:
         """What the write calls once everything is written."""
-        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.startswith(f".{self._path.name}."):
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name.startswith(f".{self._path.name}."):
             self.began += 1
             assert self._gate.acquire(timeout=GUARD_SECONDS)
         self._fsync(descriptor)

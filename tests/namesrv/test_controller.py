@@ -120,12 +120,13 @@ def test_run_says_why_it_did_not_start(tmp_path: Path, caplog: pytest.LogCapture
 
 
 async def test_damaged_files_do_not_keep_it_from_starting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """They are set aside with a warning; nobody is expected."""
+    """They are set aside with a warning; whom the snapshot named is not known, so that it waits the whole time."""
     for name in ("kvConfig.json", "snapshot.json"):
         (tmp_path / name).write_bytes(b"{")
 
     async with namesrv_in_process(tmp_path) as server:
-        assert server.namesrv.is_ready()
+        readiness = server.namesrv.readiness.reason(server.clock.monotonic())
+        assert "not ready: waiting 45 s more, the snapshot of brokers to expect was lost" == readiness
         assert 2 == len(logged(caplog, "damaged_file_set_aside"))
         assert 2 == len(list(tmp_path.glob("*.damaged-*")))
 

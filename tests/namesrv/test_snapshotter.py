@@ -124,9 +124,9 @@ async def test_who_is_missing_is_still_expected_until_the_gate_opens(tmp_path: P
 async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, log: list[Any]) -> None:
     """One error when it begins and one line when it is over, however often it fails in between."""
     path = tmp_path / "snapshot.json"
-    # a directory cannot be replaced by a file, whoever tries
-    path.mkdir()
     async with namesrv_in_process(tmp_path) as server:
+        # a directory cannot be replaced by a file, whoever tries
+        path.mkdir()
         peer = await server.connect()
         await peer.register(A)
         await tick(server, log)

@@ -38,7 +38,7 @@ class ApacheServer:
         # topic -> the body of its answer; None: no answer at all; an int: that error code. Others do not exist.
         self.routes: dict[str, bytes | int | None] = {}
         # what was asked: (code, topic)
-        self.asked: list[tuple[int, str | None]] = []
+        self.asked: list[tuple[int, str]] = []
         # connections that were closed for what they sent
         self.refused = 0
         # connections ever taken
@@ -56,7 +56,7 @@ class ApacheServer:
         return f"{HOST}:{self.port}"
 
     @property
-    def topics_asked(self) -> list[str | None]:
+    def topics_asked(self) -> list[str]:
         """The topics of the route questions, in order."""
         return [topic for code, topic in self.asked if code == 105]
 
@@ -109,7 +109,7 @@ class ApacheServer:
             self._writers.discard(writer)
 
     def _answer(self, question: Question, writer: asyncio.StreamWriter) -> None:
-        topic = (question.header.get("extFields") or {}).get("topic")
+        topic = str((question.header.get("extFields") or {}).get("topic"))
         self.asked.append((question.code, topic))
         said: dict[str, Any] = {"flag": 1, "opaque": question.opaque, "language": "JAVA", "version": 479}
         if question.code != 105:

@@ -71,9 +71,10 @@ async def _delete(server: NameServer, topic: str, cluster: str | None) -> bool |
     """Delete it; whether it was there, None if that cannot be told."""
     existed: bool | None
     try:
-        existed = (await server.routes([topic]))[topic] is not None
+        # not its route: a server that is not ready refuses that, and closes the connection
+        existed = topic in await server.topics()
     except ResponseError:
-        # a server that is not ready yet tells no routes, and deletes all the same
+        # the list can be switched off
         existed = None
     await server.delete_topic(topic, cluster)
     return existed

@@ -255,20 +255,18 @@ class RouteTables:
         found += self._index_violations()
         for topic, by_broker in self.topic_queue_mapping_info_table.items():
             found += [f"mapping of {topic} on {name} hangs" for name in by_broker if not self.queues_of(topic, name)]
-        addresses = {
-            (cluster, addr)
-            for cluster, names in self.cluster_addr_table.items()
-            for name in names
-            for addr in self.broker_addr_table[name].broker_addrs.values()
-            if name in self.broker_addr_table
-        }
-        found += [f"{key} is live and in no group" for key in self.broker_live_table if key not in addresses]
-        live_addrs = {key.broker_addr for key in self.broker_live_table}
-        found += [
-            f"{data.broker_name}: {addr} is in the group and not live"
+        in_groups = {
+            (data.broker_name, broker_id, addr)
             for data in self.broker_addr_table.values()
-            for addr in data.broker_addrs.values()
-            if addr not in live_addrs
+            for broker_id, addr in data.broker_addrs.items()
+        }
+        alive = {(live.broker_name, live.broker_id, key.broker_addr) for key, live in self.broker_live_table.items()}
+        found += [f"{name} {number} at {addr} is in its group and not live" for name, number, addr in in_groups - alive]
+        found += [f"{name} {number} at {addr} is live and not in its group" for name, number, addr in alive - in_groups]
+        found += [
+            f"{live.broker_name} is not in its cluster {key.cluster_name}"
+            for key, live in self.broker_live_table.items()
+            if live.broker_name not in self.cluster_addr_table.get(key.cluster_name, ())
         ]
         found += [
             f"filter servers of {key} hang" for key in self.filter_server_table if key not in self.broker_live_table

@@ -1,0 +1,300 @@
+"""The side-car as people run it: its file, its signals, its exit codes."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_broker_agent.cli import main
+from tests.support.daemon import Daemon
+from tests.support.peer import Peer
+from tests.support.talking_process import TalkingProcess
+
+MODULE = (sys.executable, "-m", "namesrv_broker_agent")
+SCRIPT = (str(Path(sys.executable).with_name("namesrv-broker-agent")),)
+
+
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A NameServer in a process of its own, for all tests here; each uses a broker of its own."""
+    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
+        yield daemon.listening()
+
+
+class ConfigFile:
+    """The side-car's file, and what clients get to know because of it."""
+
+    def __init__(self, path: Path, namesrv: Daemon) -> None:
+        self.path = path
+        self.name = path.parent.name
+        self._namesrv = namesrv
+        host, port = namesrv.address
+        self.server = f"{host}:{port}"
+        self._perms: dict[str, int] = {}
+        self._settings: dict[str, object] = {}
+
+    def write(self, perms: dict[str, int], **settings: object) -> None:
+        """Put it there, in one step, with these topics and their permissions."""
+        self._perms, self._settings = perms, settings
+        values = {
+            "cluster_name": "c1",
+            "broker_name": self.name,
+            "broker_addr": f"{self.name}:1",
+            "name_servers": self.server,
+            **settings,
+        }
+        lines = [f"{name} = {value!r}" for name, value in values.items()]
+        lines += [
+            f'[[topics]]\ntopic_name = "{topic}"\nread_queue_nums = 2\nwrite_queue_nums = 2\nperm = {perm}'
+            for topic, perm in perms.items()
+        ]
+        self.put("\n".join(lines))
+
+    def put(self, content: str) -> None:
+        """Put any content in its place, in one step."""
+        other = self.path.with_name("next.toml")
+        other.write_text(content)
+        other.replace(self.path)
+
+    def wait_until_known(self, **perms: int | None) -> None:
+        """Return once clients are told just this of the broker: the permission of each topic, None without it."""
+        with Peer(self._namesrv.address, native=True) as peer:
+            answer: dict[str, Any] = {"boot_id": None, "revision": 0}
+            known: dict[str, int | None] = {}
+            while perms != known:
+                answer = peer.call(
+                    20001,
+                    topics=list(perms),
+                    boot_id=answer["boot_id"],
+                    since=answer["revision"],
+                    wait_ms=20_000,
+                )
+                assert answer["routes"] or answer["full"], f"still {known}"
+                known |= {topic: self._perm(route) for topic, route in answer["routes"].items()}
+
+    def _perm(self, route: dict[str, Any] | None) -> int | None:
+        queues = [] if route is None else route["queue_datas"]
+        return next((found["perm"] for found in queues if found["broker_name"] == self.name), None)
+
+    def wait_until_left(self, reason: str = "unregistered") -> None:
+        """Return once the server has let the broker go."""
+        self._namesrv.wait_for("broker_evicted", broker_name=self.name, reason=reason)
+
+
+@pytest.fixture
+def file(tmp_path: Path, namesrv: Daemon) -> ConfigFile:
+    """A file of this test's broker, with one topic."""
+    found = ConfigFile(tmp_path / "agent.toml", namesrv)
+    found.write({"orders": 6})
+    return found
+
+
+def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -> TalkingProcess:
+    """The command with this file."""
+    return TalkingProcess(*command, "--config", str(file.path), *flags)
+
+
+# -- checking --------------------------------------------------------------------------------------------------------
+
+
+def test_help_says_what_file_and_signals_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """All that an operator needs."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+
+    assert 0 == ended.value.code
+    text = capsys.readouterr().out
+    for word in ("--config FILE", "--check-config", "--log-level", "SIGHUP", "SIGTERM", "SIGUSR1"):
+        assert word in text
+
+
+def test_right_file_is_valid(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0, and nothing is started."""
+    assert 0 == main(["--config", str(file.path), "--check-config"])
+    assert ("configuration is valid\n", "") == capsys.readouterr()
+
+
+@pytest.mark.parametrize("flags", [[], ["--check-config"]])
+def test_wrong_file_is_not(file: ConfigFile, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and one line that says why, when it is checked and when it is to be used."""
+    file.write({"orders": 9})
+
+    assert 2 == main(["--config", str(file.path), *flags])
+    assert ("", f"namesrv-broker-agent: {file.path}: topic orders: perm 9 is not between 0 and 7\n") == (
+        capsys.readouterr()
+    )
+
+
+def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is named."""
+    assert 2 == main(["--config", str(tmp_path / "none.toml"), "--check-config"])
+    assert f"{tmp_path / 'none.toml'}" in capsys.readouterr().err
+
+
+def test_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no default."""
+    with pytest.raises(SystemExit) as ended:
+        main([])
+
+    assert 2 == ended.value.code
+    assert "--config" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, "damaged"], ids=["no directory", "damaged"])
+def test_state_file_that_cannot_be_used(
+    file: ConfigFile, content: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1, and one line that names it; the file is as it was."""
+    state = file.path.with_name("gone" if content is None else "state") / "topics.json"
+    if content is not None:
+        state.parent.mkdir()
+        state.write_text(content)
+    file.write({"orders": 6}, state_file=str(state))
+
+    assert 1 == main(["--config", str(file.path)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("namesrv-broker-agent: ")
+    assert str(state.parent) in line
+    assert content is None or content == state.read_text()
+
+
+# -- running ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [SCRIPT, MODULE], ids=["script", "module"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_registers_until_it_is_told_to_end(file: ConfigFile, command: tuple[str, ...], number: signal.Signals) -> None:
+    """The broker is there, and unregistered at the end; exit code 0, and no traceback anywhere."""
+    with side_car(file, command=command) as process:
+        file.wait_until_known(orders=6)
+        process.wait_for(f"INFO {file.server} registered$")
+        process.send_signal(number)
+
+        assert 0 == process.wait()
+        assert 1 == len(process.said("INFO stopped$"))
+        assert [] == process.said("Traceback|ERROR|CRITICAL")
+    file.wait_until_left()
+
+
+def test_topics_follow_the_file(file: ConfigFile) -> None:
+    """New, changed and deleted ones, within moments; a wrong file changes nothing, and is said to be wrong once."""
+    with side_car(file) as process:
+        file.wait_until_known(orders=6)
+
+        file.write({"orders": 4, "bills": 6})
+        file.wait_until_known(orders=4, bills=6)
+        process.wait_for("INFO reloaded: 2 topics changed, 0 deleted$")
+
+        file.put("nonsense")
+        process.wait_for(f"ERROR not reloaded: {file.path}: Expected '='")
+        file.path.unlink()
+        process.wait_for(f"ERROR not reloaded: .*No such file or directory: '{file.path}'")
+        file.wait_until_known(orders=4, bills=6)
+
+        file.write({"bills": 6}, heartbeat_seconds=20)
+        file.wait_until_known(orders=None, bills=6)
+        process.wait_for("INFO reloaded: 0 topics changed, 1 deleted$")
+        process.wait_for("WARNING settings other than topics changed: they take effect after a restart$")
+        assert 2 == len(process.said("not reloaded"))
+        assert 0 == process.stop()
+
+
+def test_hangup_reads_the_file_now(file: ConfigFile) -> None:
+    """Whatever its time says, and says again what is wrong with it."""
+    with side_car(file) as process:
+        file.wait_until_known(orders=6)
+        stat = file.path.stat()
+        # same inode, size and time: nobody could see it
+        with file.path.open("r+") as opened:
+            content = opened.read()
+            opened.seek(0)
+            opened.write(content.replace("perm = 6", "perm = 2"))
+        os.utime(file.path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        process.send_signal(signal.SIGHUP)
+        file.wait_until_known(orders=2)
+
+        file.write({"orders": 8})
+        process.wait_for("not reloaded: .*: topic orders: perm 8 is not between 0 and 7$")
+        process.send_signal(signal.SIGHUP)
+        process.wait_for("not reloaded: .*: topic orders: perm 8 is not between 0 and 7$", count=2)
+        assert 0 == process.stop()
+
+
+def test_state_file_that_fails_is_tried_again(file: ConfigFile, tmp_path: Path) -> None:
+    """Nothing is told to anybody that is not on disk; it is said once, and made good when the disk is well again."""
+    state = tmp_path / "topics.json"
+    file.write({"orders": 6}, state_file=str(state))
+    with side_car(file) as process:
+        file.wait_until_known(orders=6)
+        state.rename(tmp_path / "away")
+        state.mkdir()
+        file.write({"orders": 4}, state_file=str(state))
+        process.wait_for(f"ERROR not reloaded: state file {state}: Is a directory$")
+        file.wait_until_known(orders=6)
+        state.rmdir()
+        (tmp_path / "away").rename(state)
+
+        file.wait_until_known(orders=4)
+        assert 1 == len(process.said("not reloaded"))
+        assert 0 == process.stop()
+
+
+def test_next_life_goes_on_counting(file: ConfigFile, namesrv: Daemon, tmp_path: Path) -> None:
+    """The file says which topics there are, the state file under which version: also after a topic was deleted."""
+    counters = []
+    for perms in ({"orders": 6, "bills": 6}, {"orders": 6}, {"orders": 6}):
+        file.write(perms, state_file=str(tmp_path / "topics.json"))
+        with side_car(file) as process:
+            file.wait_until_known(**perms)
+            with Peer(namesrv.address, native=True) as peer:
+                (broker,) = peer.call(20005, broker_name=file.name)["brokers"]
+            counters.append(broker["data_version"]["counter"])
+            file.wait_until_known(orders=6, bills=perms.get("bills"))
+            assert 0 == process.stop()
+
+    assert [1, 2, 2] == counters
+
+
+def test_drain_takes_the_write_permission_away_first(file: ConfigFile) -> None:
+    """For one poll period, which SIGTERM may cut short."""
+    file.write({"orders": 6, "bills": 4}, client_poll_seconds=3600.0)
+    with side_car(file) as process:
+        file.wait_until_known(orders=6, bills=4)
+        process.send_signal(signal.SIGUSR1)
+        process.wait_for("INFO draining for 3600 s$")
+        file.wait_until_known(orders=4, bills=4)
+        assert [] == process.said("stopped")
+
+        assert 0 == process.stop()
+    file.wait_until_left()
+
+
+def test_drained_side_car_ends(file: ConfigFile) -> None:
+    """By itself, when the period is over."""
+    file.write({"orders": 6}, client_poll_seconds=0.0)
+    with side_car(file) as process:
+        file.wait_until_known(orders=6)
+        process.send_signal(signal.SIGUSR1)
+
+        assert 0 == process.wait()
+        assert [] == process.said("Traceback|ERROR|CRITICAL")
+    file.wait_until_left()
+
+
+def test_what_is_wrong_with_servers_is_said(file: ConfigFile, tmp_path: Path) -> None:
+    """A source that fails, and a server that is not there, each once; it ends in order all the same."""
+    servers = tmp_path / "servers"
+    file.write({"orders": 6}, name_servers=f"file:{servers}")
+    with side_car(file) as process:
+        process.wait_for(f"WARNING name servers from file:{servers}: .*No such file or directory")
+        servers.write_text(f"127.0.0.1:1;{file.server}")
+        file.wait_until_known(orders=6)
+        process.wait_for("WARNING 127.0.0.1:1 unreachable: no connection to 127.0.0.1:1: ")
+        process.wait_for(f"INFO {file.server} registered$")
+
+        assert 1 == len(process.said("name servers from"))
+        assert 0 == process.stop()

@@ -1,0 +1,373 @@
+"""Do the tables apply changes in one step, keep their indexes and clean up after everything that goes?"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import pytest
+
+from namesrv.routeinfo.records import BrokerLiveInfo
+from namesrv.routeinfo.tables import SPARE_DEADLINES, Changes, RouteTables
+from namesrv_remoting.bodies.route import BrokerData
+from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
+from tests.support.route_builders import (
+    addresses,
+    body,
+    key,
+    queue_data,
+    register,
+    registration,
+    remove,
+    rows,
+    tables_of,
+)
+
+MASTER = registration("b1", 0, "m:1")
+SLAVE = registration("b1", 1, "s:1")
+OTHER = registration("b2", 0, "o:1", "t2", "t3")
+MAPPING = TopicQueueMappingInfo(topic="t1", bname="b1", epoch=1)
+
+
+def live(*, last_update: float = 0.0, connection_id: int = 1, expiry_seconds: float = 120.0) -> BrokerLiveInfo:
+    """A live entry of b1's master."""
+    return BrokerLiveInfo("b1", 0, last_update, expiry_seconds, DataVersion(), connection_id, None, 1)
+
+
+# ---- what brokers leave in the tables ----
+
+
+def test_two_groups_that_share_a_topic() -> None:
+    """A master, its slave and another group: every table, and every index, by hand."""
+    tables = tables_of(MASTER, SLAVE, OTHER)
+
+    assert {"c1": frozenset({"b1", "b2"})} == tables.cluster_addr_table
+    assert {
+        "b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"}, None, False),  # noqa: FBT003 - the wire's order
+        "b2": BrokerData("c1", "b2", {0: "o:1"}, None, False),  # noqa: FBT003
+    } == tables.broker_addr_table
+    assert {
+        "t1": (queue_data("b1"),),
+        "t2": (queue_data("b1"), queue_data("b2")),
+        "t3": (queue_data("b2"),),
+    } == tables.topic_queue_table
+    assert [key("m:1"), key("s:1"), key("o:1")] == list(tables.broker_live_table)
+    assert {"b1": {"t1", "t2"}, "b2": {"t2", "t3"}} == tables.topics_of_broker
+    assert {1: {key("m:1"), key("s:1"), key("o:1")}} == tables.brokers_on_connection
+    assert {key("m:1"): 120.0, key("s:1"): 120.0, key("o:1"): 120.0} == tables.deadline_of
+    assert "<RouteTables [1 clusters | 2 groups | 3 live | 3 topics]>" == repr(tables)
+    assert [] == tables.violations()
+
+
+def test_queues_are_ordered_by_broker_name_whoever_registers_first() -> None:
+    """One order for equal queues, so that equal rows are equal."""
+    tables = tables_of(*(registration(name, 0, f"{name}:1") for name in ("b2", "b3", "b1")))
+
+    assert (queue_data("b1"), queue_data("b2"), queue_data("b3")) == tables.topic_queue_table["t1"]
+
+
+def test_topics_with_the_same_queues_share_one_row() -> None:
+    """Ten thousand topics of one broker cost one row, however many steps made it."""
+    tables = tables_of(MASTER, replace(OTHER, body=body("t1", "t2")))
+
+    assert tables.topic_queue_table["t1"] is tables.topic_queue_table["t2"]
+
+
+def test_one_string_per_topic_whoever_registers_it() -> None:
+    """A topic on eight brokers is spelt once in memory."""
+    # as decoding does: equal, and not the same object
+    spellings = [b"t1".decode() for _ in range(2)]
+    assert spellings[0] is not spellings[1]
+    tables = tables_of(registration("b1", 0, "m:1", spellings[0], "x"), registration("b2", 0, "o:1", spellings[1], "y"))
+
+    of_table = next(name for name in tables.topic_queue_table if name == "t1")
+    for broker_name in ("b1", "b2"):
+        of_broker = next(name for name in tables.topics_of_broker[broker_name] if name == "t1")
+        assert of_table is of_broker
+
+
+def test_queues_of_a_topic_on_one_broker() -> None:
+    """Found by topic and broker, or not at all."""
+    tables = tables_of(MASTER, OTHER)
+
+    assert queue_data("b2") == tables.queues_of("t2", "b2")
+    assert tables.queues_of("t1", "b2") is None
+    assert tables.queues_of("nothing", "b1") is None
+
+
+# ---- what they take with them ----
+
+
+def test_last_broker_takes_everything_along() -> None:
+    """Topics, group, cluster, filter servers, mappings, digest, wiped mark, deadline: nothing outlives its broker."""
+    tables = tables_of(
+        registration("b1", 0, "m:1", body=body("t1", "t2", filter_servers=("f:1",), mappings={"t1": MAPPING}))
+    )
+    tables.wiped.add("b1")
+    tables.digests[key("m:1")] = b"digest"
+
+    remove(tables, key("m:1"))
+
+    empty = RouteTables()
+    for name, value in vars(tables).items():
+        if name != "deadlines":  # an outdated one is harmless, and bounded
+            assert getattr(empty, name) == value, name
+    assert [] == tables.violations()
+
+
+def test_name_goes_from_every_cluster() -> None:
+    """A name that registered under two clusters is no ghost in either when its last instance has gone."""
+    tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"))
+    assert {"c1": frozenset({"b1"}), "c2": frozenset({"b1"})} == tables.cluster_addr_table
+
+    remove(tables, key("m:1"))
+    remove(tables, key("s:1", "c2"))
+
+    assert {} == tables.cluster_addr_table
+    assert {} == tables.broker_addr_table
+
+
+def test_static_mapping_goes_with_its_topic() -> None:
+    """A normal topic of that name would be served as a static one otherwise."""
+    tables = tables_of(registration("b1", 0, "m:1", body=body("t1", "t2", mappings={"t1": MAPPING})))
+    assert {"t1": {"b1": MAPPING}} == tables.topic_queue_mapping_info_table
+
+    tables.apply(Changes(rows={"t1": None}))
+
+    assert {} == tables.topic_queue_mapping_info_table
+
+
+def test_static_mapping_goes_with_its_broker() -> None:
+    """The mappings of others on the same topic stay."""
+    theirs = TopicQueueMappingInfo(topic="t1", bname="b2", epoch=2)
+    tables = tables_of(
+        registration("b1", 0, "m:1", body=body("t1", "t2", mappings={"t1": MAPPING})),
+        registration("b2", 0, "o:1", body=body("t1", "t2", mappings={"t1": theirs})),
+    )
+
+    remove(tables, key("m:1"))
+
+    assert {"t1": {"b2": theirs}} == tables.topic_queue_mapping_info_table
+
+
+# ---- which topics a change affects ----
+
+
+@pytest.mark.parametrize(
+    ("changes", "affected"),
+    [
+        (Changes(), set()),
+        (Changes(rows={"t1": (queue_data("b1", perm=4),)}), {"t1"}),
+        (Changes(groups={"b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"})}), set()),
+        (Changes(groups={"b1": BrokerData("c1", "b1", {0: "m:1"})}), {"t1", "t2"}),
+        (Changes(groups={"b2": BrokerData("c1", "b2", {0: "o:1"}, "zone")}), {"t2", "t3"}),
+        (Changes(mappings={("t1", "b1"): MAPPING}), {"t1"}),
+        (Changes(mappings={("t1", "b1"): None}), set()),
+        (
+            Changes(groups={"b2": BrokerData("c1", "b2", {0: "o:1"})}, filter_servers={key("o:1"): ("f:1",)}),
+            {"t2", "t3"},
+        ),
+        (Changes(groups={"b2": BrokerData("c1", "b2", {0: "o:1"})}, filter_servers={key("o:1"): ()}), set()),
+    ],
+    ids=[
+        "nothing",
+        "queues",
+        "same group",
+        "address",
+        "zone",
+        "mapping",
+        "no mapping before or after",
+        "filter servers",
+        "no filter servers before or after",
+    ],
+)
+def test_affected_topics(changes: Changes, affected: set[str]) -> None:
+    """Exactly those whose answers are others now: more would be encoded again for nothing, fewer would be wrong."""
+    assert affected == tables_of(MASTER, SLAVE, OTHER).apply(changes)
+
+
+def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
+    """A slave that had filter servers is in all answers of its group."""
+    tables = tables_of(MASTER, replace(SLAVE, body=body(filter_servers=("f:1",))))
+    changes = Changes(dropped=[key("s:1")], groups={"b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"})})
+
+    assert {"t1", "t2"} == tables.apply(changes)
+
+
+# ---- live entries ----
+
+
+def test_entry_moves_to_another_connection() -> None:
+    """The index names each broker under one connection, and no connection without brokers."""
+    tables = tables_of(MASTER, OTHER)
+
+    tables.set_live(key("m:1"), live(connection_id=2))
+    assert {1: {key("o:1")}, 2: {key("m:1")}} == tables.brokers_on_connection
+
+    tables.set_live(key("o:1"), live(connection_id=2))
+    assert {2: {key("m:1"), key("o:1")}} == tables.brokers_on_connection
+
+
+def test_heartbeats_do_not_touch_the_heap() -> None:
+    """Only a new deadline or an earlier one has to be put in: a hundred thousand heartbeats per second cost nothing."""
+    tables = tables_of(MASTER)
+    for second in range(1000):
+        tables.set_live(key("m:1"), live(last_update=float(second)))
+    assert [(120.0, key("m:1"))] == tables.deadlines
+
+    tables.set_live(key("m:1"), live(last_update=0.0, expiry_seconds=10.0))
+    assert (10.0, key("m:1")) == tables.deadlines[0]
+
+
+def test_flapping_broker_does_not_leak_deadlines() -> None:
+    """A broker that comes and goes ten thousand times within its expiry leaves a bounded heap behind."""
+    tables = tables_of(OTHER)
+    for moment in range(10_000):
+        tables.set_live(key("m:1"), live(last_update=moment / 1000, expiry_seconds=86_400.0))
+        tables.drop_live(key("m:1"))
+
+    assert len(tables.deadlines) <= 2 * 1 + SPARE_DEADLINES
+    assert {key("o:1"): 120.0} == tables.deadline_of
+    assert (120.0, key("o:1")) in tables.deadlines
+
+
+def test_dropping_what_is_not_there_does_nothing() -> None:
+    """Whoever comes second finds nothing to do."""
+    tables = tables_of(MASTER)
+    tables.drop_live(key("nobody:1"))
+
+    assert [key("m:1")] == list(tables.broker_live_table)
+    assert [] == tables.violations()
+
+
+# ---- digests ----
+
+
+def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
+    """What anybody changes about a broker's topics makes its next registration be read again."""
+    tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"), OTHER)
+    tables.digests = {key("m:1"): b"1", key("s:1", "c2"): b"2", key("o:1"): b"3"}
+
+    tables.forget_digests(["b1", "nobody"])
+
+    assert {key("o:1"): b"3"} == tables.digests
+
+
+def test_digests_are_forgotten_when_the_group_changes() -> None:
+    """Without its master, what a slave registers counts for more than before."""
+    tables = tables_of(MASTER, SLAVE, OTHER)
+    tables.digests = {key("s:1"): b"2", key("o:1"): b"3"}
+
+    remove(tables, key("m:1"))
+
+    assert {key("o:1"): b"3"} == tables.digests
+
+
+# ---- violations: each of them is seen ----
+
+
+def _put(table: str, name: Any, value: Any) -> Callable[[RouteTables], None]:
+    return lambda tables: getattr(tables, table).__setitem__(name, value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (_put("cluster_addr_table", "c2", frozenset()), "empty cluster c2"),
+        (_put("cluster_addr_table", "c2", frozenset({"b9"})), "cluster_addr_table and broker_addr_table name"),
+        (_put("broker_addr_table", "b9", BrokerData("c1", "b9", {})), "empty group b9"),
+        (_put("topic_queue_table", "t9", ()), "row of t9: []"),
+        (_put("topic_queue_table", "t1", (queue_data("b9"),)), "t1 has queues on b9, which is no broker"),
+        (_put("topic_queue_table", "t1", (queue_data("b2"), queue_data("b1"))), "row of t1: ['b2', 'b1']"),
+        (_put("topics_of_broker", "b1", {"t1"}), "topics_of_broker is not what the rows say"),
+        (_put("brokers_on_connection", 7, {key("m:1")}), "brokers_on_connection is not what"),
+        (_put("deadline_of", key("x:1"), 1.0), "deadline_of is not what"),
+        (_put("deadline_of", key("m:1"), 500.0), "has no deadline"),
+        (_put("filter_server_table", key("x:1"), ("f",)), "hang"),
+        (_put("topic_queue_mapping_info_table", "t1", {"b2": MAPPING}), "mapping of t1 on b2 hangs"),
+        (lambda tables: tables.broker_live_table.pop(key("m:1")), "b1 0 at m:1 is in its group and not live"),
+        (lambda tables: tables.broker_addr_table.pop("b1"), "b1 0 at m:1 is live and not in its group"),
+        (_put("broker_addr_table", "b1", BrokerData("c1", "b1", {1: "m:1"})), "b1 0 at m:1 is live and not in its"),
+        (_put("cluster_addr_table", "c1", frozenset({"b1"})), "b2 is not in its cluster c1"),
+        (lambda tables: tables._topic_names.pop("t1"), "_topic_names is not what topic_queue_table says"),
+    ],
+)
+def test_violations_are_found(damage: Callable[[RouteTables], object], found: str) -> None:
+    """Each promise that the tables' comments make is checked: the state machine relies on that."""
+    tables = tables_of(MASTER, OTHER)
+    assert [] == tables.violations()
+
+    damage(tables)
+
+    assert any(found in violation for violation in tables.violations()), tables.violations()
+
+
+# ---- costs ----
+
+
+class CountedTable(dict[str, Any]):
+    """A table that knows which of its entries were asked for, and forbids looking at all of them."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        super().__init__(content)
+        self.asked: list[str] = []
+
+    def __getitem__(self, name: str) -> Any:
+        """Counted."""
+        self.asked.append(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Counted."""
+        self.asked.append(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> NoReturn:
+        """Refused."""
+        raise AssertionError("a look at every topic")
+
+    def keys(self) -> Any:
+        """Refused."""
+        raise AssertionError("a look at every topic")
+
+    def values(self) -> Any:
+        """Refused."""
+        raise AssertionError("a look at every topic")
+
+    def items(self) -> Any:
+        """Refused."""
+        raise AssertionError("a look at every topic")
+
+    def snapshot(self) -> Iterator[str]:
+        """Every topic, for the test."""
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("others", [10, 10_000])
+def test_death_of_a_broker_costs_its_own_topics(others: int) -> None:
+    """Ten topics cost the same looks at the table, however many topics others have."""
+    mine, theirs = [f"mine{number}" for number in range(10)], [f"theirs{number}" for number in range(others)]
+    tables = tables_of(registration("b1", 0, "m:1", *mine), registration("b2", 0, "o:1", *theirs))
+    topics = tables.topic_queue_table = CountedTable(tables.topic_queue_table)
+
+    remove(tables, key("m:1"))
+
+    # once to work out, once to apply
+    assert sorted(2 * mine) == sorted(topics.asked)
+    assert sorted(theirs) == sorted(topics.snapshot())
+
+
+def test_nothing_left_of_many() -> None:
+    """Brokers that share and do not share topics come and go; at the end the tables are empty."""
+    tables = RouteTables()
+    names = [f"b{number}" for number in range(8)]
+    for name in names:
+        register(tables, registration(name, 0, f"{name}:1", "shared", f"only-{name}"))
+    assert 9 == len(tables.topic_queue_table)
+    assert 8 == len(rows(tables)["shared"])
+
+    for left, name in enumerate(names, start=1):
+        remove(tables, key(f"{name}:1"))
+        assert [] == tables.violations()
+        assert len(names) - left == len(addresses(tables))
+
+    assert {} == tables.topic_queue_table

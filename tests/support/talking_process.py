@@ -1,0 +1,91 @@
+"""How does a test run a command that says what it does, and wait until it has said something?"""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from typing import Final, Self
+
+# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
+GUARD_SECONDS: Final = 30.0
+
+
+class TalkingProcess:
+    """A command, as a context manager; at its end the process is gone, whatever happens."""
+
+    def __init__(self, *command: str, **environ: str) -> None:
+        # every line of both outputs so far, in the order in which they came
+        self.lines: list[str] = []
+        self._has_news = threading.Condition()
+        self._is_silent = False
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**kept, "PYTHONUNBUFFERED": "1", **environ},
+        )
+        # reads all the time: a full pipe would stop the process
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._has_news:
+                self.lines.append(line.rstrip("\n"))
+                self._has_news.notify_all()
+        with self._has_news:
+            self._is_silent = True
+            self._has_news.notify_all()
+
+    def said(self, pattern: str) -> list[str]:
+        """The lines so far that match somewhere."""
+        return [line for line in self.lines if re.search(pattern, line)]
+
+    def wait_for(self, pattern: str, *, count: int = 1) -> str:
+        """The first line (or the `count`th) that matches somewhere, as soon as it is said.
+
+        Raises:
+            AssertionError: it is not said in time, or the process ended without.
+        """
+        with self._has_news:
+            self._has_news.wait_for(lambda: self._is_silent or len(self.said(pattern)) >= count, GUARD_SECONDS)
+            found = self.said(pattern)
+            assert len(found) >= count, f"{len(found)} of {count} lines with {pattern!r} in {self.lines[-20:]}"
+            return found[count - 1]
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def stop(self) -> int:
+        """Tell it to end; its exit code."""
+        self.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code, once it has ended and all it said is there; negative: the signal that ended it."""
+        code = self._process.wait(GUARD_SECONDS)
+        self._reader.join(GUARD_SECONDS)
+        return code
+
+    def __enter__(self) -> Self:
+        """Itself; the process runs already."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """End the process if it still runs."""
+        self._process.kill()
+        self.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def __repr__(self) -> str:
+        arguments = self._process.args
+        shown = " ".join(map(str, arguments)) if isinstance(arguments, Sequence) else arguments
+        return f"<TalkingProcess [{shown} | {len(self.lines)} lines]>"
