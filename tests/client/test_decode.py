@@ -27,12 +27,16 @@ def native(**changes: Any) -> bytes:
     [
         apache_route("broker-a", queues=8),
         # our own server's, and what Java writes for those who want standard JSON
-        b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1"}],'
-        b'"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSysFlag":0,'
-        b'"writeQueueNums":8}]}',
+        (
+            b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1"}],'
+            b'"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSysFlag":0,'
+            b'"writeQueueNums":8}]}'
+        ),
         # before 4.9.0 the flag had another name
-        b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1"}],'
-        b'"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,"writeQueueNums":8}]}',
+        (
+            b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1"}],'
+            b'"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,"writeQueueNums":8}]}'
+        ),
     ],
 )
 def test_routes_in_json(body: bytes) -> None:

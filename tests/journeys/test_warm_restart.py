@@ -216,7 +216,7 @@ def test_killed_server_knows_its_brokers(start: Start, connect: Connect) -> None
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 400, b'{"sha256":"' + b"0" * 64 + b'","content":{}}\n', b"\xff{{{{"])
 def test_damaged_snapshot_is_set_aside(content: bytes, start: Start, connect: Connect, data_dir: Path) -> None:
-    """A snapshot that cannot be read is kept beside the new one; whom to wait for is not known, so it waits its time."""
+    """A snapshot that cannot be read is kept beside the new one; whom to wait for is unknown, so it waits its time."""
     data_dir.mkdir()
     (data_dir / "snapshot.json").write_bytes(content)
 

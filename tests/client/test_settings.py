@@ -1,0 +1,43 @@
+"""Which settings does a client take, and what does it say about the others?"""
+
+from typing import Any
+
+import pytest
+
+from namesrv_client import ClientSettings
+
+
+def test_defaults() -> None:
+    """RocketMQ's numbers, but for the timeouts, which leave time for another server."""
+    found = ClientSettings.checked()
+
+    assert ("", "auto", 30.0, False, None, None) == (
+        found.name_servers, found.protocol, found.poll_seconds, found.watch, found.cache_ttl_seconds,
+        found.snapshot_file,
+    )  # fmt: skip
+    assert (1.0, 3.0, 45.0, "TBW102", 4) == (
+        found.attempt_timeout_seconds, found.call_timeout_seconds, found.warm_up_seconds, found.default_topic,
+        found.default_topic_queue_nums,
+    )  # fmt: skip
+    assert (False, "5", "off") == (found.fault_tolerance, found.fault_table, found.probe)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"protocol": "http"}, "protocol"),
+        ({"name_servers": "10.0.0.1"}, "10.0.0.1"),
+        ({"poll_seconds": 0}, "poll_seconds"),
+        ({"poll_seconds": float("nan")}, "poll_seconds"),
+        ({"attempt_timeout_seconds": 5.0}, "attempt_timeout_seconds 5 is more than call_timeout_seconds 3"),
+        ({"cache_ttl_seconds": -1}, "cache_ttl_seconds"),
+        ({"fault_table": "6"}, "fault_table"),
+        ({"probe": "ping"}, "probe"),
+        ({"default_topic_queue_nums": 0}, "default_topic_queue_nums"),
+        ({"poll_second": 30}, "poll_second"),
+    ],
+)
+def test_a_wrong_value_is_an_error_that_names_it(values: dict[str, Any], message: str) -> None:
+    """When the settings are made, not when they are used."""
+    with pytest.raises(ValueError, match=message):
+        ClientSettings.checked(**values)
