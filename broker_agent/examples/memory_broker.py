@@ -128,9 +128,10 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 async def serve(options: argparse.Namespace) -> int:
     """Run a broker until SIGTERM or SIGINT (unregister and end) or SIGUSR1 (drain first, until one of the others)."""
     loop = asyncio.get_running_loop()
-    ended, drains = loop.create_future(), loop.create_future()
-    for number, told in ((signal.SIGTERM, ended), (signal.SIGINT, ended), (signal.SIGUSR1, drains)):
-        loop.add_signal_handler(number, lambda told=told: told.done() or told.set_result(None))
+    ends, drains = asyncio.Event(), asyncio.Event()
+    for number, event in ((signal.SIGTERM, ends), (signal.SIGINT, ends), (signal.SIGUSR1, drains)):
+        loop.add_signal_handler(number, event.set)
+    ended, drained = asyncio.ensure_future(ends.wait()), asyncio.ensure_future(drains.wait())
     broker: MemoryBroker | None = None
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -152,7 +153,7 @@ async def serve(options: argparse.Namespace) -> int:
     try:
         async with broker.agent as agent:
             print(json.dumps({"event": "serving", "address": settings.broker_addr}), flush=True)
-            await asyncio.wait([ended, drains], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([ended, drained], return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
                 draining = asyncio.ensure_future(agent.drain())
                 await asyncio.wait([ended, draining], return_when=asyncio.FIRST_COMPLETED)

@@ -86,6 +86,7 @@ class BrokerAgent:
         )
         self._watch: asyncio.Task[None] | None = None
         self._is_stopped = True
+        self._stopping: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         registered = sum(link.state.status == "registered" for link in self._links.values())
@@ -125,10 +126,17 @@ class BrokerAgent:
         await self.stop()
 
     async def stop(self) -> None:
-        """Unregister from all servers in parallel, within `stop_seconds`, and close. A second call does nothing."""
-        if self._is_stopped:
-            return
-        self._is_stopped = True
+        """Unregister from all servers in parallel, within `stop_seconds`, and close.
+
+        A second call waits for the first; it goes on when its caller is cancelled.
+        """
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._stopping = asyncio.ensure_future(self._stop())
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
         if self._watch is not None:
             await cancelled(self._watch)
         await asyncio.gather(*(self._leave(address) for address in list(self._links)))

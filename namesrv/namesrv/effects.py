@@ -57,7 +57,8 @@ class EffectSink:
             self._performers[type(effect)](effect)
 
     def _registered(self, effect: Registered) -> None:
-        if effect.kind == "unchanged":
+        if effect.kind == "unchanged" or (effect.kind == "delta" and not effect.topics):
+            # a sign of life: slaves send an empty delta with every heartbeat, to be told of their master
             return
         namesrv = self._owner()
         key, live = effect.key, effect.live

@@ -108,7 +108,7 @@ def test_only_its_owner_can_read_it(snapshot: RouteSnapshot) -> None:
         os.umask(old)
 
     assert 0o600 == stat.S_IMODE(snapshot.path.stat().st_mode)
-    assert ["routes.json"] == os.listdir(snapshot.path.parent)
+    assert ["routes.json"] == [path.name for path in snapshot.path.parent.iterdir()]
 
 
 def test_a_file_of_somebody_else_is_not_used(snapshot: RouteSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,4 +230,4 @@ def test_a_disk_that_is_full_leaves_the_old_file(snapshot: RouteSnapshot, monkey
     monkeypatch.undo()
 
     assert ROUTES == snapshot.load()
-    assert ["routes.json"] == os.listdir(snapshot.path.parent)
+    assert ["routes.json"] == [path.name for path in snapshot.path.parent.iterdir()]

@@ -15,7 +15,7 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain
 from namesrv_client.ctl.running import follow, show
-from namesrv_client.ctl.servers import Servers, reason
+from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_client.ctl.wording import moment
 from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 
@@ -121,12 +121,12 @@ async def _follow_one(servers: Servers, server: NameServer, known: Events | None
                 known = None
                 found = await server.events(0, _MAX_EVENTS)
         except RequestCodeNotSupportedError as error:
-            complain([f"{server.address}: {reason(error)}"])
+            complain([problem(server.address, reason(error))])
             return
         except RemotingError as error:
             if reason(error) != trouble:
                 trouble = reason(error)
-                complain([f"{server.address}: {trouble}"])
+                complain([problem(server.address, trouble)])
             continue
         if trouble is not None:
             trouble = None

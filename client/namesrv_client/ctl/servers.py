@@ -33,7 +33,7 @@ class Answers(Generic[T]):
     def problems(self) -> list[str]:
         """A line for each server that gave no answer."""
         reasons = {**self.refused, **self.unreachable}
-        return [_problem(server, reasons[server]) for server in self.servers if server in reasons]
+        return [problem(server, reasons[server]) for server in self.servers if server in reasons]
 
     def documents(self, members: Callable[[T], Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Per server the members of its answer, or `error`: what JSON and YAML show."""
@@ -48,7 +48,8 @@ class Answers(Generic[T]):
         return found
 
 
-def _problem(server: str, reason: str) -> str:
+def problem(server: str, reason: str) -> str:
+    """A line about a server; many reasons name it already."""
     return reason if server in reason else f"{server}: {reason}"
 
 

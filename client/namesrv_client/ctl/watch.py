@@ -15,7 +15,7 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, complain
 from namesrv_client.ctl.running import follow
-from namesrv_client.ctl.servers import Servers, reason
+from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_client.ctl.tables import ABSENT
 from namesrv_client.ctl.topics import TopicsArgument, route_members
 from namesrv_client.ctl.wording import moment
@@ -117,7 +117,7 @@ class _Watch:
 
     def _say(self, watched: _Watched, trouble: str | None) -> None:
         if trouble != watched.trouble:
-            complain([f"{watched.server.address}: {trouble or 'answers again'}"])
+            complain([problem(watched.server.address, trouble or "answers again")])
         watched.trouble = trouble
 
     def _tell(self, watched: _Watched, topic: str, new: TopicRouteData | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support import broker as sync_broker
 from tests.support.ctl import COMMAND, ApacheFront, address_of, at, ctl, nobody
 from tests.support.daemon import Daemon
-from tests.support.in_process import namesrv_in_process
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker
 from tests.support.peer import Peer
 from tests.support.raw_peer import until
@@ -17,20 +17,25 @@ MASTER = Broker()
 OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
 
 
+def questions(server: InProcess) -> int:
+    """How many the one who watches has asked."""
+    return max((one.requests for one in server.namesrv.server.connections.values() if one.role == "client"), default=0)
+
+
 async def test_changes_are_told_as_they_happen(tmp_path: Path) -> None:
     """First how it is, then each change, with what it was before and the whole new route."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(MASTER)
         watching = asyncio.create_task(ctl(*at(server), "watch", "T", "X", "T", "--changes", "4", "-o", "json"))
-        await until(lambda: len(server.namesrv.watchers) == 1)
+        # who it is, how it is, and what changes
+        await until(lambda: questions(server) == 3)
         await peer.register(OTHER)
-        await until(lambda: server.namesrv.watchers._woken == [])
-        await until(lambda: len(server.namesrv.watchers) == 1)
+        await until(lambda: questions(server) == 4)
         await peer.call(205, {"brokerName": "broker-a"})
-        await until(lambda: len(server.namesrv.watchers) == 1)
+        await until(lambda: questions(server) == 5)
         await peer.call(216, {"topic": "T"})
-        await until(lambda: len(server.namesrv.watchers) == 1)
+        await until(lambda: questions(server) == 6)
         await peer.call(104, OTHER.ext)
         await peer.register(OTHER)
         done = await watching

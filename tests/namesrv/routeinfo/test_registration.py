@@ -282,7 +282,7 @@ def test_slave_of_a_master_makes_no_routes() -> None:
 
 
 def test_id_below_zero_beside_a_master_takes_its_write_permission() -> None:
-    """-1 is smaller than the master's id: as in Java, the candidate counts as the prime slave (apache/rocketmq#7626)."""
+    """-1 is smaller than the master's id: as in Java the candidate is the prime slave (apache/rocketmq#7626)."""
     tables = tables_of(MASTER, registration("b1", -1, "x:1", enable_acting_master=True))
 
     assert {"t1": {"b1": 4}, "t2": {"b1": 4}} == rows(tables)
@@ -560,22 +560,24 @@ def test_nobody_is_told_while_the_setting_is_off() -> None:
 # ---- native deltas ----
 
 
+def test_delta_of_an_unknown_broker_is_refused() -> None:
+    """The server has restarted, or the broker was evicted: the whole is wanted."""
+    assert isinstance(refusal(RouteTables(), native("t3", kind="delta")), QueryNotFoundError)
+
+
 @pytest.mark.parametrize(
     "delta",
     [
-        native("t3", kind="delta", connection_id=1),
         replace(native("t3", kind="delta"), agent_id="another process"),
         replace(native("t3", kind="delta"), broker_name="b9"),
         replace(native("t3", kind="delta"), broker_id=1),
         replace(native("t3", kind="delta"), cluster_name="c2"),
     ],
-    ids=["unknown broker", "other process", "other name", "other id", "other cluster"],
+    ids=["other process", "other name", "other id", "other cluster"],
 )
 def test_delta_of_what_is_not_registered_is_refused(delta: Registration) -> None:
     """Its sender has to register fully, and nothing has changed until then."""
-    tables = tables_of(native("t1", "t2")) if delta != native("t3", kind="delta") else RouteTables()
-
-    refused = refusal(tables, delta)
+    refused = refusal(tables_of(native("t1", "t2")), delta)
 
     assert isinstance(refused, QueryNotFoundError)
     assert f"broker {delta.broker_name} at m:1 is not registered" == str(refused)
