@@ -236,6 +236,7 @@ class ServerSession:
                 if isinstance(error, _SERVER_FAILED):
                     raise
                 # so much has changed that it does not fit into a frame
+                self._point.restart()
                 others = list(topics)
         await self._pull_in_parts(server, others, take)
 

@@ -47,6 +47,10 @@ class SyncPoint:
         self.run, self.revision, self.confirmed_at = run, 0, float("-inf")
         self.topics.clear()
 
+    def restart(self) -> None:
+        """Ask this run about everything again: it cannot say what has changed, because too much has."""
+        self.topics.clear()
+
     def took(self, answer: Answer, now: float) -> bool:
         """Take in an answer; whether it confirms all topics at once. One of another run says nothing here."""
         if answer.revision is None or answer.run != self.run:

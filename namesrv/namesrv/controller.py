@@ -153,6 +153,7 @@ class NamesrvController:
         notifier = MinBrokerIdNotifier()
         sink = EffectSink(notifier)
         manager = RouteInfoManager(clock, live, sink, lambda connection_id: connection_id in namesrv.server.connections)
+        manager.touch_listeners = sink.subscribers
         namesrv = Namesrv(
             settings=settings,
             live=live,

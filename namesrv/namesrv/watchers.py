@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Final
 
 # Watchers woken between two looks at the sockets: each of them answers a question of its own.
@@ -16,8 +17,8 @@ class RouteWatchers:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         # all who wait
         self._futures: set[asyncio.Future[None]] = set()
-        # woken, but not told yet
-        self._woken: list[asyncio.Future[None]] = []
+        # woken, but not told yet; in order, and each once however often it was woken
+        self._woken: dict[asyncio.Future[None], None] = {}
 
     def __len__(self) -> int:
         return len(self._futures)
@@ -54,11 +55,11 @@ class RouteWatchers:
                 found |= self._waiting.get(topic, set())
         if found and not self._woken:
             asyncio.get_running_loop().call_soon(self._release)
-        self._woken.extend(found)
+        self._woken.update(dict.fromkeys(found))
 
     def _release(self) -> None:
-        batch, self._woken = self._woken[:BATCH], self._woken[BATCH:]
-        for future in batch:
+        for future in list(islice(self._woken, BATCH)):
+            del self._woken[future]
             if not future.done():
                 future.set_result(None)
         if self._woken:

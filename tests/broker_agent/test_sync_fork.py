@@ -64,6 +64,8 @@ if when == "registered":
     agent.registered()
 child = os.fork()
 if child == 0:
+    # should the test not get as far as to end it
+    signal.alarm(60)
     gc.collect()
     tell(
         who="child",

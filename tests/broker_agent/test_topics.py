@@ -1,19 +1,13 @@
-"""Does the table refuse what cannot be, count every change, and keep all of it in its file?"""
+"""Does the table refuse what cannot be, and count every change?"""
 
-import errno
-import hashlib
-import json
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from namesrv_broker_agent.topics import TopicChange, TopicStateError, TopicTable
+from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
-from tests.support.python_script import run_script
 
 ORDERS = TopicConfig("orders", 8, 8)
 BILLS = TopicConfig("bills", 4, 4, 4, 1)
@@ -34,11 +28,9 @@ class Wall:
         return self.now
 
 
-def table_of(
-    *topics: TopicConfig, state_file: Path | None = None, wall: Callable[[], float] | None = None
-) -> TopicTable:
-    """A table on a clock that stands."""
-    return TopicTable(topics, state_file, wall or Wall())
+def table_of(*topics: TopicConfig, wall: Callable[[], float] | None = None) -> TopicTable:
+    """A table on a clock that stands, without a file."""
+    return TopicTable(topics, wall=wall or Wall())
 
 
 # -- what a topic may be ---------------------------------------------------------------------------------------------
@@ -227,204 +219,3 @@ def test_what_was_handed_out_does_not_change() -> None:
 
     assert {"orders": ORDERS} == handed_out
     assert "<TopicTable [2 topics | version 1]>" == repr(table)
-
-
-# -- the file --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the file is, or will be."""
-    return tmp_path / "topics.json"
-
-
-def test_topics_and_version_survive_a_restart(path: Path) -> None:
-    """A broker that comes back goes on counting where it was, with its topics in their order."""
-    wall = Wall()
-    first = table_of(ORDERS, state_file=path, wall=wall)
-    first.create(BILLS)
-    first.bump(3)
-    wall.now += 60.0
-
-    second = table_of(state_file=path, wall=wall)
-
-    assert ((ORDERS, BILLS), DataVersion(2, 3, 1_700_000_000_000)) == second.snapshot()
-    second.delete("orders")
-    assert ((BILLS,), DataVersion(3, 3, 1_700_000_060_000)) == table_of(state_file=path).snapshot()
-
-
-def test_first_start_writes_the_file(path: Path) -> None:
-    """Before anything is told to anybody; only the owner may read it."""
-    table_of(ORDERS, state_file=path)
-
-    assert ((ORDERS,), DataVersion(0, 0, 1_700_000_000_000)) == table_of(state_file=path).snapshot()
-    assert 0o600 == path.stat().st_mode & 0o777
-
-
-def test_given_topics_are_added_and_win(path: Path) -> None:
-    """What the caller names is so; what it does not name stays. One change, if anything differs at all."""
-    table_of(ORDERS, BILLS, state_file=path)
-
-    same = table_of(BILLS, state_file=path)
-    assert 0 == same.data_version.counter
-    other = table_of(TopicConfig("orders", 1, 1), TopicConfig("new"), state_file=path)
-
-    assert (TopicConfig("orders", 1, 1), BILLS, TopicConfig("new")) == other.all()
-    assert 1 == other.data_version.counter
-    assert other.snapshot() == table_of(state_file=path).snapshot()
-
-
-def test_draining_is_not_kept(path: Path) -> None:
-    """It ends with the broker's life, and the disk may be what the broker is drained for."""
-    table = table_of(ORDERS, state_file=path)
-    path.unlink()
-    path.mkdir()
-
-    table.bump_for_this_life()
-
-    assert 1 == table.data_version.counter
-    assert (ORDERS,) == table.all()
-
-
-def test_leftovers_of_a_killed_writer_go(path: Path) -> None:
-    """A temporary file of this one, and of no other."""
-    (path.parent / ".topics.json.0123456789abcdef.tmp").touch()
-    (path.parent / ".others.json.0123456789abcdef.tmp").touch()
-
-    table_of(ORDERS, state_file=path)
-
-    assert [".others.json.0123456789abcdef.tmp", "topics.json"] == sorted(it.name for it in path.parent.iterdir())
-
-
-def damaged(content: bytes) -> dict[str, bytes]:
-    """What may be found in the place of a file."""
-    envelope = json.loads(content)
-    return {
-        "empty": b"",
-        "torn": content[: len(content) // 2],
-        "a byte short": content[:-1],
-        "two in one": content + content,
-        "zeros": bytes(len(content)),
-        "no JSON": b"topics",
-        "no object": b"[]",
-        "no content": b"{}",
-        "content is no text": json.dumps({**envelope, "content": 5}).encode(),
-        "too deep": b"[" * 100_000,
-        "another's checksum": json.dumps({**envelope, "sha256": "0" * 64}).encode(),
-    }
-
-
-@pytest.mark.parametrize("how", damaged(b"{}"))
-def test_damaged_file_is_an_error_and_stays(path: Path, how: str) -> None:
-    """It is a TopicStateError that names the file, and nothing is overwritten: somebody may still read it."""
-    table_of(ORDERS, state_file=path)
-    content = damaged(path.read_bytes())[how]
-    path.write_bytes(content)
-
-    with pytest.raises(TopicStateError, match=f"^state file {path}"):
-        table_of(BILLS, state_file=path)
-
-    assert content == path.read_bytes()
-    assert [path] == list(path.parent.iterdir())
-
-
-def test_every_flipped_bit_is_noticed(path: Path) -> None:
-    """Whichever one it is: an error, never other topics or another version."""
-    table_of(ORDERS, state_file=path)
-    content = path.read_bytes()
-    for bit in range(len(content) * 8):
-        flipped = bytearray(content)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
-
-        with pytest.raises(TopicStateError):
-            table_of(state_file=path)
-
-
-def test_file_of_a_later_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours cannot know what it means."""
-    write_as(path, {"version": 2, "data_version": [0, 0, 0], "topics": []})
-
-    with pytest.raises(TopicStateError, match=f"^state file {path}: version 2 is not 1$"):
-        table_of(state_file=path)
-
-
-@pytest.mark.parametrize(
-    ("topics", "message"),
-    [([["T", 0, 0, 0, 0]], "topic T: read_queue_nums 0"), ([["T"], ["T"]], "topic T is given twice"), ([5], "")],
-)
-def test_file_with_topics_that_cannot_be(path: Path, topics: list[Any], message: str) -> None:
-    """A file that somebody has made by hand, checksum and all, is checked like every other way in."""
-    write_as(path, {"version": 1, "data_version": [0, 0, 0], "topics": topics})
-
-    with pytest.raises(TopicStateError, match=f"^state file {path} is damaged: {message}"):
-        table_of(state_file=path)
-
-
-def write_as(path: Path, content: dict[str, Any]) -> None:
-    """Write a file as the table does, with this content."""
-    text = json.dumps(content)
-    path.write_text(json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
-
-
-def test_file_that_cannot_be_written_changes_nothing(path: Path) -> None:
-    """The change is refused, the table and its version are as they were, and the next one that can be kept is."""
-    table = table_of(ORDERS, state_file=path)
-    before = table.snapshot()
-    content = path.read_bytes()
-    path.unlink()
-    path.mkdir()
-
-    changes: list[Change] = [lambda: table.create(BILLS), lambda: table.delete("orders"), lambda: table.bump(1)]
-    for change in changes:
-        with pytest.raises(IsADirectoryError):
-            change()
-
-    assert before == table.snapshot()
-    path.rmdir()
-    path.write_bytes(content)
-    table.create(BILLS)
-    assert 1 == table.data_version.counter
-    assert [path] == list(path.parent.iterdir())
-
-
-def test_missing_directory_is_an_error_at_once(tmp_path: Path) -> None:
-    """And not with the first change, days later."""
-    with pytest.raises(FileNotFoundError, match="gone"):
-        table_of(state_file=tmp_path / "gone" / "topics.json")
-
-
-FULL_DISK = """
-import resource, sys
-from pathlib import Path
-from namesrv_broker_agent.topics import TopicTable
-from namesrv_remoting.bodies.topic import TopicConfig
-
-table = TopicTable([TopicConfig("orders")], Path(sys.argv[1]))
-# as a disk with room for 5,000 bytes: takes the first part and refuses the rest
-resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY))
-try:
-    table.replace_all(TopicConfig(f"topic-{number}") for number in range(1_000))
-except OSError as error:
-    print(error.strerror)
-print(table)
-table.create(TopicConfig("bills"))
-print(table)
-# whoever measures coverage writes more
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-"""
-
-
-def test_file_that_does_not_fit(path: Path) -> None:
-    """A disk that takes half of it: neither the table nor the file has changed; a smaller change is kept."""
-    with run_script(FULL_DISK, path) as process:
-        output, _ = process.communicate()
-
-    assert 0 == process.returncode
-    assert [
-        os.strerror(errno.EFBIG),
-        "<TopicTable [1 topics | version 0]>",
-        "<TopicTable [2 topics | version 1]>",
-    ] == output.splitlines()
-    assert ["orders", "bills"] == [topic.topic_name for topic in table_of(state_file=path).all()]
-    assert [path] == list(path.parent.iterdir())

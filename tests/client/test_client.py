@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
-from namesrv_client import RouteUnavailableError, TopicNotFoundError
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import namesrv_in_process
-from tests.support.route_clients import BROKER_A, BROKER_B, INFO, PULL, asked, broker_names, registered, route_client
+from tests.support.route_clients import BROKER_A, BROKER_B, INFO, PULL, asked, registered, route_client
 
 
 async def test_route_is_asked_once_and_then_served_from_memory(tmp_path: Path) -> None:

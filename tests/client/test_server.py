@@ -72,30 +72,35 @@ async def test_a_server_is_warm_when_all_brokers_have_had_time_to_come(
     is_warm: bool,  # noqa: FBT001 - a case
 ) -> None:
     """A broker registers every 30 s; 45 s leave room for one that is late."""
-    async with ScriptedServer() as scripted:
-        async with server_at(scripted.address, FakeClock(), warm_up_seconds=warm_up) as server:
-            meeting = asyncio.ensure_future(server.meet(1.0))
-            await introduced(await scripted.accept(), "b1", uptime)
-            await meeting
+    async with (
+        ScriptedServer() as scripted,
+        server_at(scripted.address, FakeClock(), warm_up_seconds=warm_up) as server,
+    ):
+        meeting = asyncio.ensure_future(server.meet(1.0))
+        await introduced(await scripted.accept(), "b1", uptime)
+        await meeting
 
-            assert (is_warm, is_warm) == (server.is_warm, server.can_deny)
+        assert (is_warm, is_warm) == (server.is_warm, server.can_deny)
 
 
 async def test_the_same_run_after_a_lost_connection_is_as_warm_as_before(tmp_path: Path) -> None:
     """A connection is no process."""
     clock = FakeClock()
-    async with namesrv_in_process(tmp_path, clock=clock) as namesrv, TcpProxy(namesrv.address) as proxy:
-        async with server_at(proxy.address, clock) as server:
-            await server.meet(1.0)
-            await clock.advance(45.0)
-            run = server.run
+    async with (
+        namesrv_in_process(tmp_path, clock=clock) as namesrv,
+        TcpProxy(namesrv.address) as proxy,
+        server_at(proxy.address, clock) as server,
+    ):
+        await server.meet(1.0)
+        await clock.advance(45.0)
+        run = server.run
 
-            proxy.cut()
-            await proxy.heal()
-            await until(lambda: server.is_native is None)
-            await server.meet(1.0)
+        proxy.cut()
+        await proxy.heal()
+        await until(lambda: server.is_native is None)
+        await server.meet(1.0)
 
-            assert (True, run, True) == (server.is_native, server.run, server.is_warm)
+        assert (True, run, True) == (server.is_native, server.run, server.is_warm)
 
 
 async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
@@ -281,18 +286,20 @@ async def test_an_answer_over_a_connection_that_nobody_has_met_proves_nothing() 
 
 async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
     """The question carries the zone."""
-    async with ScriptedServer() as scripted:
-        async with server_at(scripted.address, FakeClock(), protocol="rocketmq", zone_name="east") as server:
-            await server.meet(1.0)
-            asking = asyncio.ensure_future(server.route("t", 1.0))
-            peer = await scripted.accept()
-            question = await peer.receive()
-            peer.answer(question.opaque, apache_route("broker-a"))
-            await asking
+    async with (
+        ScriptedServer() as scripted,
+        server_at(scripted.address, FakeClock(), protocol="rocketmq", zone_name="east") as server,
+    ):
+        await server.meet(1.0)
+        asking = asyncio.ensure_future(server.route("t", 1.0))
+        peer = await scripted.accept()
+        question = await peer.receive()
+        peer.answer(question.opaque, apache_route("broker-a"))
+        await asking
 
-            assert {"topic": "t", "acceptStandardJsonOnly": "true", "__ZONE_NAME": "east", "__ZONE_MODE": "true"} == (
-                question.header["extFields"]
-            )
+        assert {"topic": "t", "acceptStandardJsonOnly": "true", "__ZONE_NAME": "east", "__ZONE_MODE": "true"} == (
+            question.header["extFields"]
+        )
 
 
 async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
@@ -335,14 +342,16 @@ async def test_hanging_up_fails_what_waits_and_connects_anew(tmp_path: Path) -> 
         async with server_at(address_of(namesrv), clock) as server:
             await server.meet(1.0)
             before = server.socket_descriptor
-            held = asyncio.ensure_future(server.pull(["orders"], 1.0, since=0, wait_seconds=20.0))
-            await until(lambda: len(namesrv.namesrv.watchers) == 0)
+            revision = namesrv.namesrv.manager.revisions.revision
+            held = asyncio.ensure_future(server.pull(["orders"], 1.0, since=revision, wait_seconds=20.0))
+            await until(lambda: len(namesrv.namesrv.watchers) == 1)
 
             await server.hang_up()
 
             assert before is not None
             assert server.socket_descriptor is None
-            await asyncio.wait([held])
-            assert held.done()
+            with pytest.raises(ConnectionClosedError):
+                await held
+            await until(lambda: len(namesrv.namesrv.watchers) == 0)
             await server.meet(1.0)
             assert server.is_native

@@ -152,3 +152,15 @@ def test_topics_that_nobody_uses_any_more_do_not_hold_the_point_back() -> None:
     point.took(said("a", revision=9, conditional=True), 9.0)
 
     assert (["a"], ["b", "c"], 9) == asks(point, "run-1", ["a", "b", "c"])
+
+
+def test_what_changed_beyond_telling_is_asked_fully_again() -> None:
+    """And from there on for changes, not for ever fully because of what was known before."""
+    point = begun(said("a", "b", revision=7))
+
+    point.restart()
+    assert ([], ["a", "b"]) == point.known("run-1", ["a", "b"])
+
+    point.took(said("a", revision=12), 1.0)
+    point.took(said("b", revision=13), 1.0)
+    assert (["a", "b"], [], 12) == asks(point, "run-1", ["a", "b"])

@@ -95,6 +95,8 @@ class ApacheFront:
         self._target = target
         # code -> the body of a successful answer; others are forwarded
         self.bodies: dict[int, bytes] = {}
+        # code -> the remark of a refusal
+        self.remarks: dict[int, str] = {}
         # (serialize type, code) of each question
         self.asked: list[tuple[int, int]] = []
         self.address = (HOST, 0)
@@ -131,9 +133,12 @@ class ApacheFront:
                     return
                 question = json.loads(header)
                 self.asked.append((kind, question["code"]))
+                said = {"flag": 1, "opaque": question["opaque"], "language": "JAVA", "version": 479}
                 if question["code"] in self.bodies:
-                    said = {"code": 0, "flag": 1, "opaque": question["opaque"], "language": "JAVA", "version": 479}
-                    writer.write(frame(said, self.bodies[question["code"]]))
+                    writer.write(frame({**said, "code": 0}, self.bodies[question["code"]]))
+                    continue
+                if question["code"] in self.remarks:
+                    writer.write(frame({**said, "code": 1, "remark": self.remarks[question["code"]]}))
                     continue
                 their_writer.write(data)
                 writer.write((await _read_frame(their_reader))[2])

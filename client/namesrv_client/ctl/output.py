@@ -3,7 +3,6 @@
 Standard output gets answers and nothing else; what is wrong goes to standard error.
 """
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from namesrv_client.ctl.cli import PROGRAM
 from namesrv_client.ctl.escaping import json_text, shown
 from namesrv_client.ctl.options import Options
 
-# Into a pipe or file no line is folded, however long.
+# into a pipe or file a row is a line, however long
 _PIPE_WIDTH: Final = 1_000_000
 # what a terminal does on these
 CLEAR: Final = "\x1b[H\x1b[2J"
@@ -53,7 +52,7 @@ class Output:
             emoji=False,
             highlight=False,
             color_system="auto" if options.color else None,
-            width=None if self._is_terminal else int(os.environ.get("COLUMNS") or _PIPE_WIDTH),
+            width=None if self._is_terminal else _PIPE_WIDTH,
         )
         self._has_painted = False
 

@@ -71,6 +71,8 @@ class RouteInfoManager:
         self.membership = 0
         self._clock = clock
         self._sink = sink
+        # who wants to see heartbeats: nobody, no effects are made of them
+        self.touch_listeners: Sequence[Callable[[Effect], None]] = (sink,)
         self._is_connected = is_connected
         self._late_seconds = 0.0
         self._last_generation = 0
@@ -201,8 +203,13 @@ class RouteInfoManager:
             # asked before it hung up, and looked at after that: nothing would ever report that connection's end
             connection_id = live.connection_id
         heard = live.heard(now, connection_id, state)
-        self.tables.set_live(key, heard)
-        self._sink(Touched(key, heard, now - live.last_update))
+        if heard.connection_id == live.connection_id:
+            # its deadline moves on, and the indexes stay as they are
+            self.tables.broker_live_table[key] = heard
+        else:
+            self.tables.set_live(key, heard)
+        if self.touch_listeners:
+            self._sink(Touched(key, heard, now - live.last_update))
         return heard
 
     def is_registered(

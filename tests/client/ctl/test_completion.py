@@ -1,12 +1,14 @@
 """Does a shell complete our commands?"""
 
+import os
+import shlex
 import shutil
 import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
-from tests.support.ctl import run
+from tests.support.ctl import COMMAND, run
 
 
 @pytest.mark.parametrize(
@@ -35,27 +37,24 @@ def test_unknown_shell_is_wrong_usage() -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes_commands_and_options() -> None:
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     """As bash asks for it; what is hidden stays hidden."""
+    command = tmp_path / "namesrvctl"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    command.chmod(0o755)
     script = run("completion", "bash").out
 
     def completed(*words: str) -> list[str]:
-        line = " ".join(f"'{word}'" for word in words)
-        ask = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _namesrvctl_completion namesrvctl"
-        # the function calls the command by its name
-        command = f'namesrvctl() {{ {sys.executable} -m namesrv_client.ctl "$@"; }}; export -f namesrvctl'
+        asked = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _namesrvctl_completion namesrvctl"
         done = subprocess.run(
-            [
-                "bash",
-                "-c",
-                f'{command}\n{ask.replace("$1 ) )", "bash -c namesrvctl ) )")}\nprintf "%s\\n" "${{COMPREPLY[@]}}"',
-            ],
+            ["bash", "-c", f'{script}\n{asked}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'],
             capture_output=True,
             text=True,
             check=True,
+            env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
         )
-        return [word for word in done.stdout.split("\n") if word]
+        return done.stdout.split()
 
     assert ["clusters", "connections", "completion", "config"] == completed("namesrvctl", "c")
-    assert ["--namesrvAddr"] == completed("namesrvctl", "topicList", "--n")
-    assert ["--connections"] == completed("namesrvctl", "bench", "--c")
+    assert ["--namesrvAddr"] == completed("namesrvctl", "topicList", "--na")
+    assert ["--cluster"] == completed("namesrvctl", "brokers", "--c")

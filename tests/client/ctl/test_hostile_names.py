@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from namesrv_client.ctl.escaping import json_text, shown
 from namesrv_client.ctl.output import yaml_text
-from tests.support.ctl import ApacheFront, at, ctl
+from tests.support.ctl import ApacheFront, address_of, at, ctl
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, native, registration
 
@@ -19,7 +19,7 @@ EVIL = ("\x1b[2J\x1b[H", "[red]x[/red]", "\u202egnirts", ":smile:", "a\r\nb\x07"
 SHOWN = (r"\x1b[2J\x1b[H", "[red]x[/red]", r"\u202egnirts", ":smile:", r"a\r\nb\x07", r"\x9b31m", r"tab\tbed")
 
 
-@pytest.mark.parametrize(("text", "expected"), zip(EVIL, SHOWN, strict=True))
+@pytest.mark.parametrize(("text", "expected"), list(zip(EVIL, SHOWN, strict=True)))
 def test_unprintable_characters_are_shown_as_numbers(text: str, expected: str) -> None:
     """Everything else is shown as it is."""
     assert expected == shown(text)
@@ -101,9 +101,11 @@ async def test_state_of_a_broker_is_shown_literally(tmp_path: Path) -> None:
 
 async def test_refusals_are_shown_literally(tmp_path: Path) -> None:
     """A remark is a server's text, too."""
-    async with namesrv_in_process(tmp_path) as server:
-        refused = await ctl(*at(server), "kv", "put", "n" * 5 + "\x1b", "k", "v" * 40_000)
+    async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
+        apache.remarks[206] = "[red]\x1b[2J\nnamesrvctl: all is well"
+        refused = await ctl(*at(apache), "topics")
+        found = await ctl(*at(apache), "topics", "-o", "json")
 
-    assert 1 == refused.code
-    assert refused.err.replace("\n", "").isprintable()
-    assert 1 == refused.err.count("\n")
+        shown = r"refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"
+        assert (1, "", f"namesrvctl: {address_of(apache)}: {shown}\n") == refused
+        assert "refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well" == found.json["servers"][0]["error"]

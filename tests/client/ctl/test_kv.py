@@ -100,10 +100,8 @@ async def test_refused_setting_is_a_no(tmp_path: Path) -> None:
         refused = await ctl(*at(server), "config", "set", "orderMessageEnable=true", "--yes")
 
         assert (1, "") == (refused.code, refused.out)
-        assert [
-            f"{address_of(server)}: refused with code 16: "
-            "administration is disabled on this server, see its setting admin-enabled"
-        ] == refused.problems
+        reason = "administration is disabled on this server, see its setting admin-enabled"
+        assert [f"{address_of(server)}: refused with code 16: {reason}"] == refused.problems
 
 
 @pytest.mark.parametrize("text", ["orderMessageEnable", "=true", " =true"])

@@ -577,5 +577,5 @@ def test_any_history() -> None:
     is_fuzzing = settings.get_current_profile_name() == "fuzz"
     run_state_machine_as_test(
         RouteMachine,
-        settings=settings() if is_fuzzing else settings(max_examples=100, stateful_step_count=50),
+        settings=settings() if is_fuzzing else settings(max_examples=200, stateful_step_count=50),
     )

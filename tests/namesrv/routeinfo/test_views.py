@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from namesrv.routeinfo import views
-from namesrv.routeinfo.records import RouteOptions
+from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
@@ -131,7 +131,7 @@ def test_smallest_id_acts() -> None:
 
 
 def test_only_the_group_without_a_master_is_changed() -> None:
-    """pickupPartitionOrderTopicRouteData."""
+    """The other one is shown as it is (pickupPartitionOrderTopicRouteData)."""
     tables = tables_of(SLAVE, registration("b2", 0, "o:1", enable_acting_master=True))
 
     assert {"b1": ({0: "s:1"}, 4), "b2": ({0: "o:1"}, 6)} == shown(tables)
@@ -142,11 +142,9 @@ def test_only_the_group_without_a_master_is_changed() -> None:
     [(SLAVE, RouteOptions()), (replace(SLAVE, enable_acting_master=False), ACTING)],
     ids=["setting off", "group does not let it"],
 )
-def test_slave_stays_a_slave(slave: object, options: RouteOptions) -> None:
+def test_slave_stays_a_slave(slave: Registration, options: RouteOptions) -> None:
     """Both the server and the group have to want it."""
-    tables = tables_of(slave)  # type: ignore[arg-type]  # parametrize hands out objects
-
-    assert {1: "s:1"} == shown(tables, options)["b1"][0]
+    assert {1: "s:1"} == shown(tables_of(slave), options)["b1"][0]
 
 
 def test_slave_of_a_writable_topic_stays_a_slave() -> None:

@@ -1,0 +1,158 @@
+"""What does somebody see who sits at a terminal?"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.ctl import COMMAND, nobody
+from tests.support.daemon import Daemon
+from tests.support.peer import Peer
+from tests.support.terminal import Terminal
+
+BROKER = Broker(name="broker-with-a-long-name", topics=("orders", "bills"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with one broker."""
+    with Daemon(tmp_path_factory.mktemp("data")).listening() as daemon, Peer(daemon.address) as peer:
+        BROKER.register(peer)
+        host, port = daemon.address
+        yield f"{host}:{port}"
+
+
+def plain(shown: str) -> list[str]:
+    """The lines, without what colours them."""
+    return [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line).rstrip() for line in shown.splitlines()]
+
+
+def test_page_is_repainted_in_place_until_ctrl_c(server: str) -> None:
+    """From the top each time, without clearing what is painted over; the exit code is 0."""
+    with Terminal([*COMMAND, "-s", server, "topics", "--watch", "100ms"], columns=60) as shown:
+        shown.wait_for("orders", count=3)
+        shown.interrupt()
+        code = shown.wait()
+
+    pages = shown.shown.split("\x1b[H")
+    assert (0, "") == (code, pages[0])
+    assert pages[1].startswith("\x1b[2J")
+    assert "\x1b[2J" not in pages[2] + pages[3]
+    assert "every 0.1 s, at" in pages[2]
+    assert ["TOPIC", "bills", "orders"] == plain(pages[2])[1:4]
+    assert pages[2].rstrip().endswith("\x1b[J")
+    assert all(line.endswith("\x1b[K") for line in pages[2].splitlines()[:-1])
+    assert "Traceback" not in shown.shown
+
+
+def test_page_is_cut_to_the_terminal(server: str) -> None:
+    """A longer one would scroll the last one away."""
+    with Terminal([*COMMAND, "-s", server, "config", "show", "--watch", "1"], lines=10, columns=300) as shown:
+        shown.wait_for("more lines")
+        shown.interrupt()
+        assert 0 == shown.wait()
+
+    lines = plain(shown.shown.split("\x1b[H")[1])
+    assert re.fullmatch(r"\.\.\. \d+ more lines", lines[8])
+    assert [""] == lines[9:]
+
+
+def test_servers_that_do_not_answer_are_on_the_page() -> None:
+    """And the command goes on: it may come back."""
+    with nobody() as absent, Terminal([*COMMAND, "-s", absent, "brokers", "--watch", "200ms"], columns=200) as shown:
+        shown.wait_for(f"no connection to {absent}", count=3)
+        shown.interrupt()
+        assert 0 == shown.wait()
+
+
+def test_without_a_terminal_answers_follow_each_other(server: str) -> None:
+    """One line of JSON each."""
+    command = [*COMMAND, "-s", server, "topics", "--watch", "100ms", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        lines = [running.stdout.readline() for _ in range(3)]
+        running.terminate()
+
+    assert [["bills", "orders"]] * 3 == [json.loads(line)["servers"][0]["topics"] for line in lines]
+
+
+def test_bench_is_interrupted(server: str) -> None:
+    """An unfinished measurement is none."""
+    with Terminal([*COMMAND, "-s", server, "bench", "--seconds", "60"], columns=200) as shown:
+        shown.wait_for("for 60 s")
+        shown.interrupt()
+        assert 130 == shown.wait()
+    assert "Traceback" not in shown.shown
+
+
+@pytest.mark.parametrize(("said", "code", "shows"), [("y", 0, "done"), ("n", 1, ""), ("", 1, "")])
+def test_change_is_asked_about(server: str, said: str, code: int, shows: str) -> None:
+    """Only a yes does it; Enter is none."""
+    with Terminal([*COMMAND, "-s", server, "add-write-perm", BROKER.name], columns=200) as shown:
+        shown.wait_for(f"make all topics of broker {BROKER.name} readable and writable on {server}? [y/N]:")
+        shown.type(f"{said}\n")
+        assert code == shown.wait()
+    assert ("done" in shown.shown) == bool(shows)
+
+
+def test_question_that_is_left_with_ctrl_c_changes_nothing(server: str) -> None:
+    """It is not answered with yes."""
+    with Terminal([*COMMAND, "-s", server, "delete-topic", "orders"], columns=200) as shown:
+        shown.wait_for("[y/N]:")
+        shown.interrupt()
+        assert 1 == shown.wait()
+    assert "done" not in shown.shown
+
+
+def test_narrow_terminal_gets_blocks(server: str) -> None:
+    """A wide one a table."""
+    with Terminal([*COMMAND, "-s", server, "clusters"], columns=120) as wide:
+        assert 0 == wide.wait()
+    with Terminal([*COMMAND, "-s", server, "clusters"], columns=40) as narrow:
+        assert 0 == narrow.wait()
+
+    assert ["CLUSTER    BROKER                   MASTER          ACTING MASTER"] == plain(wide.shown)[:1]
+    assert ["CLUSTER        cluster-a", "BROKER         broker-with-a-long-name"] == plain(narrow.shown)[:2]
+
+
+@pytest.mark.parametrize(
+    ("option", "env", "is_coloured"), [((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False)]
+)
+def test_colours_can_be_switched_off(
+    server: str, option: tuple[str, ...], env: dict[str, str], *, is_coloured: bool
+) -> None:
+    """By option, or for all programs by NO_COLOR."""
+    with Terminal([*COMMAND, "-s", server, "status", *option], env=env, columns=200) as shown:
+        assert 0 == shown.wait()
+
+    assert is_coloured == ("\x1b[32mready" in shown.shown)
+    assert "ready" in shown.shown
+
+
+def test_into_a_pipe_lines_are_as_long_as_they_are(server: str) -> None:
+    """Whatever COLUMNS says: a row is a line there. Nothing is coloured."""
+    done = subprocess.run(
+        [*COMMAND, "-s", server, "brokers"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "20"},
+    )
+
+    assert 2 == len(done.stdout.splitlines())
+    assert BROKER.name in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_reader_that_has_seen_enough_is_no_failure(server: str) -> None:
+    """As `head`; nothing is complained of."""
+    line = " ".join(COMMAND)
+    script = f"{line} -s {server} topics --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+
+    assert "0" == done.stdout.splitlines()[-1]
+    assert "" == done.stderr
