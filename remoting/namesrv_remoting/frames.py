@@ -91,16 +91,20 @@ class FrameReader:
             self._buffer += data
             if len(self._buffer) < self._wanted:
                 return []
-            data = bytes(self._buffer)
+            received: bytes | bytearray = self._buffer
             self._buffer = None
+        else:
+            received = data
         frames: list[Frame] = []
         try:
-            self._cut(data, frames)
+            # through a view: a registration of megabytes is copied once, not at every step
+            with memoryview(received) as view:
+                self._cut(view, frames)
         except RemoteProtocolError as error:
             self.error = error
         return frames
 
-    def _cut(self, data: bytes, frames: list[Frame]) -> None:
+    def _cut(self, data: memoryview, frames: list[Frame]) -> None:
         at, size = 0, len(data)
         while size - at >= 4:
             (length,) = LENGTH.unpack_from(data, at)
@@ -117,13 +121,13 @@ class FrameReader:
             # Java's binary decoder stops where the ext fields end and takes the rest as the body, so that its
             # serializer has to see past the declared header.
             header_end = end if serialize_type == SerializeType.ROCKETMQ else body_at
-            frames.append(Frame(serialize_type, data[at + 8 : header_end], data[body_at:end]))
+            frames.append(Frame(serialize_type, bytes(data[at + 8 : header_end]), bytes(data[body_at:end])))
             at = end
         if at < size:
             self._keep(data, at)
 
-    def _keep(self, data: bytes, at: int) -> None:
-        self._buffer = bytearray(data[at:] if at else data)
+    def _keep(self, data: memoryview, at: int) -> None:
+        self._buffer = bytearray(data[at:])
         self._wanted = 4 if len(self._buffer) < 4 else 8
         if len(self._buffer) >= 8:
             self._wanted = 4 + LENGTH.unpack_from(self._buffer)[0]

