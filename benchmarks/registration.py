@@ -48,12 +48,7 @@ def measure(bench: Bench) -> list[Figure]:
     return [
         *_figures("fields", "every topic changed", pulls, probes),
         *_figures("version", "DataVersion changed", pulls, probes),
-        Figure(
-            "registration.quiet.stall",
-            "nobody registers: longest stall",
-            "milliseconds",
-            _longests(probes["quiet"]),
-        ),
+        *_waits("quiet", "nobody registers", pulls, probes, target=None),
     ]
 
 
@@ -133,19 +128,22 @@ def _figures(
             Target(">=", 0.7),
             behind=f"{spelt_medians('per_second', mine, quiet)}, {done:.1f} registrations/s",
         ),
-        Figure(
-            f"registration.{name}.stall",
-            f"{what}: longest stall",
-            "milliseconds",
-            _longests(probes[name]),
-            Target("<=", 20),
-        ),
-        Figure(
-            f"registration.{name}.longest_pull",
-            f"{what}: longest pull of 200",
-            "milliseconds",
-            _longests(pulls[name]),
-        ),
+        *_waits(name, what, pulls, probes, target=Target("<=", 20)),
+    ]
+
+
+def _waits(
+    name: str,
+    what: str,
+    pulls: Mapping[str, Sequence[Disturbed]],
+    probes: Mapping[str, Sequence[Disturbed]],
+    *,
+    target: Target | None,
+) -> list[Figure]:
+    stall, longest = _longests(probes[name]), _longests(pulls[name])
+    return [
+        Figure(f"registration.{name}.stall", f"{what}: longest stall", "milliseconds", stall, target),
+        Figure(f"registration.{name}.longest_pull", f"{what}: longest pull of 200", "milliseconds", longest),
     ]
 
 

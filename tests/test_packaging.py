@@ -40,7 +40,13 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
     """No `tests`, no `benchmarks`, no folder name of the tree lands in anyone's site-packages."""
     top_level = {PurePosixPath(name).parts[0] for name in wheel.namelist()}
 
-    assert {"namesrv", "namesrv_broker_agent", "namesrv_client", "namesrv_remoting", "namesrv-0.1.0.dist-info"} == top_level
+    assert {
+        "namesrv",
+        "namesrv_broker_agent",
+        "namesrv_client",
+        "namesrv_remoting",
+        "namesrv-0.1.0.dist-info",
+    } == top_level
 
 
 @pytest.mark.parametrize(

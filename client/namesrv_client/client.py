@@ -127,12 +127,14 @@ class RouteClient:
             RouteUnavailableError: nobody could tell, and nothing (young enough) is known.
         """
         limit = self.settings.cache_ttl_seconds if max_stale is None else max_stale
+        began = self._clock.monotonic()
         known = self._cache.get(topic)
         if known is None or (limit is not None and known.age > limit):
             if self._is_closed:
                 raise RouteUnavailableError(f"topic {topic}: the client is closed")
             known = await self._keeper.asked(topic)
-            if limit is not None and known.age > limit:
+            # what was confirmed for this call is as fresh as it gets, however short the limit
+            if limit is not None and known.age > limit and known.confirmed_at < began:
                 raise RouteUnavailableError(
                     f"topic {topic}: what is known is {known.age:.0f} s old, and no server has confirmed it"
                 )

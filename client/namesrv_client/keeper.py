@@ -125,6 +125,9 @@ class RouteKeeper:
 
     async def _ask(self, topic: str) -> Route:
         answer = await self._session.route(topic)
+        if answer.routes.get(topic) is not None:
+            # first: whoever is told of the change may ask for the topic
+            self.use(topic)
         self._take("pull", answer)
         known = self._cache.get(topic)
         if known is None:

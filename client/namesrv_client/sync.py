@@ -46,13 +46,15 @@ class SyncRouteClient:
 
     def start(self) -> None:
         """Start the thread and the client; does not wait for any server. A second call does nothing."""
+        self._background.check_other_thread()
         with self._lock:
             if self._client is not None:
                 return
+            client = RouteClient(self.settings, **self._options)
             self._background.start()
-            self._client = RouteClient(self.settings, **self._options)
+            self._client = client
             try:
-                self._call(self._client.__aenter__())
+                self._call(client.__aenter__())
             except BaseException:
                 self._end()
                 raise
@@ -63,10 +65,10 @@ class SyncRouteClient:
         Raises:
             RuntimeError: called from one of the client's own callbacks, whose thread cannot wait for its own end.
         """
+        self._background.check_other_thread()
         with self._lock:
             if self._client is None:
                 return
-            self._background.check_other_thread()
             try:
                 self._call(self._client.__aexit__(None, None, None))
             finally:

@@ -56,6 +56,15 @@ class Terminal:
         """Press Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
 
+    def interrupt_prompt(self) -> None:
+        """Press Ctrl-C at a prompt until something is shown: one between prompt and read gets lost in readline."""
+        deadline = time.monotonic() + GUARD_SECONDS
+        while True:
+            self.interrupt()
+            if select.select([self._descriptor], [], [], 0.2)[0]:
+                return
+            assert time.monotonic() < deadline, self.shown
+
     def wait(self) -> int:
         """The exit code, once all was read."""
         deadline = time.monotonic() + GUARD_SECONDS

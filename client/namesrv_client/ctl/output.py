@@ -5,7 +5,7 @@ Standard output gets answers and nothing else; what is wrong goes to standard er
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -35,7 +35,7 @@ class Report:
     body: Sequence[RenderableType]
     code: int = exit_codes.OK
     # for standard error
-    problems: Sequence[str] = field(default=())
+    problems: Sequence[str] = ()
 
 
 class Output:

@@ -93,7 +93,7 @@ def test_bench_is_interrupted(server: str) -> None:
 def test_change_is_asked_about(server: str, said: str, code: int, shows: str) -> None:
     """Only a yes does it; Enter is none."""
     with Terminal([*COMMAND, "-s", server, "add-write-perm", BROKER.name], columns=200) as shown:
-        shown.wait_for(f"make all topics of broker {BROKER.name} readable and writable on {server}? [y/N]:")
+        shown.wait_for(f"make all topics of broker {BROKER.name} readable and writable on {server}? [y/N]: ")
         shown.type(f"{said}\n")
         assert code == shown.wait()
     assert ("done" in shown.shown) == bool(shows)
@@ -102,8 +102,8 @@ def test_change_is_asked_about(server: str, said: str, code: int, shows: str) ->
 def test_question_that_is_left_with_ctrl_c_changes_nothing(server: str) -> None:
     """It is not answered with yes."""
     with Terminal([*COMMAND, "-s", server, "delete-topic", "orders"], columns=200) as shown:
-        shown.wait_for("[y/N]:")
-        shown.interrupt()
+        shown.wait_for("[y/N]: ")
+        shown.interrupt_prompt()
         assert 1 == shown.wait()
     assert "done" not in shown.shown
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo import eviction, registration
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -24,12 +23,11 @@ from namesrv.routeinfo.records import (
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import FakeClock
-from tests.support.route_builders import RouteScene, addresses, body, key, queue_data, rows, topic
-from tests.support.route_builders import registration as registering
+from tests.support.route_builders import RouteScene, addresses, body, key, queue_data, registration, rows, topic
 
-MASTER = registering("b1", 0, "m:1", digest=b"master", enable_acting_master=True, ha_server_addr="m:2")
-SLAVE = registering("b1", 1, "s:1", digest=b"slave", enable_acting_master=True, connection_id=2)
-OTHER = registering("b2", 0, "o:1", digest=b"other", connection_id=3)
+MASTER = registration("b1", 0, "m:1", digest=b"master", enable_acting_master=True, ha_server_addr="m:2")
+SLAVE = registration("b1", 1, "s:1", digest=b"slave", enable_acting_master=True, connection_id=2)
+OTHER = registration("b2", 0, "o:1", digest=b"other", connection_id=3)
 M, S, O = key("m:1"), key("s:1"), key("o:1")  # noqa: E741 - a broker, as the two others
 
 
@@ -37,13 +35,6 @@ M, S, O = key("m:1"), key("s:1"), key("o:1")  # noqa: E741 - a broker, as the tw
 def scene() -> RouteScene:
     """An empty server."""
     return RouteScene()
-
-
-@pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work with two topics lets others run once."""
-    monkeypatch.setattr(registration, "CHUNK_TOPICS", 2)
-    monkeypatch.setattr(eviction, "CHUNK_TOPICS", 2)
 
 
 def live(scene: RouteScene, broker: BrokerAddrInfo) -> BrokerLiveInfo:
@@ -94,7 +85,7 @@ async def test_slave_is_told_where_its_master_is(scene: RouteScene) -> None:
 async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
     """No ghost in any table, no effect, no revision; the lock is free again."""
     with pytest.raises(SystemError_):
-        await scene.manager.register(registering("b1", 0, "m:1", "only"))
+        await scene.manager.register(registration("b1", 0, "m:1", "only"))
 
     assert "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>" == repr(scene.tables)
     assert ([], 0, 0) == (scene.effects, scene.manager.revisions.revision, scene.manager.membership)
@@ -120,7 +111,7 @@ async def test_address_under_a_new_name_is_no_longer_the_old_broker(scene: Route
     former = live(scene, M)
     scene.take_effects()
 
-    await scene.register(registering("b9", 0, "m:1", "t9", "t1"))
+    await scene.register(registration("b9", 0, "m:1", "t9", "t1"))
 
     effects = scene.take_effects()
     assert [Evicted(M, former, "superseded", 0.0)] == [effect for effect in effects if isinstance(effect, Evicted)]
@@ -138,7 +129,7 @@ async def test_registration_of_a_connection_that_hung_up_does_not_count(scene: R
 
     await scene.register(replace(MASTER, connection_id=2))
     before = live(scene, M)
-    await scene.register(registering("b9", 0, "m:1"))
+    await scene.register(registration("b9", 0, "m:1"))
     assert {M: before} == scene.tables.broker_live_table
 
 
@@ -283,7 +274,7 @@ async def test_slave_is_read_again_without_its_master(scene: RouteScene) -> None
 
 async def test_two_that_write_the_same_topics_are_not_skipped(scene: RouteScene) -> None:
     """A master and an id below 0 undo what the other one did, as in Java; each time it is applied."""
-    candidate = registering("b1", -1, "x:1", digest=b"candidate", enable_acting_master=True)
+    candidate = registration("b1", -1, "x:1", digest=b"candidate", enable_acting_master=True)
     await scene.register(MASTER, candidate)
     assert {"t1": {"b1": 4}, "t2": {"b1": 4}} == rows(scene.tables)
     assert scene.manager.register_unchanged(M, b"master", 1, None) is None
@@ -468,7 +459,7 @@ async def test_wipe_and_add(scene: RouteScene) -> None:
 @pytest.mark.parametrize(("perm", "wiped", "added"), [(6, 4, 6), (4, 4, 6), (7, 5, 6), (2, 0, 6), (15, 13, 6)])
 async def test_permission_bits(scene: RouteScene, perm: int, wiped: int, added: int) -> None:
     """BrokerPermTest. Wiping takes one bit; adding gives read and write, and no other bit, as in Java."""
-    await scene.register(registering("b1", 0, "m:1", body=body(topic("t1", perm=perm), topic("t2", perm=perm))))
+    await scene.register(registration("b1", 0, "m:1", body=body(topic("t1", perm=perm), topic("t2", perm=perm))))
 
     assert 2 == await scene.manager.wipe_write_perm("b1")
     assert {"t1": {"b1": wiped}, "t2": {"b1": wiped}} == rows(scene.tables)

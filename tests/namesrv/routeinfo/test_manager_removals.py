@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo import eviction, registration
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -20,12 +19,11 @@ from namesrv.routeinfo.records import (
     Unregistered,
 )
 from namesrv_remoting.bodies.topic import DataVersion
-from tests.support.route_builders import RouteScene, addresses, body, key, rows
-from tests.support.route_builders import registration as registering
+from tests.support.route_builders import RouteScene, addresses, body, key, registration, rows
 
-MASTER = registering("b1", 0, "m:1", digest=b"master", enable_acting_master=True, ha_server_addr="m:2")
-SLAVE = registering("b1", 1, "s:1", digest=b"slave", enable_acting_master=True, connection_id=2)
-OTHER = registering("b2", 0, "o:1", digest=b"other", connection_id=3)
+MASTER = registration("b1", 0, "m:1", digest=b"master", enable_acting_master=True, ha_server_addr="m:2")
+SLAVE = registration("b1", 1, "s:1", digest=b"slave", enable_acting_master=True, connection_id=2)
+OTHER = registration("b2", 0, "o:1", digest=b"other", connection_id=3)
 M, S, O = key("m:1"), key("s:1"), key("o:1")  # noqa: E741 - a broker, as the two others
 
 
@@ -33,13 +31,6 @@ M, S, O = key("m:1"), key("s:1"), key("o:1")  # noqa: E741 - a broker, as the tw
 def scene() -> RouteScene:
     """An empty server."""
     return RouteScene()
-
-
-@pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work with two topics lets others run once."""
-    monkeypatch.setattr(registration, "CHUNK_TOPICS", 2)
-    monkeypatch.setattr(eviction, "CHUNK_TOPICS", 2)
 
 
 def live(scene: RouteScene, broker: BrokerAddrInfo) -> BrokerLiveInfo:
@@ -399,7 +390,7 @@ async def test_heartbeat_over_a_newer_connection_stops_a_close(scene: RouteScene
 @pytest.mark.usefixtures("small_chunks")
 async def test_nobody_sees_half_a_removal(scene: RouteScene) -> None:
     """While it is worked out, every route is as before, encoded or not; then all are gone at once."""
-    await scene.register(registering("b1", 0, "m:1", *(f"t{number}" for number in range(7))))
+    await scene.register(registration("b1", 0, "m:1", *(f"t{number}" for number in range(7))))
     before = [scene.json_cache.fill(f"t{number}") for number in range(4)]
     goodbye = asyncio.create_task(scene.manager.unregister(M, "b1", 1))
     passes = 0

@@ -200,6 +200,16 @@ def test_same_address_in_another_cluster_under_another_name_is_another_broker() 
     assert [] == tables.violations()
 
 
+def test_another_broker_at_the_address_in_another_cluster_is_not_displaced() -> None:
+    """Even if the name is known in that cluster, too."""
+    tables = tables_of(
+        registration("b1", 1, "s:1", cluster_name="c2"), registration("b9", 0, "m:1", cluster_name="c2"), MASTER
+    )
+
+    assert [key("s:1", "c2"), key("m:1", "c2"), key("m:1")] == list(tables.broker_live_table)
+    assert [] == tables.violations()
+
+
 # ---- 6: a part taken for the whole ----
 
 

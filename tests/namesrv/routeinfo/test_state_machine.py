@@ -23,7 +23,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from namesrv.routeinfo import eviction, registration
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.tables import SPARE_DEADLINES
@@ -42,16 +41,8 @@ IDS = [0, 1, 2, -1]
 ADDRESSES = ["x1", "x2", "x3", "x4"]
 TOPICS = [f"t{number}" for number in range(6)]
 ZONE = "z1"
-CHUNK_TOPICS = 2
 # work under way at one time: one that has the lock, others that wait for it
 MAX_OPERATIONS = 3
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let others run after every second topic."""
-    monkeypatch.setattr(registration, "CHUNK_TOPICS", CHUNK_TOPICS)
-    monkeypatch.setattr(eviction, "CHUNK_TOPICS", CHUNK_TOPICS)
 
 
 # queues, permission, flags
@@ -572,6 +563,7 @@ def as_native(route: TopicRouteData | None) -> Any:
     return None if route is None else route_members(route)
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_any_history() -> None:
     """Any history leaves tables, caches, revisions and fences as they should be, after each of its steps."""
     is_fuzzing = settings.get_current_profile_name() == "fuzz"

@@ -1,0 +1,165 @@
+"""Do producers and consumers keep their routes when processes die, freeze and start?"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
+from namesrv_client import ClientSettings, RouteChange, RouteUnavailableError, SyncRouteClient
+from tests.support.broker import Broker
+from tests.support.daemon import Daemon
+from tests.support.peer import Peer, until
+
+BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
+BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
+
+
+class Cluster:
+    """NameServers in processes of their own, and brokers that are registered with them."""
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self._path = path
+        self._stack = stack
+        self._count = 0
+        # of each server, the connection of its brokers
+        self.brokers: dict[int, Peer] = {}
+
+    def namesrv(self, *brokers: Broker, port: int = 0) -> Daemon:
+        """One more server, without a past; on a port that was another's, if there is one."""
+        self._count += 1
+        flags = ("--listen-port", str(port), "--drain-seconds", "0")
+        daemon = self._stack.enter_context(Daemon(self._path / str(self._count), *flags)).listening()
+        self.register(daemon, *brokers)
+        return daemon
+
+    def register(self, daemon: Daemon, *brokers: Broker) -> None:
+        """Brokers that are there until the end."""
+        peer = self._stack.enter_context(Peer(daemon.address))
+        self.brokers[daemon.pid] = peer
+        for broker in brokers:
+            broker.register(peer)
+
+    def client(self, *daemons: Daemon, **values: Any) -> SyncRouteClient:
+        """A client of these servers, which are asked in this order."""
+        addresses = ";".join(f"{host}:{port}" for host, port in (daemon.address for daemon in daemons))
+        settings = {"name_servers": addresses, "attempt_timeout_seconds": 0.5, **values}
+        return self._stack.enter_context(SyncRouteClient(ClientSettings.checked(**settings), shuffle=lambda _: None))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Nothing yet."""
+    with ExitStack() as stack:
+        yield Cluster(tmp_path, stack)
+
+
+def brokers_of(client: SyncRouteClient, topic: str = "orders") -> list[str]:
+    """The brokers of a topic, from memory."""
+    known = client.cached(topic)
+    return [] if known is None else list(known.brokers)
+
+
+def test_killing_the_chosen_server_costs_nothing(cluster: Cluster) -> None:
+    """The next question goes to the other one."""
+    first, second = cluster.namesrv(BROKER_A, BROKER_B), cluster.namesrv(BROKER_A, BROKER_B)
+    client = cluster.client(first, second)
+    client.route("orders")
+
+    first.kill()
+
+    assert client.refresh()
+    assert 0.0 <= client.route("bills").age
+    assert ["broker-a", "broker-b"] == brokers_of(client)
+
+
+def test_a_frozen_server_is_left_in_half_a_second(cluster: Cluster) -> None:
+    """Its kernel goes on taking connections and bytes."""
+    first, second = cluster.namesrv(BROKER_A), cluster.namesrv(BROKER_A)
+    client = cluster.client(first, second)
+    client.route("orders")
+
+    first.send_signal(signal.SIGSTOP)
+
+    assert client.refresh()
+    second.wait_for("listening")
+    first.send_signal(signal.SIGCONT)
+
+
+def test_a_frozen_server_under_a_watch_is_noticed(cluster: Cluster) -> None:
+    """The other one is watched, and tells."""
+    first, second = cluster.namesrv(BROKER_A), cluster.namesrv(BROKER_A)
+    client = cluster.client(first, second, watch=True, poll_seconds=3600.0, warm_up_seconds=0.0)
+    client.route("orders")
+
+    first.send_signal(signal.SIGSTOP)
+    cluster.register(second, BROKER_B)
+
+    until(lambda: brokers_of(client) == ["broker-a", "broker-b"])
+    first.send_signal(signal.SIGCONT)
+
+
+def test_a_server_that_restarts_empty_does_not_shrink_the_route(cluster: Cluster) -> None:
+    """At the same address, a second old, with one of two brokers back; when both are, all is as before."""
+    first = cluster.namesrv(BROKER_A, BROKER_B)
+    client = cluster.client(first, watch=True, poll_seconds=3600.0)
+    client.route("orders")
+    seen: list[RouteChange] = []
+    client.on_change(seen.append)
+    port = first.address[1]
+    first.kill()
+
+    second = cluster.namesrv(BROKER_A, port=port)
+    until(client.refresh)
+    assert ["broker-a", "broker-b"] == brokers_of(client)
+    with pytest.raises(RouteUnavailableError, match="may not know topic new yet"):
+        client.route("new")
+
+    cluster.register(second, BROKER_B)
+    assert client.refresh()
+    assert 5.0 > client.route("orders").age
+    assert [] == seen
+
+
+def test_a_process_that_starts_while_all_servers_are_down(cluster: Cluster, tmp_path: Path) -> None:
+    """Has the routes of the process before it; and the servers' when they are back."""
+    first = cluster.namesrv(BROKER_A)
+    snapshot = tmp_path / "routes.json"
+    before = cluster.client(first, snapshot_file=snapshot)
+    before.route("orders")
+    before.stop()
+    port = first.address[1]
+    first.kill()
+
+    client = cluster.client(first, snapshot_file=snapshot, watch=True, poll_seconds=3600.0)
+    assert ("disk", ["broker-a"]) == (client.route("orders").source, brokers_of(client))
+    assert "10.0.0.1:10911" == client.master_of("broker-a")
+
+    cluster.namesrv(BROKER_A, BROKER_B, port=port)
+    until(lambda: brokers_of(client) == ["broker-a", "broker-b"])
+    assert "disk" != client.route("orders").source
+
+
+def test_agents_and_clients_meet(cluster: Cluster) -> None:
+    """A broker's agent creates a topic, changes it and leaves; a client that watches follows at once."""
+    daemon = cluster.namesrv()
+    host, port = daemon.address
+    client = cluster.client(daemon, watch=True, poll_seconds=3600.0, warm_up_seconds=0.0)
+    settings = AgentSettings.checked(
+        cluster_name="c1", broker_name="broker-z", broker_addr="10.0.0.26:10911", name_servers=f"{host}:{port}"
+    )
+    with SyncBrokerAgent(settings, [TopicConfig("orders", 4, 4), TopicConfig("TBW102", 8, 8, 7)]) as agent:
+        assert 1 == agent.registered()
+        assert ["broker-z"] == list(client.route("orders").brokers)
+        assert 4 == client.publish_info("new").count
+        agent.create_topic(TopicConfig("new", 2, 2))
+        until(lambda: brokers_of(client, "new") == ["broker-z"])
+        assert 2 == client.publish_info("new").count
+        agent.set_perm("new", 4)
+        until(lambda: client.route("new").data.queue_datas[0].perm == 4)
+
+    until(lambda: client.route("orders").confirmed_absent_since is not None)
+    assert "10.0.0.26:10911" == client.master_of("broker-z")

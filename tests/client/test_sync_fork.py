@@ -1,0 +1,164 @@
+"""Is a fork safe: no client and no connection in the child, and nothing lost in the parent?"""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.daemon import Daemon
+from tests.support.peer import Peer, until
+from tests.support.python_script import run_script
+
+LOOPS = ["uvloop", "asyncio"]
+
+# Tells in lines of JSON what it finds.
+BEGIN = """
+import gc, json, os, signal, socket, sys, threading
+
+loop, server = sys.argv[1:]
+if loop == "asyncio":
+    sys.modules["uvloop"] = None
+from namesrv_client import ClientSettings, SyncRouteClient
+
+
+def tell(**news):
+    print(json.dumps(news), flush=True)
+
+
+def connections():
+    found = 0
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            with socket.socket(fileno=os.dup(number)) as other:
+                found += "%s:%d" % other.getpeername()[:2] == server
+        except (OSError, TypeError):
+            pass
+    return found
+
+
+client = SyncRouteClient(ClientSettings.checked(name_servers=server, watch=True))
+client.start()
+brokers = list(client.route("orders").brokers)
+"""
+
+FORKS = (
+    BEGIN
+    + """
+child = os.fork()
+if child == 0:
+    # should the test not get as far as to end it
+    signal.alarm(60)
+    gc.collect()
+    tell(who="child", client=repr(client), connections=connections(), threads=threading.active_count(),
+         can_stop=client.stop() is None)
+    signal.pause()
+tell(who="parent", child=child, brokers=list(client.route("orders", max_stale=0.0).brokers), connections=connections())
+signal.pause()
+"""
+)
+
+CHILD_STARTS = (
+    BEGIN
+    + """
+child = os.fork()
+if child == 0:
+    with client:
+        first = list(client.route("orders").brokers)
+        gc.collect()
+        tell(who="child", brokers=first, again=client.refresh(), connections=connections(),
+             queue=client.select_queue("orders").topic)
+    sys.exit(0)
+tell(who="parent", exit=os.waitpid(child, 0)[1], again=client.refresh(), connections=connections())
+client.stop()
+"""
+)
+
+ENDS_WITHOUT_STOP = (
+    BEGIN
+    + """
+tell(brokers=brokers)
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A NameServer in a process of its own with a broker, for all tests here."""
+    with Daemon(tmp_path_factory.mktemp("data")) as daemon, Peer(daemon.listening().address) as peer:
+        Broker().register(peer)
+        yield daemon
+
+
+@contextmanager
+def running(script: str, namesrv: Daemon, loop: str) -> Iterator["subprocess.Popen[str]"]:
+    """A script that talks to the server."""
+    host, port = namesrv.address
+    with run_script(script, loop, f"{host}:{port}") as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_of(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    """The next line that it says."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "it ended"
+    news: dict[str, Any] = json.loads(line)
+    return news
+
+
+def clients(namesrv: Daemon) -> int:
+    """How many clients the server knows."""
+    with Peer(namesrv.address, native=True) as peer:
+        return len(peer.call(20004, role="client")["connections"])
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_death_of_the_parent_is_seen_although_its_child_lives(namesrv: Daemon, loop: str) -> None:
+    """The child holds none of its connections, and has a client that is not started."""
+    with running(FORKS, namesrv, loop) as process:
+        said = {news.pop("who"): news for news in (line_of(process), line_of(process))}
+        child = said["parent"].pop("child")
+        try:
+            assert {
+                "child": {
+                    "client": "<SyncRouteClient [not started]>",
+                    "connections": 0,
+                    "threads": 1,
+                    "can_stop": True,
+                },
+                "parent": {"brokers": ["broker-a"], "connections": 1},
+            } == said
+            until(lambda: clients(namesrv) == 1)
+            process.kill()
+            until(lambda: clients(namesrv) == 0)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_child_may_start_its_own(namesrv: Daemon, loop: str) -> None:
+    """Over a connection of its own, and the parent's goes on."""
+    with running(CHILD_STARTS, namesrv, loop) as process:
+        assert {"who": "child", "brokers": ["broker-a"], "again": True, "connections": 1, "queue": "orders"} == line_of(
+            process
+        )
+        assert {"who": "parent", "exit": 0, "again": True, "connections": 1} == line_of(process)
+        assert 0 == process.wait()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_process_may_end_without_stopping_it(namesrv: Daemon, loop: str) -> None:
+    """Its thread neither holds it up nor complains."""
+    with running(ENDS_WITHOUT_STOP, namesrv, loop) as process:
+        assert {"brokers": ["broker-a"]} == line_of(process)
+        assert 0 == process.wait()
+    until(lambda: clients(namesrv) == 0)
