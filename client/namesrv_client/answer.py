@@ -14,6 +14,8 @@ class Answer:
     run: str
     # the server has run for long enough that what it does not know does not exist
     is_warm: bool
+    # for long enough, too, that a topic that it does not know and nobody else either does not exist
+    can_deny: bool = True
     # all that were asked about
     topics: Sequence[str]
     # what was said of them, None: does not exist; of a conditional question only what changed

@@ -6,12 +6,12 @@ server holds until something changes, and the poll as the net under it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
 from namesrv_client.answer import Answer
-from namesrv_client.errors import RouteUnavailableError, TopicNotFoundError
+from namesrv_client.errors import RouteError, RouteUnavailableError, TopicNotFoundError
 from namesrv_client.route import Route, RouteChange, Source
 from namesrv_client.route_cache import RouteCache
 from namesrv_client.session import ServerSession
@@ -59,8 +59,11 @@ class RouteKeeper:
         self.in_use: set[str] = set()
         # how often a server has answered
         self.answers = 0
-        # topic -> the question that is under way for it
-        self._asking: dict[str, asyncio.Task[Route]] = {}
+        # topic -> what those await who have asked for it
+        self._asking: dict[str, asyncio.Future[Route]] = {}
+        # those of them that are in no question yet
+        self._wanted: dict[str, asyncio.Future[Route]] = {}
+        self._questions: set[asyncio.Task[None]] = set()
         # set when the watch has to be asked anew: of other topics, or of another run
         self._watch_again = asyncio.Event()
         # brokers that sends failed on, whose topics are to be asked about
@@ -79,7 +82,10 @@ class RouteKeeper:
 
     async def close(self) -> None:
         """End all questions that are under way; who waits for them gets a RouteUnavailableError."""
-        ending: list[asyncio.Task[Any]] = list(self._asking.values())
+        for asking in self._asking.values():
+            asking.cancel()
+        self._asking.clear()
+        ending = list(self._questions)
         if self._refreshing is not None:
             ending.append(self._refreshing)
         for task in ending:
@@ -101,41 +107,71 @@ class RouteKeeper:
         self._cache.forget(topic)
 
     async def asked(self, topic: str) -> Route:
-        """What a server says of a topic now: one question for all who want the same one.
+        """What a server says of a topic now: one question for all who want the same one, or ask at the same time.
 
         Raises:
             TopicNotFoundError: a server positively knows no such topic, and this client never knew one.
             RouteUnavailableError: nobody could tell.
         """
-        task = self._asking.get(topic)
-        if task is None:
-            task = self._asking[topic] = asyncio.create_task(self._ask(topic))
-            task.add_done_callback(partial(self._is_asked, topic))
+        asking = self._asking.get(topic)
+        if asking is None:
+            loop = asyncio.get_running_loop()
+            if not self._wanted:
+                # when all who run now have said what they want
+                loop.call_soon(self._ask_wanted)
+            asking = self._asking[topic] = self._wanted[topic] = loop.create_future()
         # waited for, not awaited: whoever gives up must not take the answer from the others
-        await asyncio.wait([task])
-        if task.cancelled():
+        await asyncio.wait([asking])
+        if asking.cancelled():
             raise RouteUnavailableError(f"topic {topic}: the client is closed")
-        return task.result()
+        return asking.result()
 
-    def _is_asked(self, topic: str, task: "asyncio.Task[Route]") -> None:
-        self._asking.pop(topic, None)
-        if not task.cancelled():
-            # fetched, so that asyncio does not report it when everybody has given up
-            task.exception()
+    def _ask_wanted(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+        task = asyncio.create_task(self._ask(wanted))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
 
-    async def _ask(self, topic: str) -> Route:
-        answer = await self._session.route(topic)
-        if answer.routes.get(topic) is not None:
-            # first: whoever is told of the change may ask for the topic
-            self.use(topic)
+    async def _ask(self, wanted: Mapping[str, "asyncio.Future[Route]"]) -> None:
+        reasons: Mapping[str, str] = {}
+        try:
+            reasons = await self._session.routes(list(wanted), self._take_asked)
+        finally:
+            for topic, asking in wanted.items():
+                # nobody is left waiting, not even by a bug
+                if not asking.done():
+                    self._fail(topic, RouteUnavailableError(f"topic {topic}: {reasons.get(topic, 'no answer')}"))
+
+    def _take_asked(self, answer: Answer) -> None:
+        for topic, route in answer.routes.items():
+            if route is not None:
+                # first: whoever is told of the change may ask for the topic
+                self.use(topic)
         self._take("pull", answer)
-        known = self._cache.get(topic)
-        if known is None:
-            if topic not in self.in_use:
-                self._cache.forget(topic)
-            raise TopicNotFoundError(f"topic {topic} does not exist, says {self._session.chosen}")
-        self.use(topic)
-        return known
+        for topic, route in answer.routes.items():
+            known = self._cache.get(topic)
+            if known is None:
+                self._forget_unused(topic)
+            is_gone = known is not None and known.confirmed_absent_since is not None
+            if route is None and not answer.can_deny and not is_gone:
+                # the next server may know
+                continue
+            if known is None:
+                self._fail(topic, TopicNotFoundError(f"topic {topic} does not exist, says {self._session.chosen}"))
+            elif (asking := self._asking.pop(topic, None)) is not None and not asking.done():
+                self.use(topic)
+                asking.set_result(known)
+
+    def _fail(self, topic: str, error: RouteError) -> None:
+        asking = self._asking.pop(topic, None)
+        if asking is not None and not asking.done():
+            asking.set_exception(error)
+            # fetched, so that asyncio does not report it when everybody has given up
+            asking.exception()
+
+    def _forget_unused(self, topic: str) -> None:
+        if topic not in self.in_use:
+            self._cache.forget(topic)
 
     def _take(self, source: Source, answer: Answer) -> None:
         doubted = len(self._cache.doubted)

@@ -191,12 +191,6 @@ class Server:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def route(self, topic: str, timeout_seconds: float) -> Answer:
-        """All about one topic, in the protocol that it speaks. Raises RemotingError."""
-        if self.is_native:
-            return await self.pull([topic], timeout_seconds)
-        return await self.route_by_topic(topic, timeout_seconds)
-
     async def pull(
         self, topics: Sequence[str], timeout_seconds: float, *, since: int | None = None, wait_seconds: float = 0.0
     ) -> Answer:
@@ -227,6 +221,7 @@ class Server:
         return Answer(
             run=pulled.boot_id,
             is_warm=self.is_warm,
+            can_deny=self.can_deny,
             topics=topics,
             routes=self._in_zone(pulled.routes),
             revision=pulled.revision,
@@ -248,8 +243,14 @@ class Server:
         self._answered()
         if self.is_native is None:
             # The connection was lost and made again in between: whoever answered was not met.
-            return Answer(run=f"{self.address}#", is_warm=False, topics=(topic,), routes={topic: route})
-        return Answer(run=self.run or "", is_warm=self.is_warm, topics=(topic,), routes={topic: route})
+            return Answer(run=f"{self.address}#", is_warm=False, can_deny=False, topics=(topic,), routes={topic: route})
+        return Answer(
+            run=self.run or "",
+            is_warm=self.is_warm,
+            can_deny=self.can_deny,
+            topics=(topic,),
+            routes={topic: route},
+        )
 
     def _in_zone(self, routes: Mapping[str, TopicRouteData | None]) -> Mapping[str, TopicRouteData | None]:
         """As RocketMQ's servers do for those who name a zone; PULL_ROUTES has no zones."""

@@ -41,7 +41,7 @@ _BY_TOPIC: Final = 16
 
 
 class _CannotTellError(RemotingError):
-    """The server is too young to deny a topic; another one may know."""
+    """The server is too young to deny a topic, or does not want to be asked about it; another one may tell."""
 
 
 class ServerSession:
@@ -109,20 +109,34 @@ class ServerSession:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def route(self, topic: str) -> Answer:
-        """All about one topic; of a server that may not know it yet the others are asked as well.
+    async def routes(self, topics: Sequence[str], take: Take) -> Mapping[str, str]:
+        """All about some topics, answer by answer; those that nobody could tell about, and why not.
 
-        Raises:
-            RouteUnavailableError: nobody could tell.
+        Of what one server may not know yet, or did not want to be asked about, the others are asked as well.
         """
+        left = dict.fromkeys(topics)
 
-        async def ask(server: Server, timeout_seconds: float) -> Answer:
-            answer = await server.route(topic, timeout_seconds)
-            if answer.routes.get(topic) is None and not server.can_deny:
-                raise _CannotTellError(f"started a moment ago and may not know topic {topic} yet")
-            return answer
+        def told(answer: Answer) -> None:
+            for topic, route in answer.routes.items():
+                if route is not None or answer.can_deny:
+                    left.pop(topic, None)
+            take(answer)
 
-        return await self._call(ask)
+        async def ask(server: Server, _timeout_seconds: float) -> None:
+            if server.is_native:
+                await self._pull_in_parts(server, list(left), told)
+            else:
+                await self._ask_each(server, list(left), told)
+            if left and server.can_deny:
+                raise _CannotTellError(self.errors.get(server.address, "refused to say"))
+            if left:
+                raise _CannotTellError(f"started a moment ago and may not know topic {next(iter(left))} yet")
+
+        try:
+            await self._call(ask)
+        except RouteUnavailableError as error:
+            return dict.fromkeys(left, str(error))
+        return {}
 
     async def changes(self, topics: Sequence[str], take: Take) -> None:
         """Whatever is new about the topics, answer by answer.
@@ -137,7 +151,7 @@ class ServerSession:
 
         async def ask(server: Server, _timeout_seconds: float) -> None:
             if server.is_native:
-                await self._pull_changes(server, topics, take)
+                await self._pull_changes(server, topics, lambda answer: take(replace(answer, is_sync=True)))
             else:
                 await self._ask_each(server, topics, take)
 
@@ -231,7 +245,7 @@ class ServerSession:
         if known:
             try:
                 answer = await server.pull(known, self._settings.attempt_timeout_seconds, since=self._point.revision)
-                take(replace(answer, is_sync=True))
+                take(answer)
             except SystemError_ as error:
                 if isinstance(error, _SERVER_FAILED):
                     raise
@@ -248,7 +262,7 @@ class ServerSession:
             part = parts.pop(0)
             try:
                 answer = await server.pull(part, self._settings.attempt_timeout_seconds)
-                take(replace(answer, is_sync=True))
+                take(answer)
             except SystemError_ as error:
                 refusals_left -= 1
                 if isinstance(error, _SERVER_FAILED) or not refusals_left:

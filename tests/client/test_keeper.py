@@ -156,6 +156,35 @@ async def test_many_callers_of_one_topic_ask_once(tmp_path: Path) -> None:
         assert (1, 1) == (asked(server, PULL), len(set(map(id, (route.data for route in routes)))))
 
 
+async def test_many_topics_at_the_same_time_are_one_question(tmp_path: Path) -> None:
+    """As a large producer asks when it starts; each caller gets its own answer."""
+    async with scene(tmp_path) as (_, server, client):
+        topics = tuple(f"topic-{number}" for number in range(200))
+        await registered(server, BROKER_B, topics=topics)
+
+        found = await asyncio.gather(*(client.route(topic) for topic in (*topics, "none")), return_exceptions=True)
+
+        assert 1 == asked(server, PULL)
+        assert isinstance(found.pop(), TopicNotFoundError)
+        assert topics == tuple(route.topic for route in found if not isinstance(route, BaseException))
+
+
+async def test_a_topic_that_is_not_answered_does_not_hold_up_those_that_are() -> None:
+    """Apache's server says nothing about one of three; the others' callers do not wait for that."""
+    clock = FakeClock()
+    async with ApacheServer() as apache:
+        apache.routes |= {"t": apache_route("broker-a"), "u": apache_route("broker-a"), "silent": None}
+        async with route_client(clock, apache.address, protocol="rocketmq") as client:
+            asking = [asyncio.ensure_future(client.route(topic)) for topic in ("silent", "t", "u")]
+            await asyncio.wait(asking[1:])
+            assert ["t", "u"] == [task.result().topic for task in asking[1:]]
+            assert not asking[0].done()
+
+            await passing(clock, asking[0].done)
+            with pytest.raises(RouteUnavailableError, match="topic silent"):
+                asking[0].result()
+
+
 async def test_many_callers_of_one_topic_share_the_error(tmp_path: Path) -> None:
     """And the next one asks again."""
     async with scene(tmp_path) as (_, server, client):

@@ -171,7 +171,7 @@ async def test_apaches_server_closes_on_a_native_header_and_is_asked_as_rocketmq
         apache.routes["t"] = apache_route("broker-a")
 
         await server.meet(1.0)
-        answer = await server.route("t", 1.0)
+        answer = await server.route_by_topic("t", 1.0)
 
         assert (False, 2, ["t"]) == (server.is_native, apache.refused, apache.topics_asked)
         route = answer.routes["t"]
@@ -184,12 +184,12 @@ async def test_apaches_server_is_asked_once_more_after_a_lost_connection() -> No
     """It may have been replaced by one of ours."""
     async with ApacheServer() as apache, server_at(apache.address, FakeClock()) as server:
         await server.meet(1.0)
-        await server.route("t", 1.0)
+        await server.route_by_topic("t", 1.0)
         apache.hang_up()
         await until(lambda: server.is_native is None)
 
         await server.meet(1.0)
-        await server.route("t", 1.0)
+        await server.route_by_topic("t", 1.0)
 
         assert (False, 3, 2) == (server.is_native, apache.refused, len(apache.topics_asked))
 
@@ -198,7 +198,7 @@ async def test_a_server_that_is_told_to_be_rocketmqs_is_asked_nothing_else() -> 
     """No introduction, no connection that is closed."""
     async with ApacheServer() as apache, server_at(apache.address, FakeClock(), protocol="rocketmq") as server:
         await server.meet(1.0)
-        answer = await server.route("t", 1.0)
+        answer = await server.route_by_topic("t", 1.0)
 
         assert ({"t": None}, 0, 1) == (answer.routes, apache.refused, apache.accepted)
 
@@ -253,7 +253,7 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
     clock = FakeClock()
     async with ApacheServer() as apache, server_at(apache.address, clock, protocol="rocketmq") as server:
         await server.meet(1.0)
-        first = await server.route("t", 1.0)
+        first = await server.route_by_topic("t", 1.0)
         assert (False, True, False) == (server.is_warm, server.can_deny, first.is_warm)
         await clock.advance(45.0)
         assert (True, True) == (server.is_warm, server.can_deny)
@@ -261,7 +261,7 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
         apache.hang_up()
         await until(lambda: server.is_native is None)
         await server.meet(1.0)
-        second = await server.route("t", 1.0)
+        second = await server.route_by_topic("t", 1.0)
         assert (False, False) == (server.is_warm, server.can_deny)
         assert first.run != second.run
         await clock.advance(45.0)
@@ -273,7 +273,7 @@ async def test_an_answer_over_a_connection_that_nobody_has_met_proves_nothing() 
     clock = FakeClock()
     async with ApacheServer() as apache, server_at(apache.address, clock, protocol="rocketmq") as server:
         await server.meet(1.0)
-        met = await server.route("t", 1.0)
+        met = await server.route_by_topic("t", 1.0)
         await clock.advance(45.0)
         apache.hang_up()
         await until(lambda: server.is_native is None)
@@ -291,7 +291,7 @@ async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
         server_at(scripted.address, FakeClock(), protocol="rocketmq", zone_name="east") as server,
     ):
         await server.meet(1.0)
-        asking = asyncio.ensure_future(server.route("t", 1.0))
+        asking = asyncio.ensure_future(server.route_by_topic("t", 1.0))
         peer = await scripted.accept()
         question = await peer.receive()
         peer.answer(question.opaque, apache_route("broker-a"))
@@ -310,7 +310,7 @@ async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
         await peer.register(BROKER_A, __ZONE_NAME="east", zoneName="east")
         async with server_at(address_of(namesrv), clock, zone_name="west") as server:
             await server.meet(1.0)
-            answer = await server.route("T", 1.0)
+            answer = await server.pull(["T"], 1.0)
 
             assert answer.routes["T"] is not None
             assert [] == answer.routes["T"].broker_datas

@@ -60,6 +60,17 @@ class Scene:
         await self.session.changes(topics, self.take)
         return [topic for answer in self.answers for topic in answer.routes]
 
+    async def routes(self, *topics: str) -> dict[str, bool]:
+        """Ask about topics; whether each exists.
+
+        Raises:
+            RouteUnavailableError: nobody could tell about one of them.
+        """
+        self.answers.clear()
+        for reason in (await self.session.routes(topics, self.take)).values():
+            raise RouteUnavailableError(reason)
+        return {topic: route is not None for answer in self.answers for topic, route in answer.routes.items()}
+
     async def watch(self, *topics: str, wait_seconds: float = 25.0) -> bool:
         """Ask for changes, and have the server wait for them."""
         return await self.session.watch(topics, wait_seconds, self.take)
@@ -113,7 +124,7 @@ async def test_the_chosen_server_stays(tmp_path: Path) -> None:
         session_of(clock, address_of(first), address_of(second)) as scene,
     ):
         for _ in range(3):
-            await scene.session.route("orders")
+            await scene.routes("orders")
 
         assert (3, 0) == (asked(first, PULL), asked(second, PULL))
         assert 1 == len(scene.session.socket_descriptors())
@@ -127,11 +138,11 @@ async def test_a_server_that_fails_is_left_for_the_next_and_not_come_back_to(tmp
         TcpProxy(first.address) as proxy,
         session_of(clock, proxy.address, address_of(second)) as scene,
     ):
-        await scene.session.route("orders")
+        await scene.routes("orders")
         proxy.cut()
-        await scene.session.route("orders")
+        await scene.routes("orders")
         await proxy.heal()
-        await scene.session.route("orders")
+        await scene.routes("orders")
 
         assert (1, 2) == (asked(first, PULL), asked(second, PULL))
         assert address_of(second) == scene.session.chosen
@@ -146,13 +157,13 @@ async def test_a_black_hole_costs_one_attempt(tmp_path: Path) -> None:
         TcpProxy(first.address) as proxy,
         session_of(clock, proxy.address, address_of(second)) as scene,
     ):
-        await scene.session.route("orders")
+        await scene.routes("orders")
         proxy.stall()
         began = clock.monotonic()
-        asking = asyncio.ensure_future(scene.session.route("orders"))
+        asking = asyncio.ensure_future(scene.routes("orders"))
         await passing(clock, asking.done)
 
-        assert asking.result().routes["orders"] is not None
+        assert {"orders": True} == asking.result()
         assert 1.2 >= clock.monotonic() - began
         assert "no answer within 1.0 s" in scene.session.errors[proxy.address]
 
@@ -164,7 +175,7 @@ async def test_each_server_is_tried_once_in_a_call() -> None:
         addresses = [f"127.0.0.1:{port.getsockname()[1]}" for port in (one, other)]
         async with session_of(clock, *addresses) as scene:
             with pytest.raises(RouteUnavailableError) as raised:
-                await scene.session.route("orders")
+                await scene.routes("orders")
 
             for address in addresses:
                 assert 1 == str(raised.value).count(f"{address}: no connection to {address}")
@@ -177,7 +188,7 @@ async def test_a_call_ends_in_its_own_time() -> None:
     async with AsyncExitStack() as stack:
         holes = [await stack.enter_async_context(ScriptedServer()) for _ in range(5)]
         async with session_of(clock, *(hole.address for hole in holes)) as scene:
-            asking = asyncio.ensure_future(scene.session.route("orders"))
+            asking = asyncio.ensure_future(scene.routes("orders"))
             took = await passing(clock, asking.done)
 
             with pytest.raises(RouteUnavailableError, match="not asked, the time was up"):
@@ -192,9 +203,7 @@ async def test_two_errors_and_then_no_such_topic_are_three_questions_as_in_go() 
     async with ApacheServer() as one, ApacheServer() as two, ApacheServer() as three:
         one.routes["t"] = two.routes["t"] = 1
         async with session_of(clock, one.address, two.address, three.address, protocol="rocketmq") as scene:
-            answer = await scene.session.route("t")
-
-            assert {"t": None} == answer.routes
+            assert {"t": False} == await scene.routes("t")
             assert [1, 1, 1] == [len(server.topics_asked) for server in (one, two, three)]
 
 
@@ -205,8 +214,8 @@ async def test_a_server_that_refuses_a_question_stays_the_chosen_one() -> None:
         one.routes |= {"bad": 1, "good": apache_route("broker-a")}
         two.routes["bad"] = apache_route("broker-b")
         async with session_of(clock, one.address, two.address, protocol="rocketmq") as scene:
-            await scene.session.route("bad")
-            await scene.session.route("good")
+            await scene.routes("bad")
+            await scene.routes("good")
 
             assert one.address == scene.session.chosen
             assert (["bad", "good"], ["bad"]) == (one.topics_asked, two.topics_asked)
@@ -219,7 +228,7 @@ async def test_a_server_that_is_not_ready_has_failed(tmp_path: Path) -> None:
         first.namesrv.readiness._is_ready = False
         first.namesrv.readiness._ready_at = float("inf")
         async with session_of(clock, address_of(first), address_of(second)) as scene:
-            await scene.session.route("orders")
+            await scene.routes("orders")
 
             assert address_of(second) == scene.session.chosen
             assert "name server not ready" in scene.session.errors[address_of(first)]
@@ -229,7 +238,7 @@ async def test_no_server_is_known() -> None:
     """As DefaultMQProducerTest's "No name server address": an error, at once."""
     async with session_of(FakeClock()) as scene:
         with pytest.raises(RouteUnavailableError, match="no NameServer is known"):
-            await scene.session.route("t")
+            await scene.routes("t")
         with pytest.raises(RouteUnavailableError, match="no NameServer is known"):
             await scene.watch("t")
         assert not await scene.session.ping()
@@ -242,13 +251,13 @@ async def test_another_list_keeps_the_chosen_server_if_it_is_in_it(tmp_path: Pat
     async with servers(tmp_path, 3, clock) as (first, second, third):
         addresses = [address_of(server) for server in (first, second, third)]
         async with session_of(clock, *addresses[:2]) as scene:
-            await scene.session.route("orders")
+            await scene.routes("orders")
             scene.session.use((addresses[2], addresses[0]))
             assert (addresses[0], addresses[2]) == scene.session.addresses
             assert 1 == len(scene.session.socket_descriptors())
 
             scene.session.use((addresses[2],))
-            await scene.session.route("orders")
+            await scene.routes("orders")
             assert (1, 1, addresses[2]) == (asked(first, PULL), asked(third, PULL), scene.session.chosen)
             assert 1 == len(scene.session.socket_descriptors())
             await until(lambda: len(first.namesrv.server.connections) == 1)
@@ -262,7 +271,7 @@ async def test_a_server_that_leaves_the_list_during_a_call_is_not_asked_any_more
         ScriptedServer() as other,
         session_of(clock, hole.address, other.address) as scene,
     ):
-        asking = asyncio.ensure_future(scene.session.route("t"))
+        asking = asyncio.ensure_future(scene.routes("t"))
         await hole.accept()
         scene.session.use((hole.address,))
         await passing(clock, asking.done)
@@ -282,10 +291,9 @@ async def test_a_young_servers_word_is_not_taken_for_a_topic_that_others_may_kno
         servers(tmp_path, 1, clock) as (old,),
         session_of(clock, address_of(young), address_of(old)) as scene,
     ):
-        answer = await scene.session.route("orders")
+        assert {"orders": True} == await scene.routes("orders")
 
-        assert answer.routes["orders"] is not None
-        assert old.namesrv.boot_id == answer.run
+        assert [young.namesrv.boot_id, old.namesrv.boot_id] == [answer.run for answer in scene.answers]
         assert address_of(young) == scene.session.chosen
 
 
@@ -294,10 +302,31 @@ async def test_when_only_young_servers_deny_a_topic_nobody_can_tell(tmp_path: Pa
     clock = FakeClock()
     async with namesrv_in_process(tmp_path, clock=clock) as young, session_of(clock, address_of(young)) as scene:
         with pytest.raises(RouteUnavailableError, match="started a moment ago and may not know topic t yet"):
-            await scene.session.route("t")
+            await scene.routes("t")
 
         await clock.advance(45.0)
-        assert {"t": None} == (await scene.session.route("t")).routes
+        assert {"t": False} == await scene.routes("t")
+
+
+async def test_only_what_the_first_could_not_tell_is_asked_of_the_next(tmp_path: Path) -> None:
+    """And what neither can tell is named with its reason."""
+    clock = FakeClock()
+    async with namesrv_in_process(tmp_path / "1", clock=clock) as one, ApacheServer() as two:
+        await registered(one, BROKER_A)
+        two.routes |= {"elsewhere": apache_route("broker-b"), "bad": 1}
+        async with session_of(clock, address_of(one), two.address, protocol="auto") as scene:
+            reasons = await scene.session.routes(["orders", "elsewhere", "none", "bad"], scene.take)
+
+            assert ["bad"] == list(reasons)
+            assert f"{address_of(one)}: started a moment ago" in reasons["bad"]
+            assert f"{two.address}: topic bad: a bug" in reasons["bad"]
+            assert ["bad", "elsewhere", "none"] == sorted(two.topics_asked)
+            assert ["broker-a", "broker-b"] == sorted(
+                broker.broker_name
+                for answer in scene.answers
+                for route in answer.routes.values()
+                for broker in (() if route is None else route.broker_datas)
+            )
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
@@ -524,7 +553,7 @@ async def test_a_rocketmq_server_has_nothing_to_watch() -> None:
         connections = apache.accepted
 
         assert not await scene.session.ping()
-        await scene.session.route("t")
+        await scene.routes("t")
         assert (connections, 2) == (apache.accepted - 1, apache.refused)
 
 
@@ -608,7 +637,7 @@ async def test_a_ping_notices_another_run(tmp_path: Path) -> None:
         TcpProxy(first.address) as proxy,
         session_of(clock, proxy.address) as scene,
     ):
-        await scene.session.route("orders")
+        await scene.routes("orders")
         proxy.switch(second.address)
         # what is sent before the way is open again is lost
         await until(lambda: len(second.namesrv.server.connections) == 2)
@@ -624,5 +653,5 @@ async def test_after_the_end_nothing_is_asked() -> None:
         await scene.session.close()
 
         with pytest.raises(RouteUnavailableError, match="the client is closed"):
-            await scene.session.route("t")
+            await scene.routes("t")
         assert 0 == server.connections

@@ -55,6 +55,7 @@ def check_registration(tables: RouteTables, registration: Registration) -> None:
         or addrs.get(registration.broker_id) != key.broker_addr
     ):
         raise QueryNotFoundError(f"broker {registration.broker_name} at {key.broker_addr} is not registered")
+    _check_registration_seq(registration, live)
     _check_state_version(tables, registration, addrs)
     if (
         not registration.is_native
@@ -62,6 +63,15 @@ def check_registration(tables: RouteTables, registration: Registration) -> None:
         and len({topic.topic_name for topic in registration.body.topic_configs}) == 1
     ):
         raise SystemError_("register broker failed", ext_fields={})
+
+
+def _check_registration_seq(registration: Registration, live: BrokerLiveInfo | None) -> None:
+    """One agent counts its registrations: an older one that comes late says what is not so any more."""
+    if live is None or registration.agent_id is None or live.agent_id != registration.agent_id:
+        return
+    offered, known = registration.registration_seq or 0, live.registration_seq or 0
+    if offered < known:
+        raise BadRequestError(f"field registrationSeq: {offered} is older than {known}, which is registered")
 
 
 def _check_state_version(tables: RouteTables, registration: Registration, addrs: Mapping[int, str]) -> None:

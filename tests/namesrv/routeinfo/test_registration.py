@@ -616,3 +616,20 @@ def test_dropping_many_topics_lets_others_run() -> None:
 
     assert 2 == yields
     assert 3 * CHUNK_TOPICS - 1 == len(plan.changes.rows)
+
+
+def test_older_registration_of_the_same_agent_changes_nothing() -> None:
+    """What an agent said before what it said last is not so any more, over whichever connection it comes."""
+    newest = replace(native("T2"), registration_seq=5)
+    tables = tables_of(newest)
+
+    error = refusal(tables, replace(native("T1"), registration_seq=4))
+    assert "field registrationSeq: 4 is older than 5, which is registered" == error.remark
+
+
+@pytest.mark.parametrize(("agent_id", "registration_seq"), [("agent", 5), ("agent", 6), ("other", 1)])
+def test_registration_that_is_not_older_is_taken(agent_id: str, registration_seq: int) -> None:
+    """The same number again, a later one, and another process of the broker, which counts from the beginning."""
+    tables = tables_of(replace(native("T2"), registration_seq=5))
+
+    check_registration(tables, replace(native("T1"), agent_id=agent_id, registration_seq=registration_seq))
