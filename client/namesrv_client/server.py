@@ -9,12 +9,12 @@ from typing import Final
 from namesrv_client.answer import Answer
 from namesrv_client.decode import pulled_routes, route_from_json, server_info
 from namesrv_client.settings import ClientSettings
-from namesrv_client.zone import in_zone
 from namesrv_remoting.aio.backoff import Backoff
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.extensions import to_msgpack
 from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import (
     ConnectionClosedError,

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from namesrv.context import Namesrv
-from namesrv.routeinfo.views import in_zone
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.aio.timeouts import timeout_on
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import PullRoutesRequest, pull_routes_request
+from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, TopicNotExistError
 from namesrv_remoting.headers.client import GetRouteInfoRequestHeader

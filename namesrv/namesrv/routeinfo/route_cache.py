@@ -11,6 +11,7 @@ from namesrv.routeinfo import views
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.tables import QueueRow, RouteTables
 from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.bodies.zone import in_zone
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ class RouteCache(Generic[T]):
         route = self.route(topic)
         if route is None:
             return None
-        answer, _ = self._encode(views.in_zone(route, zone_name))
+        answer, _ = self._encode(in_zone(route, zone_name))
         if zone in self.zones or len(self.zones) < MAX_ZONES:
             self.zones.setdefault(zone, {})[topic] = answer
         return answer

@@ -53,25 +53,6 @@ def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[s
     return found
 
 
-def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
-    """What a client in a zone sees: its zone's groups, and those whose master is down wherever they are."""
-    zone = zone_name.casefold()
-    kept = [
-        group
-        for group in route.broker_datas
-        if (group.zone_name or "").casefold() == zone or MASTER_ID not in group.broker_addrs
-    ]
-    names = {group.broker_name for group in kept}
-    addrs = {addr for group in kept for addr in group.broker_addrs.values()}
-    return TopicRouteData(
-        kept,
-        [queues for queues in route.queue_datas if queues.broker_name in names],
-        {addr: servers for addr, servers in route.filter_server_table.items() if addr in addrs},
-        route.order_topic_conf,
-        route.topic_queue_mapping_by_broker,
-    )
-
-
 def topics_of_cluster(tables: RouteTables, cluster: str) -> list[str]:
     """All topics with a queue on a broker of the cluster; none for an unknown cluster."""
     topics: set[str] = set()

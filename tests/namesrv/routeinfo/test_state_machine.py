@@ -26,10 +26,10 @@ from hypothesis.stateful import (
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.tables import SPARE_DEADLINES
-from namesrv.routeinfo.views import in_zone
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import TopicRouteData, route_members, route_to_json
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.errors import ResponseError
 from tests.support.route_builders import RouteScene, queue_data
 from tests.support.route_model import Life, RouteModel, facts_of

@@ -9,6 +9,7 @@ from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
+from namesrv_remoting.bodies.zone import in_zone
 from tests.support.route_builders import body, key, queue_data, register, registration, remove, tables_of, topic
 
 MASTER = registration("b1", 0, "m:1", enable_acting_master=True)
@@ -183,7 +184,7 @@ def zoned() -> RouteTables:
 )
 def test_zone_sees_its_own_groups(zone: str, names: list[str]) -> None:
     """Whatever the case; queues and filter servers of the others go with them. An unknown zone sees nothing."""
-    found = views.in_zone(route(zoned()), zone)
+    found = in_zone(route(zoned()), zone)
 
     assert names == [group.broker_name for group in found.broker_datas]
     assert names == [queues.broker_name for queues in found.queue_datas]
@@ -196,7 +197,7 @@ def test_zone_sees_groups_whose_master_is_down() -> None:
     register(tables, registration("b2", 1, "s:1", zone_name="z2", body=body(filter_servers=("f:4",))))
     remove(tables, key("o:1"))
 
-    found = views.in_zone(route(tables), "z1")
+    found = in_zone(route(tables), "z1")
 
     assert ["b1", "b2"] == [group.broker_name for group in found.broker_datas]
     assert {"m:1": ("f:1",), "s:1": ("f:4",)} == found.filter_server_table
@@ -207,7 +208,7 @@ def test_zone_leaves_the_rest_of_a_route() -> None:
     mapping = TopicQueueMappingInfo(topic="t1", bname="b1")
     tables = tables_of(replace(MASTER, zone_name="z1", body=body("t1", "x", mappings={"t1": mapping})))
 
-    found = views.in_zone(route(tables, options=ORDERED, order_conf="b1:4"), "z9")
+    found = in_zone(route(tables, options=ORDERED, order_conf="b1:4"), "z9")
 
     assert ("b1:4", {"b1": mapping}) == (found.order_topic_conf, found.topic_queue_mapping_by_broker)
 

@@ -1,7 +1,7 @@
 """What does a client in a zone see of a route?"""
 
-from namesrv_client.zone import in_zone
 from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.bodies.zone import in_zone
 from tests.support.route_clients import group, queues
 
 
