@@ -288,9 +288,13 @@ class FastLane:
         return None if answer is None else answer[1][len(self._native_header_tail) :]
 
 
+_new_tuple: Final = tuple.__new__
+
+
 def _key(ext: _Ext) -> BrokerAddrInfo | None:
     if ext.cluster_name and ext.broker_addr and ext.broker_name:
-        return BrokerAddrInfo(ext.cluster_name, ext.broker_addr)
+        # as BrokerAddrInfo(…) does, without the Python function that a NamedTuple puts in between
+        return _new_tuple(BrokerAddrInfo, (ext.cluster_name, ext.broker_addr))
     return None
 
 
@@ -306,4 +310,6 @@ _plain_number: Final = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
 
 
 def _is_number(value: str | int) -> bool:
+    if value == "0":  # nearly all of them: a master
+        return True
     return -(1 << 63) <= value < 1 << 63 if isinstance(value, int) else _plain_number(value) is not None
