@@ -57,8 +57,6 @@ class RouteKeeper:
         self._random_unit = random_unit
         # topics that are polled: all that anybody ever asked for
         self.in_use: set[str] = set()
-        # how often a server has answered
-        self.answers = 0
         # topic -> what those await who have asked for it
         self._asking: dict[str, asyncio.Future[Route]] = {}
         # those of them that are in no question yet
@@ -175,7 +173,6 @@ class RouteKeeper:
 
     def _take(self, source: Source, answer: Answer) -> None:
         doubted = len(self._cache.doubted)
-        self.answers += 1
         for change in self._cache.took(answer, source):
             self._changed(change)
         if len(self._cache.doubted) < doubted:

@@ -20,6 +20,7 @@ from namesrv_remoting.errors import (
     ConnectionClosedError,
     RemotingError,
     RequestCodeNotSupportedError,
+    ResponseError,
     TopicNotExistError,
 )
 
@@ -240,6 +241,9 @@ class Server:
             route = route_from_json(answer.body)
         except TopicNotExistError:
             route = None
+        except ResponseError:
+            self._answered()
+            raise
         self._answered()
         if self.is_native is None:
             # The connection was lost and made again in between: whoever answered was not met.

@@ -8,36 +8,18 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from namesrv_client.answer import Answer
 from namesrv_client.errors import RouteUnavailableError
 from namesrv_client.server import Server
 from namesrv_client.settings import ClientSettings
 from namesrv_client.sync_point import SyncPoint
+from namesrv_client.topic_questions import SERVER_FAILED, Take, TopicQuestions
 from namesrv_remoting.aio.clock import Clock
-from namesrv_remoting.errors import (
-    GoAwayError,
-    NotReadyError,
-    RemoteProtocolError,
-    RemotingError,
-    RequestTimeoutError,
-    ResponseError,
-    SystemBusyError,
-    SystemError_,
-)
+from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemError_
 
 T = TypeVar("T")
-Take = Callable[[Answer], None]
-
-# what an answer tells of the server and not of the question
-_SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError)
-# Topics of one full question: with eight groups of brokers the answer has 0.8 MB, and the loop decodes it in one go.
-_PART: Final = 500
-# Refused parts after which the server is to blame.
-_REFUSALS: Final = 20
-# GET_ROUTEINFO_BY_TOPIC questions that are on their way at a time
-_BY_TOPIC: Final = 16
 
 
 class _CannotTellError(RemotingError):
@@ -122,11 +104,8 @@ class ServerSession:
                     left.pop(topic, None)
             take(answer)
 
-        async def ask(server: Server, _timeout_seconds: float) -> None:
-            if server.is_native:
-                await self._pull_in_parts(server, list(left), told)
-            else:
-                await self._ask_each(server, list(left), told)
+        async def ask(server: Server, timeout_seconds: float) -> None:
+            await self._questions(told, timeout_seconds).everything(server, list(left))
             if left and server.can_deny:
                 raise _CannotTellError(self.errors.get(server.address, "refused to say"))
             if left:
@@ -149,11 +128,9 @@ class ServerSession:
             RouteUnavailableError: no server answered; what was told until then was taken.
         """
 
-        async def ask(server: Server, _timeout_seconds: float) -> None:
-            if server.is_native:
-                await self._pull_changes(server, topics, lambda answer: take(replace(answer, is_sync=True)))
-            else:
-                await self._ask_each(server, topics, take)
+        async def ask(server: Server, timeout_seconds: float) -> None:
+            questions = self._questions(lambda answer: take(replace(answer, is_sync=True)), timeout_seconds)
+            await questions.changes(server, topics, self._point)
 
         await self._call(ask)
 
@@ -183,7 +160,7 @@ class ServerSession:
             raise
         except RemotingError as error:
             self._failed(server.address, error)
-            if not isinstance(error, SystemError_) or isinstance(error, _SERVER_FAILED):
+            if not isinstance(error, SystemError_) or isinstance(error, SERVER_FAILED):
                 raise
             # so much has changed that it does not fit into a frame
         await self.changes(topics, take)
@@ -207,6 +184,12 @@ class ServerSession:
             raise
         return server.run != run
 
+    def _questions(self, take: Take, timeout_seconds: float) -> TopicQuestions:
+        return TopicQuestions(self._clock, take, self._note, timeout_seconds)
+
+    def _note(self, server: Server, error: RemotingError) -> None:
+        self.errors[server.address] = str(error)
+
     # -- one call, over the servers -----------------------------------------------------------------------------------
 
     async def _call(self, ask: Callable[[Server, float], Awaitable[T]]) -> T:
@@ -221,11 +204,11 @@ class ServerSession:
             if address not in self._order:
                 # left the list a moment ago
                 continue
-            timeout_seconds = min(left, settings.attempt_timeout_seconds)
             server = self._server(address)
             try:
-                await server.meet(timeout_seconds)
-                return await ask(server, timeout_seconds)
+                await server.meet(min(left, settings.attempt_timeout_seconds))
+                left = max(0.0, deadline - self._clock.monotonic())
+                return await ask(server, min(left, settings.attempt_timeout_seconds))
             except RemotingError as error:
                 reasons[address] = self._failed(address, error)
         raise RouteUnavailableError(self._nobody(reasons))
@@ -237,74 +220,6 @@ class ServerSession:
             return "no NameServer is known"
         said = (f"{address}: {reasons.get(address, 'not asked, the time was up')}" for address in sorted(self._order))
         return f"no NameServer could tell: {'; '.join(said)}"
-
-    # -- many topics --------------------------------------------------------------------------------------------------
-
-    async def _pull_changes(self, server: Server, topics: Sequence[str], take: Take) -> None:
-        known, others = self._point.known(server.run or "", topics)
-        if known:
-            try:
-                answer = await server.pull(known, self._settings.attempt_timeout_seconds, since=self._point.revision)
-                take(answer)
-            except SystemError_ as error:
-                if isinstance(error, _SERVER_FAILED):
-                    raise
-                # so much has changed that it does not fit into a frame
-                self._point.restart()
-                others = list(topics)
-        await self._pull_in_parts(server, others, take)
-
-    async def _pull_in_parts(self, server: Server, topics: Sequence[str], take: Take) -> None:
-        """All about the topics. A part that is refused is halved: its answer may be too large, or one topic bad."""
-        parts = [topics[at : at + _PART] for at in range(0, len(topics), _PART)]
-        refusals_left = _REFUSALS + 2 * len(parts)
-        while parts:
-            part = parts.pop(0)
-            try:
-                answer = await server.pull(part, self._settings.attempt_timeout_seconds)
-                take(answer)
-            except SystemError_ as error:
-                refusals_left -= 1
-                if isinstance(error, _SERVER_FAILED) or not refusals_left:
-                    raise
-                self.errors[server.address] = str(error)
-                if len(part) > 1:
-                    parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
-
-    async def _ask_each(self, server: Server, topics: Sequence[str], take: Take) -> None:
-        """One question per topic, several on their way at a time."""
-        waiting = iter(topics)
-        failures: list[RemotingError] = []
-
-        async def work() -> None:
-            for topic in waiting:
-                if failures:
-                    return
-                try:
-                    await self._ask_one(server, topic, take)
-                except RemotingError as error:
-                    failures.append(error)
-
-        await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
-        if failures:
-            raise failures[0]
-
-    async def _ask_one(self, server: Server, topic: str, take: Take) -> None:
-        """Raises RemotingError only for what concerns the server and not the topic."""
-        timeout_seconds = self._settings.attempt_timeout_seconds
-        asked_at = self._clock.monotonic()
-        try:
-            await server.meet(timeout_seconds)
-            take(await server.route_by_topic(topic, timeout_seconds))
-        except _SERVER_FAILED:
-            raise
-        except RequestTimeoutError as error:
-            if server.answered_at < asked_at:
-                # it has answered nothing else either
-                raise
-            self.errors[server.address] = f"topic {topic}: {error}"
-        except (ResponseError, RemoteProtocolError) as error:
-            self.errors[server.address] = f"topic {topic}: {error}"
 
     # -- servers ------------------------------------------------------------------------------------------------------
 
@@ -320,7 +235,7 @@ class ServerSession:
     def _failed(self, address: str, error: RemotingError) -> str:
         """Not the chosen one any more, unless it has only refused this question. Why it failed, in words."""
         reason = self.errors[address] = str(error) or type(error).__name__
-        if isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, _SERVER_FAILED):
+        if isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, SERVER_FAILED):
             return reason
         if address in self._order and len(self._order) > 1:
             self._order.remove(address)

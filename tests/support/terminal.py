@@ -61,7 +61,7 @@ class Terminal:
         deadline = time.monotonic() + GUARD_SECONDS
         while True:
             self.interrupt()
-            if select.select([self._descriptor], [], [], 0.2)[0]:
+            if select.select([self._descriptor], [], [], 2.0)[0]:
                 return
             assert time.monotonic() < deadline, self.shown
 
