@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from benchmarks import (
     agents,
+    client,
     connections,
     eviction,
     heartbeats,
@@ -52,6 +53,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "connections": connections,
     "startup": startup,
     "agents": agents,
+    "client": client,
 }
 
 

@@ -3,10 +3,6 @@
 One background thread with one loop; every method may be called from any thread.
 """
 
-import asyncio
-import concurrent.futures
-import contextlib
-import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -16,20 +12,15 @@ from namesrv_broker_agent.agent import BrokerAgent, MasterInfo
 from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicChange
-from namesrv_remoting.aio import loops
+from namesrv_remoting.aio.background_loop import BackgroundLoop, StoppedError
 from namesrv_remoting.bodies.topic import TopicConfig
+
+__all__ = ["StoppedError", "SyncBrokerAgent"]
 
 T = TypeVar("T")
 
 # What a method may take beyond the agent's own deadlines before the caller gets its thread back.
 _GRACE_SECONDS: Final = 5.0
-
-# those that are started, for forks
-_started: "set[SyncBrokerAgent]" = set()
-
-
-class StoppedError(RuntimeError):
-    """Another thread has stopped the agent meanwhile."""
 
 
 class SyncBrokerAgent:
@@ -49,13 +40,14 @@ class SyncBrokerAgent:
         self._options = options
         # held by who starts or stops
         self._lock = threading.RLock()
-        # held, for a moment, by who hands work to the loop, and by who takes the loop away
-        self._gate = threading.Lock()
         self._agent: BrokerAgent | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        # what the child of a fork knew how to close
-        self._descriptors: frozenset[int] = frozenset()
+        self._background = BackgroundLoop(
+            "namesrv-broker-agent",
+            owner="the agent",
+            sockets=lambda: () if self._agent is None else self._agent.socket_descriptors(),
+            in_child=self._forget_parent,
+            in_parent=self._reconnect_except,
+        )
         # errors now rather than in start()
         BrokerAgent(settings.model_copy(update={"state_file": None}), self._topics, **options)
 
@@ -70,11 +62,8 @@ class SyncBrokerAgent:
             if self._agent is not None:
                 return
             agent = BrokerAgent(self.settings, self._topics, **self._options)
-            loop = loops.new_event_loop()
-            thread = threading.Thread(target=_run, args=(loop,), name="namesrv-broker-agent", daemon=True)
-            thread.start()
-            self._loop, self._agent, self._thread = loop, agent, thread
-            _started.add(self)
+            self._background.start()
+            self._agent = agent
             try:
                 self._call(agent.__aenter__())
             except BaseException:
@@ -86,7 +75,7 @@ class SyncBrokerAgent:
 
         What other threads wait for meanwhile ends with a StoppedError.
         """
-        self._refuse_own_thread()
+        self._background.check_other_thread()
         with self._lock:
             if self._agent is None:
                 return
@@ -108,15 +97,10 @@ class SyncBrokerAgent:
                 self._end()
 
     def _end(self) -> None:
-        with self._gate:
-            agent, loop, thread = self._agent, self._loop, self._thread
-            self._agent = self._loop = self._thread = None
-            _started.discard(self)
-        if agent is not None and loop is not None and thread is not None:
+        agent, self._agent = self._agent, None
+        if agent is not None:
             self._topics = list(agent.topics.values())
-            # after all that was handed in, so that nobody waits for what is never done
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+        self._background.stop()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -166,7 +150,7 @@ class SyncBrokerAgent:
     @property
     def servers(self) -> Mapping[str, ServerState]:
         """What is known of each NameServer, by address; empty while not started."""
-        self._refuse_own_thread()
+        self._background.check_other_thread()
         agent = self._agent
         return {} if agent is None else self._call(_value(lambda: agent.servers))
 
@@ -184,90 +168,29 @@ class SyncBrokerAgent:
     # -- crossing over ------------------------------------------------------------------------------------------------
 
     def _started(self) -> BrokerAgent:
-        self._refuse_own_thread()
+        self._background.check_other_thread()
         agent = self._agent
         if agent is None:
             raise RuntimeError("the agent is not started")
         return agent
 
-    def _refuse_own_thread(self) -> None:
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("not from the agent's own callbacks: its thread would wait for itself")
-
     def _call(self, work: Coroutine[Any, Any, T], expected_seconds: float = 0.0) -> T:
-        with self._gate:
-            if self._loop is None:
-                work.close()
-                raise StoppedError("the agent was stopped")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        seconds = expected_seconds + self.settings.connect_timeout_seconds + _GRACE_SECONDS
-        try:
-            return future.result(seconds)
-        except concurrent.futures.CancelledError:
-            raise StoppedError("the agent was stopped") from None
-        except TimeoutError:
-            future.cancel()
-            raise
+        return self._background.call(work, expected_seconds + self.settings.connect_timeout_seconds + _GRACE_SECONDS)
 
     # -- forks --------------------------------------------------------------------------------------------------------
 
-    def _before_fork(self) -> None:
-        agent = self._agent
-        try:
-            self._descriptors = frozenset() if agent is None else frozenset(agent.socket_descriptors())
-        except (AttributeError, RuntimeError):
-            # the agent's thread changed something in this very moment: then none of them counts as closed
-            self._descriptors = frozenset()
+    def _reconnect_except(self, descriptors: frozenset[int]) -> None:
+        """In the parent: the child has copies of all other connections, and would hide our death from their servers."""
+        if self._agent is not None:
+            self._agent.reconnect_except(descriptors)
 
-    def _after_fork_in_parent(self) -> None:
-        with self._gate:
-            if self._loop is not None and self._agent is not None:
-                self._loop.call_soon_threadsafe(self._agent.reconnect_except, self._descriptors)
-
-    def _after_fork_in_child(self) -> None:
-        """The thread is not here, and its sockets are the parent's."""
-        _started.discard(self)
-        self._lock, self._gate = threading.RLock(), threading.Lock()
-        agent, self._agent, self._loop, self._thread = self._agent, None, None, None
-        if agent is None:
-            return
-        self._topics = list(agent.topics.values())
-        # While a copy is open here, no server would notice the parent's death. The numbers stay taken, so that whoever
-        # closes them once more, as a destructor may, hits nothing of the child's.
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in agent.socket_descriptors():
-            with contextlib.suppress(OSError):
-                os.dup2(nothing, descriptor, inheritable=False)
-        os.close(nothing)
+    def _forget_parent(self) -> None:
+        """In the child: the topics stay, the agent is the parent's."""
+        self._lock = threading.RLock()
+        agent, self._agent = self._agent, None
+        if agent is not None:
+            self._topics = list(agent.topics.values())
 
 
 async def _value(read: Callable[[], T]) -> T:
     return read()
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
-
-
-def _each(verb: Callable[[SyncBrokerAgent], None]) -> Callable[[], None]:
-    def for_each() -> None:
-        for agent in list(_started):
-            verb(agent)
-
-    return for_each
-
-
-os.register_at_fork(
-    before=_each(SyncBrokerAgent._before_fork),  # noqa: SLF001 - its own module
-    after_in_parent=_each(SyncBrokerAgent._after_fork_in_parent),  # noqa: SLF001
-    after_in_child=_each(SyncBrokerAgent._after_fork_in_child),  # noqa: SLF001
-)

@@ -35,8 +35,9 @@ class SyncRouteClient:
         self._parents: RouteClient | None = None
         self._background = BackgroundLoop(
             "namesrv-client",
+            owner="the client",
             sockets=lambda: () if self._client is None else self._client.socket_descriptors(),
-            on_forked=self._forked,
+            in_child=self._forked,
         )
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ def test_list_names_every_question() -> None:
         "connections",
         "startup",
         "agents",
+        "client",
     ] == [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
     assert listed.stderr == ""
 

@@ -17,30 +17,38 @@ from namesrv_remoting.aio import loops
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# all that run, for the child of a fork
+# all that run, for forks
 _running: "set[BackgroundLoop]" = set()
 
 
 class StoppedError(RuntimeError):
-    """Another thread has stopped the loop before the work was done."""
+    """There is no thread to do the work: it was never started, or another one has stopped it meanwhile."""
 
 
 class BackgroundLoop:
-    """A loop in a thread of its own, from `start` to `stop`; it may be started again.
+    """A loop in a thread of its own, from `start` to `stop`; it may be started again. Errors speak of its `owner`.
 
-    `sockets` names the file descriptors that the child of a fork has to give up; `on_forked` is called there as well.
+    `sockets` names the file descriptors that the child of a fork has to give up; any thread may be told to look for
+    them. `in_child` is called in the child; in the parent `in_parent` is called on the loop, with the descriptors that
+    the child knew of: one that was being made in that moment is not among them.
     """
 
     def __init__(
         self,
         name: str,
         *,
+        owner: str = "the loop",
         sockets: Callable[[], Iterable[int]] = tuple,
-        on_forked: Callable[[], None] = lambda: None,
+        in_child: Callable[[], None] = lambda: None,
+        in_parent: Callable[[frozenset[int]], None] | None = None,
     ) -> None:
         self._name = name
+        self._owner = owner
         self._sockets = sockets
-        self._on_forked = on_forked
+        self._in_child = in_child
+        self._in_parent = in_parent
+        # what the child of a fork knew to give up
+        self._given_up: frozenset[int] = frozenset()
         # held, for a moment, by who hands something to the loop, and by who takes the loop away
         self._gate = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,7 +72,7 @@ class BackgroundLoop:
         """
         with self._gate:
             if self._loop is not None:
-                raise RuntimeError(f"{self._name} is started already")
+                raise RuntimeError(f"{self._owner} is started already")
             self._loop = loops.new_event_loop()
             self._thread = threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True)
             self._thread.start()
@@ -90,8 +98,8 @@ class BackgroundLoop:
         """Run the work on the loop and wait for it.
 
         Raises:
-            RuntimeError: not started, or called from the loop's own thread, which would wait for itself.
-            StoppedError: another thread has stopped the loop meanwhile.
+            RuntimeError: called from the loop's own thread, which would wait for itself.
+            StoppedError: not started, or stopped before the work was done.
             TimeoutError: it took longer; it has been cancelled.
         """
         try:
@@ -104,7 +112,7 @@ class BackgroundLoop:
         try:
             return future.result(timeout_seconds)
         except concurrent.futures.CancelledError:
-            raise StoppedError(f"{self._name} was stopped") from None
+            raise StoppedError(f"{self._owner} was stopped") from None
         except TimeoutError:
             # nothing happens if it is the work's own
             future.cancel()
@@ -114,7 +122,7 @@ class BackgroundLoop:
         """Call something on the loop soon, and do not wait for it.
 
         Raises:
-            RuntimeError: not started.
+            StoppedError: not started.
         """
         with self._gate:
             self._running_loop().call_soon_threadsafe(callback, *arguments)
@@ -122,21 +130,39 @@ class BackgroundLoop:
     def check_other_thread(self) -> None:
         """Raises RuntimeError in the loop's own thread, which must not wait for itself."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError(f"{self._name} was called from its own callbacks")
+            raise RuntimeError(f"not from {self._owner}'s own callbacks: its thread would wait for itself")
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            raise RuntimeError(f"{self._name} is not started")
+            raise StoppedError(f"{self._owner} is not started")
         return self._loop
 
-    def forget_parent(self) -> None:
-        """In the child of a fork: the thread is not here, and its sockets are the parent's."""
+    # -- forks --------------------------------------------------------------------------------------------------------
+
+    def _before_fork(self) -> None:
+        try:
+            self._given_up = frozenset(self._sockets())
+        except (AttributeError, RuntimeError):
+            # its thread changed something in this very moment: then none of them counts as given up
+            self._given_up = frozenset()
+
+    def _after_fork_in_parent(self) -> None:
+        if self._in_parent is not None:
+            # it may have been stopped by another thread
+            with contextlib.suppress(RuntimeError):
+                self.tell(self._in_parent, self._given_up)
+
+    def _after_fork_in_child(self) -> None:
+        """The thread is not here, and its sockets are the parent's."""
+        _running.discard(self)
         self._gate = threading.Lock()
         # Kept, and never closed: the loop polls by a descriptor that it shares with the parent's.
         self._parents = (self._loop, self._thread)
         self._loop = self._thread = None
-        _give_up(self._sockets())
-        self._on_forked()
+        try:
+            _give_up(self._sockets())
+        finally:
+            self._in_child()
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -168,10 +194,16 @@ def _give_up(descriptors: Iterable[int]) -> None:
         os.close(nothing)
 
 
-def _after_fork_in_child() -> None:
-    for background in list(_running):
-        background.forget_parent()
-    _running.clear()
+def _each(verb: Callable[[BackgroundLoop], None]) -> Callable[[], None]:
+    def for_each() -> None:
+        for background in list(_running):
+            verb(background)
+
+    return for_each
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_each(BackgroundLoop._before_fork),  # noqa: SLF001 - its own module
+    after_in_parent=_each(BackgroundLoop._after_fork_in_parent),  # noqa: SLF001
+    after_in_child=_each(BackgroundLoop._after_fork_in_child),  # noqa: SLF001
+)

@@ -20,7 +20,7 @@ SECONDS = 30.0
 @pytest.fixture
 def background() -> Iterator[BackgroundLoop]:
     """One that runs."""
-    running = BackgroundLoop("test-loop")
+    running = BackgroundLoop("test-loop", owner="the client")
     running.start()
     yield running
     running.stop()
@@ -94,19 +94,19 @@ def test_telling_waits_for_nobody(background: BackgroundLoop) -> None:
 
 def test_not_started() -> None:
     """An error, and no warning about work that never began."""
-    background = BackgroundLoop("test-loop")
+    background = BackgroundLoop("test-loop", owner="the client")
     background.stop()
 
-    with pytest.raises(RuntimeError, match="test-loop is not started"):
+    with pytest.raises(StoppedError, match="the client is not started"):
         background.call(answer(1), SECONDS)
-    with pytest.raises(RuntimeError, match="test-loop is not started"):
+    with pytest.raises(StoppedError, match="the client is not started"):
         background.tell(print)
     assert (False, "<BackgroundLoop [test-loop | not running]>") == (background.is_running, repr(background))
 
 
 def test_started_twice(background: BackgroundLoop) -> None:
     """The first thread would be left alone."""
-    with pytest.raises(RuntimeError, match="test-loop is started already"):
+    with pytest.raises(RuntimeError, match="the client is started already"):
         background.start()
 
 
@@ -122,13 +122,15 @@ def test_its_own_thread_does_not_wait_for_itself(background: BackgroundLoop) -> 
                 errors.append(str(error))
         return errors
 
-    assert ["test-loop was called from its own callbacks"] * 2 == background.call(call_and_stop(), SECONDS)
+    assert ["not from the client's own callbacks: its thread would wait for itself"] * 2 == background.call(
+        call_and_stop(), SECONDS
+    )
     assert 1 == background.call(answer(1), SECONDS)
 
 
 def test_stopping_ends_what_others_wait_for() -> None:
     """They are told, and the work is cancelled and has ended when the thread has."""
-    background = BackgroundLoop("test-loop")
+    background = BackgroundLoop("test-loop", owner="the client")
     background.start()
     began, ended = threading.Event(), threading.Event()
 
@@ -146,7 +148,7 @@ def test_stopping_ends_what_others_wait_for() -> None:
         background.stop()
 
         assert ended.is_set()
-        with pytest.raises(StoppedError, match="test-loop was stopped"):
+        with pytest.raises(StoppedError, match="the client was stopped"):
             waiting.result(SECONDS)
     assert "test-loop" not in [thread.name for thread in threading.enumerate()]
 
@@ -154,7 +156,7 @@ def test_stopping_ends_what_others_wait_for() -> None:
 def test_whoever_calls_while_it_stops_is_not_left_waiting() -> None:
     """An answer or an error, whatever the moment."""
     for _ in range(20):
-        background = BackgroundLoop("test-loop")
+        background = BackgroundLoop("test-loop", owner="the client")
         background.start()
         with ThreadPoolExecutor(4) as pool:
 
@@ -171,7 +173,7 @@ def test_whoever_calls_while_it_stops_is_not_left_waiting() -> None:
 
 def test_it_may_be_started_again() -> None:
     """With a new thread."""
-    background = BackgroundLoop("test-loop")
+    background = BackgroundLoop("test-loop", owner="the client")
     for number in range(3):
         background.start()
         assert number == background.call(answer(number), SECONDS)
@@ -188,8 +190,10 @@ if sys.argv[1] == "asyncio":
     sys.modules["uvloop"] = None
 from namesrv_remoting.aio.background_loop import BackgroundLoop
 
-sockets, forked = [], []
-background = BackgroundLoop("loop", sockets=lambda: sockets, on_forked=lambda: forked.append(1))
+sockets, forked, parents = [], [], []
+background = BackgroundLoop(
+    "loop", sockets=lambda: sockets, in_child=lambda: forked.append(1), in_parent=lambda found: parents.append(found)
+)
 
 
 async def connect():
@@ -206,7 +210,7 @@ async def nothing():
 background.start()
 background.call(connect(), 30)
 if os.fork() == 0:
-    assert not background.is_running and forked == [1]
+    assert not background.is_running and forked == [1] and not parents
     del transport
     # whatever the child opens must outlive the parent's objects
     mine = [socket.socket() for _ in range(20)]
@@ -219,6 +223,7 @@ if os.fork() == 0:
     signal.pause()
 assert background.is_running and not forked
 background.call(nothing(), 30)
+assert parents == [frozenset(sockets)]
 print("parent", os.getpid(), flush=True)
 signal.pause()
 """
