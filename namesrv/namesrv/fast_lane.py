@@ -298,8 +298,14 @@ def _key(ext: _Ext) -> BrokerAddrInfo | None:
     return None
 
 
+# none, and that of a master: what nearly all have
+_USUAL_IDS: Final = (None, "0")
+
+
 def _has_numbers(ext: _Ext) -> bool:
     """Whether the optional numbers of a heartbeat are numbers."""
+    if ext.registration_seq is None and ext.broker_id in _USUAL_IDS:
+        return True
     return (ext.broker_id is None or _is_number(ext.broker_id)) and (
         ext.registration_seq is None or _is_number(ext.registration_seq)
     )

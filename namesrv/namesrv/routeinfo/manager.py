@@ -69,7 +69,7 @@ class RouteInfoManager:
         self.caches: list[RouteCache[Any]] = []
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
         self.membership = 0
-        self._clock = clock
+        self._monotonic = clock.monotonic
         self._sink = sink
         # who wants to see heartbeats: nobody, no effects are made of them
         self.touch_listeners: Sequence[Callable[[Effect], None]] = (sink,)
@@ -84,7 +84,7 @@ class RouteInfoManager:
 
     def now(self) -> float:
         """Liveness seconds."""
-        return self._clock.monotonic() - self._late_seconds
+        return self._monotonic() - self._late_seconds
 
     def was_late(self, seconds: float) -> None:
         """This process was held up that long: move every deadline by as much."""
@@ -198,7 +198,7 @@ class RouteInfoManager:
         live = self.tables.broker_live_table.get(key)
         if live is None:
             return None
-        now = self.now()
+        now = self._monotonic() - self._late_seconds
         if connection_id > live.connection_id and not self._is_connected(connection_id):
             # asked before it hung up, and looked at after that: nothing would ever report that connection's end
             connection_id = live.connection_id
@@ -220,7 +220,7 @@ class RouteInfoManager:
         return (
             live is not None
             and live.broker_name == broker_name
-            and (broker_id is None or str(broker_id) == str(live.broker_id))
+            and (broker_id is None or broker_id == live.broker_id or str(broker_id) == str(live.broker_id))
             and (agent_id is None or agent_id == live.agent_id)
         )
 

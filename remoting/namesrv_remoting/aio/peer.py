@@ -89,7 +89,7 @@ class PeerConnection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.peer = address_text(address)
         limits = self._server.limits
-        self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
+        self._transport.set_write_buffer_limits(high=min(_HIGH_WATER_BYTES, limits.write_buffer_bytes))
         if limits.first_frame_seconds:
             self._deadline_frame = self.last_read + limits.first_frame_seconds
         self._opened()
@@ -174,7 +174,8 @@ class PeerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._closing:
             return
-        if transport.get_write_buffer_size() > self._server.limits.write_buffer_bytes:
+        # below the high-water mark there is nothing to look at
+        if self._is_write_paused and transport.get_write_buffer_size() > self._server.limits.write_buffer_bytes:
             self._report(RemoteProtocolError("peer does not read", reason="slow_reader"))
             self.abort()
             return

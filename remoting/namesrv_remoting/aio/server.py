@@ -16,7 +16,7 @@ from namesrv_remoting.errors import RemoteProtocolError
 
 logger: Final = logging.getLogger(__name__)
 
-BACKLOG: Final = 1024
+BACKLOG: Final = 4096
 _SWEEP_SECONDS: Final = 1.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 
