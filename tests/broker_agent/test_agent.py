@@ -14,13 +14,13 @@ from tests.support.agents import (
     brokers,
     everywhere,
     name_servers,
-    passing,
     queues,
     registrations,
     running,
     versions,
 )
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 

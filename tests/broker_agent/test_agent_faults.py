@@ -18,13 +18,13 @@ from tests.support.agents import (
     everywhere,
     heartbeats,
     name_servers,
-    passing,
     queues,
     registrations,
     running,
 )
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import InProcess
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 

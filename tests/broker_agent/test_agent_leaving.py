@@ -13,12 +13,12 @@ from tests.support.agents import (
     everywhere,
     finished,
     name_servers,
-    passing,
     queues,
     running,
     versions,
 )
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 

@@ -17,13 +17,13 @@ from tests.support.agents import (
     brokers,
     everywhere,
     name_servers,
-    passing,
     running,
     versions,
 )
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, value
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 

@@ -16,7 +16,6 @@ from tests.support.agents import (
     agent_settings,
     brokers,
     heartbeats,
-    passing,
     queues,
     registrations,
     running,
@@ -24,6 +23,7 @@ from tests.support.agents import (
 )
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import namesrv_in_process
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 
 REFUNDS = TopicConfig("refunds", 2, 2)

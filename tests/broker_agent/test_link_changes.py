@@ -12,12 +12,12 @@ from tests.support.agents import (
     address_of,
     ext_of,
     native_answer,
-    passing,
     registrations,
     running,
 )
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import namesrv_in_process
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 from tests.support.scripted_server import ScriptedServer
 

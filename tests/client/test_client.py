@@ -22,6 +22,7 @@ from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, topic_config
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 from tests.support.route_clients import (
     BROKER_A,
@@ -32,7 +33,6 @@ from tests.support.route_clients import (
     address_of,
     asked,
     broker_names,
-    passing,
     register,
     registered,
     route_client,

@@ -12,6 +12,7 @@ from namesrv_client import RouteClient, RouteUnavailableError, TopicNotFoundErro
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 from tests.support.route_clients import (
     BROKER_A,
@@ -20,7 +21,6 @@ from tests.support.route_clients import (
     PULL,
     asked,
     broker_names,
-    passing,
     register,
     registered,
     route_client,

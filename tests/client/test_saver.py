@@ -9,8 +9,9 @@ from namesrv_client import RouteUnavailableError
 from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import namesrv_in_process
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
-from tests.support.route_clients import BROKER_A, BROKER_B, broker_names, passing, registered, route_client, unregister
+from tests.support.route_clients import BROKER_A, BROKER_B, broker_names, registered, route_client, unregister
 
 
 def saved(path: Path) -> dict[str, float]:

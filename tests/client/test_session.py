@@ -19,6 +19,7 @@ from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import topic_config
+from tests.support.passing_time import passing
 from tests.support.raw_peer import until
 from tests.support.route_clients import (
     BROKER_A,
@@ -29,7 +30,6 @@ from tests.support.route_clients import (
     asked,
     client_settings,
     finished,
-    passing,
     registered,
 )
 from tests.support.scripted_server import ScriptedServer

@@ -1,7 +1,7 @@
 """How does a test run a broker's agent, with time in its own hands?"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from namesrv.routeinfo.records import Registered, Touched
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.passing_time import STEP_SECONDS
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
@@ -24,8 +25,6 @@ TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4))
 
 # Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
 GUARD_SECONDS = 30.0
-# how far the clock is moved at once while something is waited for
-STEP_SECONDS = 0.1
 
 
 def address_of(server: InProcess) -> str:
@@ -74,21 +73,6 @@ async def finished(clock: FakeClock, work: Any) -> float:
     while not task.done():
         await clock.advance(STEP_SECONDS)
     await task
-    return clock.monotonic() - began
-
-
-async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most: float = 60.0) -> float:
-    """Let time pass until something is so; how much that was.
-
-    Raises:
-        AssertionError: that much was not enough.
-    """
-    began = clock.monotonic()
-    await settle()
-    while not condition():
-        passed = clock.monotonic() - began
-        assert passed <= at_most, f"not so after {passed:g} s"
-        await clock.advance(STEP_SECONDS)
     return clock.monotonic() - began
 
 

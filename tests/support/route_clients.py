@@ -1,15 +1,16 @@
 """How does a test run a route client, and the NameServers and brokers that it finds, with time in its own hands?"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
+from tests.support.passing_time import STEP_SECONDS
 
 T = TypeVar("T")
 
@@ -24,8 +25,6 @@ SLAVE_A = Broker("broker-a", 1, "10.0.0.11:10911")
 GUARD_SECONDS = 30.0
 # what threads and sockets get before it is the clock that somebody waits for
 PATIENCE_SECONDS = 0.02
-# how far the clock is moved at once while something is waited for
-STEP_SECONDS = 0.1
 
 
 # -- servers and brokers ----------------------------------------------------------------------------------------------
@@ -99,21 +98,6 @@ async def finished(clock: FakeClock, work: Any) -> float:
     while not (await asyncio.wait([task], timeout=PATIENCE_SECONDS))[0]:
         await clock.advance(STEP_SECONDS)
     await task
-    return clock.monotonic() - began
-
-
-async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most: float = 60.0) -> float:
-    """Let time pass until something is so; how much that was.
-
-    Raises:
-        AssertionError: that much was not enough.
-    """
-    began = clock.monotonic()
-    await settle()
-    while not condition():
-        passed = clock.monotonic() - began
-        assert passed <= at_most, f"not so after {passed:g} s"
-        await clock.advance(STEP_SECONDS)
     return clock.monotonic() - began
 
 

@@ -46,7 +46,6 @@ class PeerConnection(asyncio.Protocol):
         "requests",
         "role",
         "serialize_type",
-        "served",
     )
 
     def __init__(self, server: "RemotingServer") -> None:
@@ -63,8 +62,6 @@ class PeerConnection(asyncio.Protocol):
         self.opened_wall = server.clock.wall()
         self.last_read = server.clock.monotonic()
         self.requests = 0
-        # whatever the owner of the fast lane keeps per connection
-        self.served: object | None = None
         self._transport: asyncio.Transport | None = None
         self._reader: FrameReader | None = None
         self._preamble: bytes | None = b"" if server.limits.proxy_protocol else None
