@@ -5,6 +5,7 @@ connection.
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -74,7 +75,9 @@ class Dispatcher:
         self._handlers = dict(handlers)
         self.concurrent = concurrent
         self._native_ext = dict(native_ext or {})
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
+        # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
+        self.timed: Callable[[int, float], None] | None = None
         # answers by (request code, response code), for metrics
         self.answered: dict[tuple[int, int], int] = {}
 
@@ -87,6 +90,7 @@ class Dispatcher:
         command = request.command
         code: int = ResponseCode.SUCCESS
         closes = False
+        began = time.monotonic()
         try:
             handler = self._handlers.get(command.code)
             if handler is None:
@@ -102,6 +106,8 @@ class Dispatcher:
             reply = Reply(remark=f"internal error: {type(error).__name__}; the server's log has the rest")
         key = (self.next_code(command.code), code)
         self.answered[key] = self.answered.get(key, 0) + 1
+        if self.timed is not None:
+            self.timed(key[0], time.monotonic() - began)
         if command.is_oneway:
             return Answer(b"", closes)
         return Answer(self._encode(command, code, reply, request.connection), closes)
@@ -109,7 +115,7 @@ class Dispatcher:
     def _encode(self, command: RemotingCommand, code: int, reply: Reply, connection: "ServerConnection") -> bytes:
         answer = self._command(command, code, reply, connection)
         try:
-            return encode_command(answer, max_frame_bytes=self._max_frame_bytes)
+            return encode_command(answer, max_frame_bytes=self.max_frame_bytes)
         except LocalProtocolError as error:
             # an answer larger than the peer would read: say so instead of closing its connection
             return encode_command(self._command(command, SystemError_.code, Reply(remark=str(error)), connection))

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
@@ -46,6 +46,7 @@ class PeerConnection(asyncio.Protocol):
         "requests",
         "role",
         "serialize_type",
+        "served",
     )
 
     def __init__(self, server: "RemotingServer") -> None:
@@ -62,6 +63,8 @@ class PeerConnection(asyncio.Protocol):
         self.opened_wall = server.clock.wall()
         self.last_read = server.clock.monotonic()
         self.requests = 0
+        # what the server's owner keeps about it
+        self.served: Any = None
         self._transport: asyncio.Transport | None = None
         self._reader: FrameReader | None = None
         self._preamble: bytes | None = b"" if server.limits.proxy_protocol else None

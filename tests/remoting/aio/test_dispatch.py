@@ -294,3 +294,22 @@ async def test_answers_are_counted_by_request_and_response_code() -> None:
         await dispatcher.answer(Request(RemotingCommand(code), connection))
 
     assert {(105, 0): 2, (105, 17): 1, (105, 1): 1, (-1, 3): 2} == dispatcher.answered
+
+
+async def test_answers_are_timed() -> None:
+    """Every answer, also one that is an error; unknown codes are told under one number."""
+    is_over = asyncio.Event()
+
+    async def slow(request: Request) -> Reply:
+        asyncio.get_running_loop().call_later(0.02, is_over.set)
+        await is_over.wait()
+        raise TopicNotExistError("no")
+
+    dispatcher = dispatcher_of(slow)
+    timed: list[tuple[int, float]] = []
+    dispatcher.timed = lambda code, seconds: timed.append((code, seconds))
+    for code in (KNOWN, 4711):
+        await dispatcher.answer(Request(RemotingCommand(code=code, opaque=1), connection_to(dispatcher)))
+
+    assert [KNOWN, -1] == [code for code, _ in timed]
+    assert [True, False] == [seconds >= 0.015 for _, seconds in timed]

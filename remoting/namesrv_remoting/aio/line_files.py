@@ -1,0 +1,212 @@
+"""Which file do the lines of a log go to, when is it closed, and when does it go?
+
+One folder per UTC day and hour, a new file every hour and after so many bytes, `.open` while it is written, compressed
+when it is closed. Everything here blocks: it belongs into a thread of its own.
+"""
+
+import contextlib
+import fcntl
+import gzip
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+OPEN_SUFFIX: Final = ".jsonl.open"
+CLOSED_SUFFIX: Final = ".jsonl.gz"
+# 64 MiB are a few seconds of compression, and the size of a Spark task; JSON lines become a tenth of it.
+DEFAULT_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+# The lines of one log are much alike: more than this takes time and gains little.
+_GZIP_LEVEL: Final = 4
+_SECONDS_PER_HOUR: Final = 3600
+_SECONDS_PER_DAY: Final = 86_400
+
+
+@dataclass(slots=True)
+class Retention:
+    """What is kept; both can change while the log is written."""
+
+    keep_days: float
+    max_bytes: int
+
+
+class LineFiles:
+    """The files of one writer: `<directory>/dt=…/hour=…/<name>-<run_id>-<n>.jsonl.open`."""
+
+    def __init__(
+        self, directory: Path, name: str, run_id: str, *, max_file_bytes: int = DEFAULT_MAX_FILE_BYTES
+    ) -> None:
+        self.directory = directory
+        # of files begun so far
+        self.count = 0
+        self._name = name
+        self._run_id = run_id
+        self._max_file_bytes = max_file_bytes
+        # the file that is written: its path, descriptor, hour and bytes that are whole lines
+        self._path: Path | None = None
+        self._fd = -1
+        self._hour = -1
+        self._good_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<LineFiles [{self._path} | {self._good_bytes} bytes]>"
+
+    def is_due(self, wall: float) -> bool:
+        """Whether lines of this moment belong into a new file."""
+        return (
+            self._fd < 0
+            or hour_of(wall) != self._hour
+            # somebody removed it
+            or os.fstat(self._fd).st_nlink == 0
+            or self._good_bytes >= self._max_file_bytes
+        )
+
+    def begin(self, wall: float) -> None:
+        """Begin a new file for lines of this moment; the one before has to be ended.
+
+        Raises:
+            OSError: there is none now; the next try may work.
+        """
+        moment = datetime.fromtimestamp(wall, UTC)
+        folder = self.directory / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}"
+        # the log names brokers and clients: for the owner and its group
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        path = folder / f"{self._name}-{self._run_id}-{self.count + 1}{OPEN_SUFFIX}"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        try:
+            # says to other processes that somebody writes it
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        self.count += 1
+        self._path, self._fd = path, fd
+        self._hour = hour_of(wall)
+        self._good_bytes = 0
+
+    def write(self, lines: bytes) -> None:
+        """Append whole lines.
+
+        Raises:
+            OSError: none of them is in the file, and the next try may work.
+        """
+        view = memoryview(lines)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            # half a line in the middle of a file would be one that no crash explains
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._good_bytes)
+            raise
+        self._good_bytes += len(lines)
+
+    def end(self) -> Path | None:
+        """Stop writing the file; its path, to be compressed, if there is one."""
+        if self._fd < 0:
+            return None
+        os.close(self._fd)
+        self._fd = -1
+        path, self._path = self._path, None
+        return path
+
+    # -- what was written before --------------------------------------------------------------------------------------
+
+    def left_open(self) -> Iterator[Path]:
+        """Files that an earlier run of this writer, or one that crashed, left `.open`."""
+        for path in self._files(OPEN_SUFFIX):
+            if path != self._path and not _is_locked(path):
+                yield path
+
+    def remove_old(self, now: float, retention: Retention) -> list[Path]:
+        """Remove closed files that are too old, and the oldest while all take too much; which were removed."""
+        kept: list[tuple[Path, int]] = []
+        removed: list[Path] = []
+        for path in self._files(CLOSED_SUFFIX):
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                if status.st_mtime < now - retention.keep_days * _SECONDS_PER_DAY:
+                    removed.append(path)
+                else:
+                    kept.append((path, status.st_size))
+        total = self._good_bytes + sum(size for _, size in kept)
+        for path, size in kept:
+            if total <= retention.max_bytes:
+                break
+            removed.append(path)
+            total -= size
+        for path in removed:
+            path.unlink(missing_ok=True)
+            _remove_empty(path.parent, self.directory)
+        return removed
+
+    def _files(self, suffix: str) -> list[Path]:
+        """This writer's files, of all its runs, oldest first."""
+        mine = re.compile(rf"{re.escape(self._name)}-([0-9a-f]+)-([0-9]+){re.escape(suffix)}")
+        found = []
+        for path in self.directory.glob(f"dt=*/hour=*/{self._name}-*{suffix}"):
+            match = mine.fullmatch(path.name)
+            if match:
+                found.append((path.parent.parent.name, path.parent.name, match[1], int(match[2]), path))
+        return [path for *_, path in sorted(found)]
+
+
+def hour_of(wall: float) -> int:
+    """Which hour since 1970 a moment is in."""
+    return int(wall // _SECONDS_PER_HOUR)
+
+
+def compress(path: Path) -> Path:
+    """Replace a file that is no longer written by its compressed form, which is on disk before the other one goes.
+
+    Raises:
+        OSError: the file is as it was.
+    """
+    target = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX)
+    # no reader takes it for a log
+    scratch = target.with_name(f".{target.name}.tmp")
+    try:
+        with path.open("rb") as source, scratch.open("wb") as raw:
+            # no name and no time in it: the same lines are the same bytes
+            with gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as packed:
+                shutil.copyfileobj(source, packed, 1024 * 1024)
+            raw.flush()
+            os.fsync(raw.fileno())
+        # age is that of the last line
+        status = path.stat()
+        os.utime(scratch, (status.st_atime, status.st_mtime))
+        scratch.chmod(0o640)
+        scratch.replace(target)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
+    path.unlink()
+    return target
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    """Remove a folder that holds nothing any more, and those above it, up to the root."""
+    while folder != root:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
