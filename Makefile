@@ -7,12 +7,12 @@
 PY := .venv/bin/python
 ARGS ?=
 # more workers than that spend their time starting
-PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4
-TYPED := $(wildcard remoting namesrv broker_agent client benchmarks tests)
+PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+TYPED := $(wildcard remoting namesrv broker_agent client spark_jobs benchmarks demo docker tests)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: ## make .venv with everything a developer needs (again only when locks/dev.txt changed)
@@ -30,6 +30,10 @@ run: setup-run ## serve on 0.0.0.0:9876 until Ctrl-C
 test: setup ## run the tests
 	@$(PYTEST) $(ARGS)
 
+.PHONY: test-long
+test-long: setup ## run the tests that take a minute or more each: whole reports on Spark and on a Spark cluster
+	@$(PYTEST) -m long $(ARGS)
+
 .PHONY: check
 check: setup ## what CI runs: format, lint, types, layers, tests with coverage
 	$(PY) -m ruff format --check
@@ -43,9 +47,45 @@ format: setup ## rewrite the sources as `make check` wants them
 	$(PY) -m ruff check --fix-only
 	$(PY) -m ruff format
 
+.PHONY: setup-interop
+setup-interop: setup
+	@sh tests/interop/setup.sh
+
+.PHONY: interop
+interop: setup-interop ## run real RocketMQ brokers, clients and tools against this NameServer (needs Java, Maven, Go)
+	@$(PY) -m pytest --numprocesses 2 --dist loadfile -o faulthandler_timeout=600 tests/interop $(ARGS)
+
+.PHONY: setup-spark
+setup-spark: setup ## get the Java that the staleness report needs, from the system's packages where that may be done
+	@sh spark_jobs/setup_spark.sh
+
+.PHONY: spark-zip
+spark-zip: setup ## write dist/namesrv_spark_jobs.zip, for spark-submit --py-files
+	@$(PY) -m namesrv_spark_jobs.py_files dist/namesrv_spark_jobs.zip
+
+.PHONY: spark-data
+N ?= 1_000_000
+OUT ?= spark-data
+SEED ?= 1
+spark-data: setup ## write heartbeat logs with known truth: make spark-data N=20_000_000 OUT=DIR SEED=1
+	@$(PY) -m namesrv_spark_jobs.generate --lines $(N) --out $(OUT) --seed $(SEED) $(ARGS)
+
+.PHONY: demo
+demo: setup ## a cluster on this machine: brokers die, hang and leave; who notices, and when?
+	@sh spark_jobs/setup_spark.sh || echo "demo: it runs without Java, and ends without the report" >&2
+	@$(PY) -m demo $(ARGS)
+
+.PHONY: docker-check
+docker-check: setup ## check docker/: lint, build, run as three hosts, systemd units (needs root on Debian 12, and Go)
+	@sh docker/check/all.sh
+
 .PHONY: bench
 bench: setup ## measure speed and size, as ratios within one run
 	@$(PY) -m benchmarks $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: setup-interop ## measure this NameServer beside Apache's, as ratios within one run (needs Java, Maven)
+	@$(PY) -m benchmarks.peers $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)
@@ -57,6 +97,6 @@ lock: ## write locks/ anew from pyproject.toml (ARGS=--upgrade for the newest ve
 
 .PHONY: clean
 clean: ## remove .venv and everything generated
-	rm -rf .venv .venv.lock build dist .coverage .coverage.* htmlcov \
+	rm -rf .venv .venv.lock .interop build dist .coverage .coverage.* htmlcov \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(TYPED) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes locks/dev.txt and locks/run.txt from pyproject.toml, for every platform, with hashes.
+# Writes locks/dev.txt, locks/run.txt and locks/spark.txt from pyproject.toml, for every platform, with hashes.
 # A version that still fits is kept; --upgrade takes the newest allowed ones.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,5 +23,7 @@ compile() { # output, further options
 }
 
 # run.txt is a part of dev.txt, to the version: `make test` must not change what `make run` installed
-compile locks/dev.txt --extra server --extra ctl --group dev "$@"
+compile locks/dev.txt --extra server --extra ctl --extra spark --group dev "$@"
 compile locks/run.txt --extra server --group build --constraints locks/dev.txt "$@"
+# what the image of the report is built from
+compile locks/spark.txt --extra spark --group build --constraints locks/dev.txt "$@"

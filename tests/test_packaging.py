@@ -45,6 +45,7 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
         "namesrv_broker_agent",
         "namesrv_client",
         "namesrv_remoting",
+        "namesrv_spark_jobs",
         "namesrv-0.1.0.dist-info",
     } == top_level
 
@@ -60,6 +61,8 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
         "namesrv_client/py.typed",
         "namesrv_remoting/__init__.py",
         "namesrv_remoting/py.typed",
+        "namesrv_spark_jobs/__init__.py",
+        "namesrv_spark_jobs/py.typed",
         "namesrv-0.1.0.dist-info/licenses/LICENSE",
     ],
 )
@@ -76,6 +79,7 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
         "[console_scripts]",
         "namesrv = namesrv.cli:main",
         "namesrv-broker-agent = namesrv_broker_agent.cli:main",
+        "namesrv-staleness = namesrv_spark_jobs.cli:main",
         "namesrvctl = namesrv_client.ctl.cli:main",
     ] == [line for line in entry_points if line]
 
@@ -91,12 +95,13 @@ def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
     } <= names
 
 
-def test_what_runs_is_what_is_tested() -> None:
-    """locks/run.txt is a part of locks/dev.txt, to the version and the hash."""
-    assert pinned(LOCKS / "run.txt").items() <= pinned(LOCKS / "dev.txt").items()
+@pytest.mark.parametrize("lock", ["run.txt", "spark.txt"])
+def test_what_runs_is_what_is_tested(lock: str) -> None:
+    """The other locks are parts of locks/dev.txt, to the version and the hash."""
+    assert pinned(LOCKS / lock).items() <= pinned(LOCKS / "dev.txt").items()
 
 
-@pytest.mark.parametrize("lock", ["run.txt", "dev.txt"])
+@pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "spark.txt"])
 def test_locks_pin_every_package_by_hash(lock: str) -> None:
     """Whatever index serves them, the bytes are the ones that were locked."""
     unpinned = [name for name, hashes in pinned(LOCKS / lock).items() if "==" not in name or not hashes]
@@ -104,7 +109,7 @@ def test_locks_pin_every_package_by_hash(lock: str) -> None:
     assert [] == unpinned
 
 
-@pytest.mark.parametrize("lock", ["run.txt", "dev.txt"])
+@pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "spark.txt"])
 def test_locks_name_no_index(lock: str) -> None:
     """Where packages come from is the installing machine's choice."""
     assert "://" not in (LOCKS / lock).read_text()
@@ -136,5 +141,6 @@ def test_make_alone_lists_every_target_worth_calling() -> None:
 
     targets = {line.split()[0] for line in listed.splitlines() if not line.startswith("make")}
     assert {
-        "help", "setup", "run", "test", "check", "format", "bench", "fuzz", "lock", "clean",
+        "help", "setup", "run", "test", "check", "format", "bench", "bench-peers", "fuzz", "lock", "clean", "demo",
+        "interop", "docker-check", "test-long", "setup-spark", "spark-zip", "spark-data",
     } == targets  # fmt: skip

@@ -3,8 +3,9 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from namesrv import log
 from namesrv.flags import Action, help_text, parse
@@ -30,18 +31,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(error.problems)
         return EXIT_USAGE
     if loaded.action is Action.RUN:
-        return _run(loaded)
+        return _run(loaded, partial(load_command_line, line, os.environ))
     _complain([f"warning: {warning}" for warning in loaded.warnings])
     return _print(config_table(loaded) if loaded.action is Action.PRINT_CONFIG else "configuration is valid\n")
 
 
-def _run(loaded: Loaded) -> int:
+def _run(loaded: Loaded, read_again: Callable[[], Loaded]) -> int:
     log.configure(loaded.settings.log_level, loaded.settings.log_format, sys.stderr)
     for warning in loaded.warnings:
         log.event(_logger, logging.WARNING, "settings_doubted", warning=warning)
     from namesrv.controller import run  # noqa: PLC0415  # brings the event loop, which --help does not need
 
-    return run(loaded.settings)
+    return run(loaded.settings, read_again)
 
 
 def _complain(lines: Sequence[str]) -> None:

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from namesrv.events import EventRing
+from namesrv.heartbeat_log import HeartbeatLog
 from namesrv.kvconfig import KVConfig
+from namesrv.observability.counters import Counters
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import RouteOptions
+from namesrv.sd_notify import ServiceManager
 from namesrv.settings import Settings
 from namesrv.snapshot import Readiness
 from namesrv.watchers import RouteWatchers
@@ -55,7 +58,13 @@ class Namesrv:
     fast_lane: "FastLane" = field(init=False)
     # starts work that must not hold up a request, owned by the daemon's TaskGroup
     spawn: Callable[..., asyncio.Task[Any]] = field(init=False)
+    # what has happened so far, for whoever looks from outside
+    counters: Counters = field(default_factory=Counters)
+    service_manager: ServiceManager = field(default_factory=ServiceManager)
+    is_listening: bool = False
     is_draining: bool = False
+    # None: switched off
+    heartbeat_log: HeartbeatLog | None = None
 
     def uptime(self) -> float:
         """Seconds since the start, whatever happened to the wall clock."""

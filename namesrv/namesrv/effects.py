@@ -37,6 +37,8 @@ class EffectSink:
     def __init__(self, notify: Callable[[MinBrokerIdChanged], None]) -> None:
         # everything but what is performed here
         self.subscribers: list[Callable[[Effect], None]] = []
+        # the same without heartbeats, of which no effects have to be made for them
+        self.observers: list[Callable[[Effect], None]] = []
         self.namesrv: Namesrv | None = None
         self._notify = notify
         self._performers: dict[type, Callable[[Any], None]] = {
@@ -52,9 +54,13 @@ class EffectSink:
         """Perform an effect."""
         for subscriber in self.subscribers:
             subscriber(effect)
-        # a heartbeat that came has no further consequence
         if type(effect) is not Touched:
-            self._performers[type(effect)](effect)
+            for observer in self.observers:
+                observer(effect)
+        performer = self._performers.get(type(effect))
+        # a heartbeat that came has no further consequence, nor has a scan
+        if performer is not None:
+            performer(effect)
 
     def _registered(self, effect: Registered) -> None:
         if effect.kind == "unchanged" or (effect.kind == "delta" and not effect.topics):

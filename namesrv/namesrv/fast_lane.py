@@ -108,6 +108,11 @@ class FastLane:
         # answered here, for metrics
         self.pulls = 0
         self.heartbeats = 0
+        # those of the heartbeats that asked for a version (322)
+        self.data_versions = 0
+        # for the heartbeat log: who has not got this answer of a topic yet, and pulls of topics with a late broker
+        self.first_served: Callable[[ServerConnection, str, object], None] | None = None
+        self.late_topics: dict[str, int] = {}
         self._manager = manager
         # -- native: the opaque always takes five bytes, so that everything around it is constant
         ext: bytes = msgpack.packb({"boot_id": boot_id})
@@ -177,7 +182,7 @@ class FastLane:
             answer = self._in_zone(self.json_cache, topic, ext) or self.json_cache.fill(topic)
         if answer is None:
             return None
-        self._count_pull(connection, SerializeType.JSON)
+        self._count_pull(connection, topic, answer, SerializeType.JSON)
         return _json_frame(answer, asked.opaque)
 
     def _pull_native(self, connection: ServerConnection, asked: _NativeHeader, ext: _Ext) -> bytes | None:
@@ -190,7 +195,7 @@ class FastLane:
             answer = self._in_zone(self.native_cache, topic, ext) or self.native_cache.fill(topic)
         if answer is None:
             return None
-        self._count_pull(connection, SerializeType.MSGPACK)
+        self._count_pull(connection, topic, answer, SerializeType.MSGPACK)
         return answer[0] + asked.opaque.to_bytes(4, signed=True) + answer[1]
 
     def _in_zone(self, cache: RouteCache[T], topic: str, ext: _Ext) -> T | None:
@@ -199,8 +204,14 @@ class FastLane:
             return None
         return cache.fill_zone(topic, zone)
 
-    def _count_pull(self, connection: ServerConnection, serialize_type: int) -> None:
+    def _count_pull(self, connection: ServerConnection, topic: str, answer: object, serialize_type: int) -> None:
         self.pulls += 1
+        if self.first_served is not None:
+            served = connection.served
+            if served is None or served.get(topic) is not answer:
+                self.first_served(connection, topic, answer)
+            if self.late_topics and topic in self.late_topics:
+                self.late_topics[topic] += 1
         connection.requests += 1
         connection.serialize_type = serialize_type
         if not connection.is_broker:
@@ -236,6 +247,7 @@ class FastLane:
                 return None
         self._manager.touch(key, connection.id)
         self._count_heartbeat(connection, SerializeType.JSON)
+        self.data_versions += 1
         if asked.flag & FLAG_ONEWAY:
             return b""
         header = b"%b%d%b" % (_CHANGED[changed], asked.opaque, _JSON_TAIL)

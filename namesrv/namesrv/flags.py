@@ -21,6 +21,15 @@ _EPILOG = (
     "default. In the TOML file a setting has the name of its flag with underscores: listen_port = 9876. "
     "--print-config shows each value and where it came from, in a form that --config reads."
 )
+# the end of a setting's name -> what its value is called
+_METAVARS = {
+    "_seconds": "SECONDS",
+    "_bytes": "BYTES",
+    "_dir": "DIRECTORY",
+    "_host": "ADDRESS",
+    "_name": "NAME",
+    "_listen": "ADDRESS:PORT",
+}
 # argparse's words -> ours
 _REWORDED = {"expected one argument": "needs a value"}
 
@@ -120,8 +129,7 @@ def _names(setting: Setting) -> tuple[str, ...]:
 def _metavar(setting: Setting) -> str:
     if setting.choices:
         return "|".join(setting.choices)
-    endings = {"_seconds": "SECONDS", "_bytes": "BYTES", "_dir": "DIRECTORY", "_host": "ADDRESS", "_name": "NAME"}
-    return next((word for ending, word in endings.items() if setting.name.endswith(ending)), "NUMBER")
+    return next((word for ending, word in _METAVARS.items() if setting.name.endswith(ending)), "NUMBER")
 
 
 def _help(setting: Setting) -> str:

@@ -44,14 +44,19 @@ class Housekeeping:
         namesrv = self._namesrv
         if lateness_seconds > _LONGEST_TICK_SECONDS:
             event(logger, logging.WARNING, "loop_was_late", seconds=round(lateness_seconds, 3))
+        namesrv.counters.last_tick = namesrv.clock.monotonic()
+        namesrv.service_manager.alive()
         namesrv.manager.was_late(lateness_seconds)
         self.check_readiness()
         self._report_refusals()
+        if namesrv.heartbeat_log is not None:
+            namesrv.heartbeat_log.tick()
         now = namesrv.clock.monotonic()
         # ticks may come a hair early
         if now + self._tick_seconds / 2 >= self._next_scan:
             self._next_scan = max(self._next_scan, now - self._tick_seconds) + namesrv.settings.scan_interval_seconds
             await namesrv.manager.evict_silent()
+            namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
             self.scans += 1
 
     def check_readiness(self) -> None:
@@ -66,7 +71,9 @@ class Housekeeping:
         if namesrv.readiness.missing:
             # the snapshot names them still, and the next start would wait for them again
             namesrv.manager.membership += 1
-        event(logger, logging.INFO, "ready", reason=namesrv.readiness.reason(namesrv.clock.monotonic()))
+        reason = namesrv.readiness.reason(namesrv.clock.monotonic())
+        namesrv.service_manager.status(reason)
+        event(logger, logging.INFO, "ready", reason=reason)
 
     # -- the server's connections -------------------------------------------------------------------------------------
 
@@ -78,11 +85,14 @@ class Housekeeping:
         """A peer is gone: its brokers go at once, unless it is we who leave."""
         namesrv = self._namesrv
         event(logger, logging.DEBUG, "connection_closed", connection=connection.id, peer=connection.peer, reason=reason)
+        if namesrv.heartbeat_log is not None:
+            namesrv.heartbeat_log.gone(connection)
         if namesrv.settings.evict_on_disconnect and not namesrv.is_draining:
             namesrv.spawn(namesrv.manager.connection_closed(connection.id))
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer broke the protocol or a limit."""
+        self._namesrv.counters.refusals[connection.serialize_type, error.reason] += 1
         if self._logged_refusals >= _REFUSALS_PER_TICK:
             self._unlogged_refusals += 1
             return

@@ -55,7 +55,8 @@ class KVConfig:
 
     def __init__(self, path: Path, limits: KVLimits, tables: Tables) -> None:
         self._path = path
-        self._limits = limits
+        # for what is put from now on
+        self.limits = limits
         # what the file holds
         self._tables = tables
         self._file_bytes = kv_file.size_of(tables)
@@ -93,9 +94,9 @@ class KVConfig:
             KVLimitError: refused, with the field to blame.
             KVWriteError: it could not be written.
         """
-        _check_name("namespace", namespace, self._limits)
-        _check_name("key", key, self._limits)
-        _check_value(value, self._limits)
+        _check_name("namespace", namespace, self.limits)
+        _check_name("key", key, self.limits)
+        _check_value(value, self.limits)
         await self._change(namespace, key, value)
 
     async def delete(self, namespace: str, key: str) -> bool:
@@ -117,7 +118,7 @@ class KVConfig:
     # the end of the one before. So there is nothing that a cancelled caller could take down with it.
 
     def _write_pending(self) -> None:
-        draft = _Draft(self._tables, self._file_bytes, self._limits)
+        draft = _Draft(self._tables, self._file_bytes, self.limits)
         batch: list[tuple[_Change, bool]] = []
         for change in self._pending:
             if change.done.cancelled():

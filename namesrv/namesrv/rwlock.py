@@ -11,9 +11,12 @@ Not re-entrant: a task that holds the lock and asks for it again waits for itsel
 """
 
 import asyncio
+import time
 from collections import OrderedDict
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
+
+from namesrv.observability.histogram import WAIT_BOUNDS, Histogram
 
 
 class ReadWriteLock:
@@ -26,6 +29,8 @@ class ReadWriteLock:
         # Who waits, in order of arrival -> whether to write. Its head is never one that could be let in, except for the
         # moment between a waiting task's cancellation and that task's next step, in which it takes itself out.
         self._queue: OrderedDict[asyncio.Future[None], bool] = OrderedDict()
+        # how long those had to wait who were let in and could not be at once, by whether it was to write
+        self.waits = {to_write: Histogram(WAIT_BOUNDS) for to_write in (False, True)}
         # sections have no state of their own: one of each serves everybody
         self._read_section = _Section(self, to_write=False)
         self._write_section = _Section(self, to_write=True)
@@ -45,6 +50,7 @@ class ReadWriteLock:
             return
         turn = asyncio.get_running_loop().create_future()
         self._queue[turn] = to_write
+        began = time.monotonic()
         try:
             await turn
         except BaseException:
@@ -56,6 +62,7 @@ class ReadWriteLock:
                 # let in, and cancelled before it could take the first step inside
                 self._leave(to_write=to_write)
             raise
+        self.waits[to_write].observe(time.monotonic() - began)
 
     def _leave(self, *, to_write: bool) -> None:
         if to_write:

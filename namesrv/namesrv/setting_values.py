@@ -8,6 +8,8 @@ from pathlib import Path
 
 # the heartbeat log's files carry the server's name, so it must be fit for one
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_PORT = re.compile(r"[0-9]{1,5}")
+_MAX_PORT = 65535
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 
 
@@ -43,6 +45,31 @@ def checked_hosts(text: str) -> str:
     return ",".join(hosts)
 
 
+def checked_endpoint(text: str) -> str:
+    """A host and a port, or nothing.
+
+    Raises:
+        ValueError: saying what is wrong, to be read after the value.
+    """
+    parts = endpoint_parts(text)
+    if parts is None:
+        return text
+    host, port = parts
+    if not (_is_host(host) and 0 <= port <= _MAX_PORT and (":" in host) == text.startswith("[")):
+        raise ValueError("is not an address and a port, as in 127.0.0.1:9877 or [::1]:9877")
+    return text
+
+
+def endpoint_parts(text: str) -> tuple[str, int] | None:
+    """Host and port of an endpoint, None when it is empty; a port of -1 when it has none."""
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return host, int(port) if _PORT.fullmatch(port) else -1
+
+
 def checked_name(text: str) -> str:
     """A name that can be part of a file's.
 
@@ -66,6 +93,16 @@ def checked_path(path: Path) -> Path:
         return path.expanduser()
     except RuntimeError:
         raise ValueError("starts with the home of nobody") from None
+
+
+def checked_path_text(text: str) -> str:
+    """A path as text, if it is one; empty is none.
+
+    Raises:
+        ValueError: saying what is wrong, to be read after the value.
+    """
+    checked_path(Path(text))
+    return text
 
 
 def _is_host(text: str) -> bool:

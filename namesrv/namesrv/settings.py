@@ -7,7 +7,16 @@ from typing import Any, Literal, get_origin
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from namesrv.setting_values import checked_hosts, checked_name, checked_path, default_data_dir, default_nameserver_name
+from namesrv.setting_values import (
+    checked_endpoint,
+    checked_hosts,
+    checked_name,
+    checked_path,
+    checked_path_text,
+    default_data_dir,
+    default_nameserver_name,
+    endpoint_parts,
+)
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -20,7 +29,11 @@ ROUTES = "Topics and routes"
 MESSAGES = "Limits of one message"
 CONNECTIONS = "Limits of connections"
 KV = "Limits of the KV configuration"
+STALENESS = "Heartbeat log"
 OPERATION = "Administration and log"
+
+# empty means: not at all
+_MAY_BE_EMPTY = frozenset({"heartbeat_log_dir", "http_listen"})
 
 
 def _setting(topic: str, consequence: str, *, default: Any, between: tuple[float, float] | None = None) -> Any:
@@ -45,6 +58,13 @@ class Settings(BaseSettings):
         "TCP port to serve on. 9876 is where brokers and clients look; 0 takes any free port, which the log names.",
         default=9876,
         between=(0, 65535),
+    )
+    http_listen: str = _setting(
+        LISTENING,
+        "Address and port for health (/livez, /readyz) and metrics (/metrics) over HTTP, as in [::1]:9877; port 0 "
+        "takes any free port, which the log names. Two servers on one machine need two ports. There are no passwords: "
+        "beyond 127.0.0.1, anyone who reaches the port can read both. Empty, there are neither.",
+        default="127.0.0.1:9877",
     )
     data_dir: Path = Field(
         default_factory=lambda: default_data_dir(os.environ),
@@ -257,6 +277,27 @@ class Settings(BaseSettings):
         between=(1, 100_000),
     )
 
+    heartbeat_log_dir: str = _setting(
+        STALENESS,
+        "Directory of the heartbeat log, which namesrv-staleness reads: who was heard, who was evicted, who was told. "
+        "A relative one is below data-dir. Empty, there is none, and nobody can say afterwards how long stale routes "
+        "lasted.",
+        default="heartbeats",
+    )
+    heartbeat_log_keep_days: float = _setting(
+        STALENESS,
+        "Days for which files of the heartbeat log are kept. Lowered, reports reach back less far.",
+        default=14.0,
+        between=(0.01, 3650),
+    )
+    heartbeat_log_max_bytes: int = _setting(
+        STALENESS,
+        "All that files of the heartbeat log may take together; the oldest go first. A hundred brokers write about "
+        "100 MB a day, and a tenth of that once it is compressed.",
+        default=2 * 1024 * MIB,
+        between=(1 * MIB, 1 << 50),
+    )
+
     admin_enabled: bool = _setting(
         OPERATION,
         "Let UPDATE_NAMESRV_CONFIG (318) change those settings that can change in a running server. The protocol knows "
@@ -278,6 +319,16 @@ class Settings(BaseSettings):
         """The addresses of `listen_host`, one by one."""
         return tuple(self.listen_host.split(","))
 
+    @property
+    def heartbeat_log_path(self) -> Path | None:
+        """The directory of `heartbeat_log_dir`; None when it is off."""
+        return self.data_dir / checked_path(Path(self.heartbeat_log_dir)) if self.heartbeat_log_dir else None
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port of `http_listen`; None when it is off."""
+        return endpoint_parts(self.http_listen)
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -295,7 +346,7 @@ class Settings(BaseSettings):
     def _read(cls, value: Any, info: ValidationInfo) -> Any:
         """What pydantic would let through or complain about in its own words."""
         kind = cls.model_fields[info.field_name or ""].annotation
-        if value == "":
+        if value == "" and info.field_name not in _MAY_BE_EMPTY:
             raise ValueError("is empty")
         if isinstance(value, bool) and kind in {int, float}:  # pydantic takes true for 1
             raise ValueError("is not a number")
@@ -304,5 +355,7 @@ class Settings(BaseSettings):
         return value
 
     _hosts = field_validator("listen_host")(checked_hosts)
+    _endpoint = field_validator("http_listen")(checked_endpoint)
     _name = field_validator("nameserver_name")(checked_name)
     _place = field_validator("data_dir")(checked_path)
+    _log_place = field_validator("heartbeat_log_dir")(checked_path_text)

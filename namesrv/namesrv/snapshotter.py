@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ class Snapshotter:
         # the membership that the file holds
         self._saved = namesrv.manager.membership
         self._failing = False
+        with suppress(FileNotFoundError):
+            namesrv.counters.snapshot_bytes = path.stat().st_size
         # one write at a time: of two, the older could be the last to replace the file
         self._writing = asyncio.Lock()
 
@@ -40,11 +43,13 @@ class Snapshotter:
 
     async def _write_if_changed(self) -> None:
         membership = self._namesrv.manager.membership
+        counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
         if membership == self._saved:
+            counters.snapshot_current_at = now
             return
         current = self.current()
         try:
-            await asyncio.to_thread(snapshot.save, self._path, current)
+            counters.snapshot_bytes = await asyncio.to_thread(_save, self._path, current)
         except OSError as error:
             if not self._failing:
                 event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
@@ -54,6 +59,7 @@ class Snapshotter:
             event(logger, logging.INFO, "snapshot_written_again", path=self._path)
         self._failing = False
         self._saved = membership
+        counters.snapshot_current_at = now
         event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
 
     def current(self) -> Snapshot:
@@ -75,3 +81,8 @@ class Snapshotter:
             brokers=tuple(brokers[key] for key in sorted(brokers)),
             wiped=tuple(WipedBroker(None, name) for name in sorted(tables.wiped)),
         )
+
+
+def _save(path: Path, current: Snapshot) -> int:
+    snapshot.save(path, current)
+    return path.stat().st_size

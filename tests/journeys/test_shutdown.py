@@ -75,7 +75,7 @@ def test_leaving_evicts_nobody(start: Start, connect: Connect) -> None:
 
 def test_snapshot_that_cannot_be_written(start: Start, connect: Connect, data_dir: Path) -> None:
     """Without its data directory a server cannot remember its brokers; it says so and leaves as it should."""
-    daemon = start()
+    daemon = start("--heartbeat-log-dir", "")
     Broker().register(connect(daemon))
     data_dir.rename(data_dir.with_name("gone"))
 

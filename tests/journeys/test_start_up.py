@@ -7,16 +7,8 @@ import pytest
 
 from tests.support.broker import Broker
 from tests.support.daemon import Daemon, LoopName, Start
+from tests.support.ipv6 import can_use_ipv6
 from tests.support.peer import Connect
-
-
-def can_use_ipv6() -> bool:
-    """Whether this machine has an IPv6 loopback."""
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            return True
-    except OSError:
-        return False
 
 
 def refusal(data_dir: Path, *flags: str, loop: LoopName) -> str:

@@ -67,6 +67,7 @@ def test_help_groups_settings_by_topic(capsys: pytest.CaptureFixture[str]) -> No
         "Limits of one message",
         "Limits of connections",
         "Limits of the KV configuration",
+        "Heartbeat log",
         "Administration and log",
     ] == headings
 
@@ -228,8 +229,9 @@ def test_reader_that_has_seen_enough() -> None:
 
 def test_doubts_are_logged_before_the_run(tmp_path: Path) -> None:
     """A daemon's first line in its log is what is doubtful about its settings."""
+    place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path}"]
     with subprocess.Popen(
-        [sys.executable, "-m", "namesrv", "--listen-host=127.0.0.1", "--listen-port=0", f"--data-dir={tmp_path}"],
+        [sys.executable, "-m", "namesrv", *place],
         env=environment(NAMESRV_BROKER_EXPIRY_SECONDS="5"),
         stderr=subprocess.PIPE,
     ) as daemon:

@@ -31,7 +31,9 @@ def logged(caplog: pytest.LogCaptureFixture, *names: str) -> list[tuple[str, dic
 
 def settings_of(data_dir: Path, **overrides: Any) -> Settings:
     """Settings of a server on this machine only."""
-    return Settings(**{"listen_host": "127.0.0.1", "listen_port": 0, "data_dir": data_dir, **overrides})
+    return Settings(
+        **{"listen_host": "127.0.0.1", "listen_port": 0, "http_listen": "", "data_dir": data_dir, **overrides}
+    )
 
 
 async def serve(settings: Settings) -> None:
@@ -50,6 +52,7 @@ async def test_server_says_where_it_listens(tmp_path: Path, caplog: pytest.LogCa
         host, port = server.address
         fields = {
             "addresses": [f"{host}:{port}"],
+            "http": [],
             "version": version(),
             "boot_id": server.namesrv.boot_id,
             "data_dir": tmp_path / "new" / "dir",
@@ -266,4 +269,4 @@ async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:
         clock = server.clock
     assert before == asyncio.all_tasks()
     assert 0 == clock.sleepers
-    assert {"lock", "snapshot.json"} == {path.name for path in tmp_path.iterdir()}
+    assert {"heartbeats", "lock", "snapshot.json"} == {path.name for path in tmp_path.iterdir()}

@@ -477,6 +477,28 @@ class LockMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
+async def test_waits_are_measured() -> None:
+    """Of those who had to wait and were let in; not of who entered at once, nor of who gave up."""
+    lock = ReadWriteLock()
+
+    async def visit(section: Any) -> None:
+        async with section:
+            pass
+
+    async with lock.read():
+        await visit(lock.read())
+        writers = [asyncio.ensure_future(visit(lock.write())) for _ in range(3)]
+        reader = asyncio.ensure_future(visit(lock.read()))
+        await settle()
+        writers[1].cancel()
+        await settle()
+        assert [0, 0] == [lock.waits[to_write].count for to_write in (False, True)]
+    await asyncio.wait([*writers, reader])
+
+    assert [1, 2] == [lock.waits[to_write].count for to_write in (False, True)]
+    assert all(lock.waits[to_write].sum > 0 for to_write in (False, True))
+
+
 def test_lock_agrees_with_a_model() -> None:
     """Arrivals, departures and cancellations in any order leave the same ones inside as a list and a set say."""
     run_state_machine_as_test(LockMachine, settings=settings(max_examples=100, stateful_step_count=40))

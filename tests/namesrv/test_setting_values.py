@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.setting_values import checked_path, default_data_dir, default_nameserver_name
+from namesrv.setting_values import (
+    checked_endpoint,
+    checked_path,
+    default_data_dir,
+    default_nameserver_name,
+    endpoint_parts,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +60,34 @@ def test_path_that_cannot_be_is_refused(path: str) -> None:
     """The home of an unknown user and a NUL are found when settings are read, not when a file is opened."""
     with pytest.raises(ValueError, match=r"is not a path|home of nobody"):
         checked_path(Path(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", None),
+        ("127.0.0.1:9877", ("127.0.0.1", 9877)),
+        ("[::1]:9877", ("::1", 9877)),
+        ("[fe80::1%eth0]:1", ("fe80::1%eth0", 1)),
+        ("localhost:0", ("localhost", 0)),
+        ("ns-1.example.org:65535", ("ns-1.example.org", 65535)),
+    ],
+)
+def test_endpoint_is_an_address_and_a_port(text: str, parts: tuple[str, int] | None) -> None:
+    """Of both families, or a host name; nothing means none."""
+    assert text == checked_endpoint(text)
+    assert parts == endpoint_parts(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("9877", ":9877", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536", "127.0.0.1:-1"),
+        *("::1:9877", "[127.0.0.1]:9877", "[::1]", "[::1:9877", "::1]:9877", "300.0.0.1:1", "a b:1", "1.1.1.1:1\n"),
+        *("127.0.0.1:9877 ", "127.0.0.1:\u0661", "127.0.0.1:1,127.0.0.2:1"),
+    ],
+)
+def test_endpoint_refuses_what_cannot_be_bound(text: str) -> None:
+    """A port or a host alone, an IPv6 address without brackets, a wrong number."""
+    with pytest.raises(ValueError, match=r"^is not an address and a port, as in 127\.0\.0\.1:9877 or \[::1\]:9877$"):
+        checked_endpoint(text)

@@ -1,5 +1,7 @@
 """The settings themselves: defaults, ranges, and what each refuses."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -9,6 +11,7 @@ from namesrv.settings import Settings
 DEFAULTS = {
     "listen_host": "0.0.0.0",
     "listen_port": 9876,
+    "http_listen": "127.0.0.1:9877",
     "proxy_protocol": "off",
     "scan_interval_seconds": 10.0,
     "broker_expiry_seconds": 120.0,
@@ -38,6 +41,9 @@ DEFAULTS = {
     "kv_max_value_bytes": 16384,
     "kv_max_keys_per_namespace": 10000,
     "kv_max_namespaces": 256,
+    "heartbeat_log_dir": "heartbeats",
+    "heartbeat_log_keep_days": 14.0,
+    "heartbeat_log_max_bytes": 2_147_483_648,
     "admin_enabled": False,
     "log_level": "info",
     "log_format": "auto",
@@ -65,6 +71,8 @@ RANGES = [
     ("kv_max_value_bytes", 1, 32768),
     ("kv_max_keys_per_namespace", 1, 1_000_000),
     ("kv_max_namespaces", 1, 100_000),
+    ("heartbeat_log_keep_days", 0.01, 3650),
+    ("heartbeat_log_max_bytes", 1_048_576, 1 << 50),
 ]
 
 
@@ -173,3 +181,12 @@ def test_consequence_is_a_sentence(name: str) -> None:
     assert consequence[0].isupper()
     assert consequence.endswith(".")
     assert "  " not in consequence
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [("heartbeats", Path("/data/heartbeats")), ("/logs", Path("/logs")), ("", None)],
+)
+def test_the_heartbeat_log_is_below_the_data_directory(value: str, path: Path | None) -> None:
+    """Unless it is told a place of its own, or switched off."""
+    assert path == settings(data_dir="/data", heartbeat_log_dir=value).heartbeat_log_path

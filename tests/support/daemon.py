@@ -16,13 +16,7 @@ LoopName = Literal["auto", "asyncio"]
 GUARD_SECONDS: Final = 30.0
 
 # The daemon takes uvloop where it is installed; `asyncio` is what it runs on where it is not.
-_RUN: Final[dict[LoopName, tuple[str, ...]]] = {
-    "auto": ("-m", "namesrv"),
-    "asyncio": (
-        "-c",
-        "import sys; sys.modules['uvloop'] = None; from namesrv.cli import main; sys.exit(main())",
-    ),
-}
+_MISSING: Final[dict[LoopName, tuple[str, ...]]] = {"auto": (), "asyncio": ("uvloop",)}
 
 LogLine = dict[str, Any]
 
@@ -33,15 +27,27 @@ class Daemon:
     Flags come after those given here, and the last of a kind counts. It listens once `listening()` returns.
     """
 
-    def __init__(self, data_dir: Path, *flags: str, loop: LoopName = "auto") -> None:
+    def __init__(
+        self, data_dir: Path, *flags: str, loop: LoopName = "auto", missing_packages: tuple[str, ...] = ()
+    ) -> None:
         self.data_dir = data_dir
         # every line that was logged so far; one that is no JSON, as of a traceback, has the event "printed"
         self.log: list[LogLine] = []
         self._has_news = threading.Condition()
         self._is_silent = False
-        place = ("--listen-host", "127.0.0.1", "--listen-port", "0", "--data-dir", str(data_dir))
+        # no HTTP: its usual port is free for one server of this machine only
+        place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
         self._process = subprocess.Popen(
-            [sys.executable, *_RUN[loop], *place, "--drain-seconds", "0", "--log-format", "json", *flags],
+            [
+                sys.executable,
+                *_run(*_MISSING[loop], *missing_packages),
+                *place,
+                "--drain-seconds",
+                "0",
+                "--log-format",
+                "json",
+                *flags,
+            ],
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -101,6 +107,12 @@ class Daemon:
         host, _, port = self.wait_for("listening")["addresses"][0].rpartition(":")
         return host.strip("[]"), int(port)
 
+    @property
+    def http_address(self) -> tuple[str, int]:
+        """Where it shows health and metrics."""
+        host, _, port = self.wait_for("listening")["http"][0].rpartition(":")
+        return host.strip("[]"), int(port)
+
     # -- the process --------------------------------------------------------------------------------------------------
 
     @property
@@ -153,6 +165,14 @@ class Daemon:
     def __repr__(self) -> str:
         state = "running" if self.is_running else f"ended with {self._process.returncode}"
         return f"<Daemon [{self.pid} | {state} | {len(self.log)} lines]>"
+
+
+def _run(*missing_packages: str) -> tuple[str, ...]:
+    """Python's arguments for a server that is installed without some packages."""
+    if not missing_packages:
+        return ("-m", "namesrv")
+    hide = f"import sys; sys.modules.update(dict.fromkeys({missing_packages!r}))"
+    return ("-c", f"{hide}; from namesrv.cli import main; sys.exit(main())")
 
 
 # what a fixture hands out that starts one with flags

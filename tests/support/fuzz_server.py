@@ -126,6 +126,7 @@ class FuzzServer:
         settings = Settings(
             listen_host="127.0.0.1",
             listen_port=0,
+            http_listen="",
             data_dir=data_dir,
             nameserver_name="fuzzed",
             admin_enabled=True,

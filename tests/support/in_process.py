@@ -113,7 +113,14 @@ async def namesrv_in_process(
     """Serve until the block ends, which must be within half a minute; a bug of the server's is raised there."""
     clock = clock or FakeClock()
     settings = Settings(
-        **{"listen_host": HOST, "listen_port": 0, "data_dir": data_dir, "drain_seconds": 0.0, **overrides}
+        **{
+            "listen_host": HOST,
+            "listen_port": 0,
+            "http_listen": "",
+            "data_dir": data_dir,
+            "drain_seconds": 0.0,
+            **overrides,
+        }
     )
     controller = NamesrvController(settings, clock)
     async with asyncio.timeout(GUARD_SECONDS):

@@ -47,14 +47,14 @@ class TalkingProcess:
         """The lines so far that match somewhere."""
         return [line for line in self.lines if re.search(pattern, line)]
 
-    def wait_for(self, pattern: str, *, count: int = 1) -> str:
+    def wait_for(self, pattern: str, *, count: int = 1, within: float = GUARD_SECONDS) -> str:
         """The first line (or the `count`th) that matches somewhere, as soon as it is said.
 
         Raises:
             AssertionError: it is not said in time, or the process ended without.
         """
         with self._has_news:
-            self._has_news.wait_for(lambda: self._is_silent or len(self.said(pattern)) >= count, GUARD_SECONDS)
+            self._has_news.wait_for(lambda: self._is_silent or len(self.said(pattern)) >= count, within)
             found = self.said(pattern)
             assert len(found) >= count, f"{len(found)} of {count} lines with {pattern!r} in {self.lines[-20:]}"
             return found[count - 1]
@@ -68,9 +68,9 @@ class TalkingProcess:
         self.send_signal(signal.SIGTERM)
         return self.wait()
 
-    def wait(self) -> int:
+    def wait(self, *, within: float = GUARD_SECONDS) -> int:
         """The exit code, once it has ended and all it said is there; negative: the signal that ended it."""
-        code = self._process.wait(GUARD_SECONDS)
+        code = self._process.wait(within)
         self._reader.join(GUARD_SECONDS)
         return code
 

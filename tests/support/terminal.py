@@ -48,6 +48,20 @@ class Terminal:
         while self.shown.count(text) < count:
             assert self._read(deadline), f"{text!r} is not in {self.shown!r}"
 
+    @property
+    def pid(self) -> int:
+        """The command's number."""
+        return self._process.pid
+
+    def hang_up(self) -> None:
+        """Close the window: the kernel tells whoever belongs to it."""
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def wait_until_ended(self) -> int:
+        """The exit code, once the command has ended; nothing more is read."""
+        return self._process.wait(GUARD_SECONDS)
+
     def type(self, text: str) -> None:
         """Type."""
         os.write(self._descriptor, text.encode())

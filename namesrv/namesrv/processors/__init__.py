@@ -39,6 +39,12 @@ def handlers(namesrv: Namesrv) -> dict[int, Handler]:
     }
 
 
+def roles(namesrv: Namesrv) -> dict[int, str]:
+    """Who asks with which code: broker, client or admin; watch for what waits until something happens."""
+    of_makers = {int(code): role for role, makers in PROCESSORS.items() for make in makers for code in make(namesrv)}
+    return of_makers | dict.fromkeys(CONCURRENT, "watch")
+
+
 def _noting(role: str, handler: Handler) -> Handler:
     async def note_and_handle(request: Request) -> Reply:
         connection = request.connection

@@ -70,8 +70,6 @@ class BrokerProcessor:
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
         self._manager = namesrv.manager
-        settings = namesrv.settings
-        self._inflate_limits = InflateLimits(settings.max_inflated_bytes, settings.max_inflate_ratio)
 
     async def register(self, request: Request) -> Reply:
         """103."""
@@ -121,9 +119,12 @@ class BrokerProcessor:
         return body
 
     def _decode(self, command: RemotingCommand, header: RegisterBrokerRequestHeader) -> RegisterBrokerBody:
+        # as they are now: a reload may have changed them
+        settings = self._namesrv.settings
+        limits = InflateLimits(settings.max_inflated_bytes, settings.max_inflate_ratio)
         if command.is_native:
-            return decode_native_body(command.body, compressed=header.compressed, limits=self._inflate_limits)
-        return decode_body(command.body, command.version, compressed=header.compressed, limits=self._inflate_limits)
+            return decode_native_body(command.body, compressed=header.compressed, limits=limits)
+        return decode_body(command.body, command.version, compressed=header.compressed, limits=limits)
 
     def _registered(self, command: RemotingCommand, result: RegisterResult) -> Reply:
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +46,7 @@ class ClientProcessor:
             raise TopicNotExistError(f"No topic route info in name server for the topic: {header.topic}\n{FAQ}")
         if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
             route = in_zone(route, header.zone_name)
+        self._note_served(request, (header.topic,))
         return Reply(dialect_of(request.command).route(route))
 
     async def pull_routes(self, request: Request) -> Reply:
@@ -74,7 +75,14 @@ class ClientProcessor:
             "full": changed is None,
             "routes": routes,
         }
+        self._note_served(request, tuple(routes))
         return Reply(msgspec.msgpack.encode(answer))
+
+    def _note_served(self, request: Request, topics: Sequence[str]) -> None:
+        log = self._namesrv.heartbeat_log
+        if log is not None and topics:
+            log.served_many(request.connection, topics)
+            log.pulled(topics)
 
     def _changed(self, asked: PullRoutesRequest) -> list[str] | None:
         if asked.boot_id != self._namesrv.boot_id:

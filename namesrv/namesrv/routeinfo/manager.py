@@ -20,17 +20,20 @@ from typing import Any, Final, TypeVar
 
 from namesrv.routeinfo.eviction import Removal, plan_perms, plan_removal, silent_brokers
 from namesrv.routeinfo.records import (
+    HEARTBEAT_SECONDS,
     BrokerAddrInfo,
     BrokerLiveInfo,
     Effect,
     Evicted,
     Fenced,
+    HeldUp,
     Reason,
     Registered,
     RegisterResult,
     Registration,
     RouteChanged,
     RouteOptions,
+    Scanned,
     Touched,
     Unregistered,
 )
@@ -73,8 +76,17 @@ class RouteInfoManager:
         self._sink = sink
         # who wants to see heartbeats: nobody, no effects are made of them
         self.touch_listeners: Sequence[Callable[[Effect], None]] = (sink,)
+        # heartbeats of registered brokers, and who is told by how many seconds one of them was late
+        self.heartbeats = 0
+        self.on_late_heartbeat: Callable[[float], None] = lambda _: None
+        # told of every heartbeat, with the silence before it: without an effect, since there may be many
+        self.on_touch: Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None] | None = None
         self._is_connected = is_connected
-        self._late_seconds = 0.0
+        # all the time by which this process was late: what liveness seconds are behind the monotonic clock
+        self.late_seconds = 0.0
+        # told of new routes, under the lock, at the moment from which they are answered: may only take note
+        self.on_publish: Callable[[set[str], int], None] | None = None
+        self.scans = 0
         self._last_generation = 0
 
     def __repr__(self) -> str:
@@ -84,18 +96,19 @@ class RouteInfoManager:
 
     def now(self) -> float:
         """Liveness seconds."""
-        return self._monotonic() - self._late_seconds
+        return self._monotonic() - self.late_seconds
 
     def was_late(self, seconds: float) -> None:
         """This process was held up that long: move every deadline by as much."""
         if seconds < LATENESS_TOLERANCE_SECONDS:
             return
-        self._late_seconds += seconds
+        self.late_seconds += seconds
         now = self.now()
         for key, live in list(self.tables.broker_live_table.items()):
             if live.last_update > now:
                 # heard between waking up and being told how late we are
                 self.tables.set_live(key, live.heard(now, live.connection_id, None))
+        self._sink(HeldUp(seconds))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
@@ -198,7 +211,11 @@ class RouteInfoManager:
         live = self.tables.broker_live_table.get(key)
         if live is None:
             return None
-        now = self._monotonic() - self._late_seconds
+        now = self._monotonic() - self.late_seconds
+        silent = now - live.last_update
+        self.heartbeats += 1
+        if silent > HEARTBEAT_SECONDS:
+            self.on_late_heartbeat(silent - HEARTBEAT_SECONDS)
         if connection_id > live.connection_id and not self._is_connected(connection_id):
             # asked before it hung up, and looked at after that: nothing would ever report that connection's end
             connection_id = live.connection_id
@@ -208,8 +225,10 @@ class RouteInfoManager:
             self.tables.broker_live_table[key] = heard
         else:
             self.tables.set_live(key, heard)
+        if self.on_touch is not None:
+            self.on_touch(key, heard, silent)
         if self.touch_listeners:
-            self._sink(Touched(key, heard, now - live.last_update))
+            self._sink(Touched(key, heard, silent))
         return heard
 
     def is_registered(
@@ -261,10 +280,18 @@ class RouteInfoManager:
         effects: list[Effect] = []
         evicted = 0
         async with self.lock.write():
-            for key in silent_brokers(self.tables, self.now()):
+            now = self.now()
+            self.scans += 1
+            effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
+            for key in silent_brokers(self.tables, now):
                 live = self.tables.broker_live_table.get(key)
-                if live is not None and live.expires_at() < self.now():
+                if live is None:
+                    continue
+                if live.expires_at() < now:
                     evicted += await self._remove(key, live, "silent", effects, partial(operator.is_, live))
+                else:
+                    # heard while another one was taken out
+                    effects.append(Fenced(key, live, "silent", self.scans))
         self._perform(effects)
         return evicted
 
@@ -292,14 +319,15 @@ class RouteInfoManager:
         latest = self.tables.broker_live_table.get(key)
         if latest is None:
             return False
+        scan = self.scans if reason == "silent" else None
         if not is_same(latest):
-            effects.append(Fenced(key, latest, reason))
+            effects.append(Fenced(key, latest, reason, scan))
             return False
         self._apply(removal.changes, effects)
         if live.broker_id == MASTER_ID:
             self.tables.wiped.discard(live.broker_name)
         self.membership += 1
-        effects.append(Evicted(key, latest, reason, self.now() - latest.last_update))
+        effects.append(Evicted(key, latest, reason, self.now() - latest.last_update, scan))
         if removal.min_id_changed is not None:
             effects.append(removal.min_id_changed)
         return True
@@ -379,6 +407,8 @@ class RouteInfoManager:
                 cache.invalidate(topics)
             changed = tuple(topics)
             effects.append(RouteChanged(changed, self.revisions.changed(changed)))
+            if self.on_publish is not None:
+                self.on_publish(topics, self.revisions.revision)
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:

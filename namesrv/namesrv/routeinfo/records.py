@@ -5,7 +5,7 @@ Everything here is frozen: a table's entry is replaced, never edited.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,9 @@ from namesrv_remoting.bodies.topic import DataVersion
 
 Kind = Literal["full", "delta"]
 Reason = Literal["silent", "disconnected", "unregistered", "superseded"]
+
+# Brokers send as often, unless they are told otherwise.
+HEARTBEAT_SECONDS: Final = 30.0
 
 
 class BrokerAddrInfo(NamedTuple):
@@ -145,6 +148,8 @@ class Evicted:
     live: BrokerLiveInfo
     reason: Reason
     silent_seconds: float
+    # the number of the scan that found it silent
+    scan: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,25 @@ class Fenced:
     key: BrokerAddrInfo
     live: BrokerLiveInfo
     reason: Reason
+    scan: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A search for silent brokers has decided."""
+
+    # from 1 within a run of the server
+    scan: int
+    # the moment of decision, in liveness seconds, and how many brokers there were
+    now: float
+    brokers: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUp:
+    """This process was late: nobody's silence counts for that long."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +200,7 @@ class MinBrokerIdChanged:
     offline_broker_addr: str | None = None
 
 
-Effect = Registered | Touched | Unregistered | Evicted | Fenced | RouteChanged | MinBrokerIdChanged
+Effect = Registered | Touched | Unregistered | Evicted | Fenced | Scanned | HeldUp | RouteChanged | MinBrokerIdChanged
 
 
 @dataclass(slots=True)

@@ -49,6 +49,8 @@ class RouteTables:
         self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         # topic -> its queues; never an empty row, never a broker that is not in broker_addr_table
         self.topic_queue_table: dict[str, QueueRow] = {}
+        # queues in all its rows
+        self.queue_count = 0
 
         # filter servers of an address; never an empty tuple
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
@@ -180,16 +182,18 @@ class RouteTables:
         table, names = self.topic_queue_table, self._topic_names
         # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
         # values keep both alive, so that no id stands for two of them
-        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], object, object]] = {}
+        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, object, object]] = {}
         for topic, row in rows.items():
             before = table.get(topic)
             step = steps.get((id(before), id(row)))
             if step is None:
                 names_before = frozenset(queues.broker_name for queues in before or ())
                 names_now = frozenset(queues.broker_name for queues in row or ())
-                step = (names_now - names_before, names_before - names_now, before, row)
+                more = queues_in(row) - queues_in(before)
+                step = (names_now - names_before, names_before - names_now, more, before, row)
                 steps[id(before), id(row)] = step
-            added, removed, _, _ = step
+            added, removed, more, _, _ = step
+            self.queue_count += more
             name = names.setdefault(topic, topic)
             if row is not None:
                 table[name] = row
@@ -287,6 +291,8 @@ class RouteTables:
             found.append("deadline_of is not what the live table says")
         if on_connection != self.brokers_on_connection:
             found.append("brokers_on_connection is not what the live table says")
+        if self.queue_count != sum(map(queues_in, self.topic_queue_table.values())):
+            found.append("queue_count is not what the rows say")
         if self._topic_names.keys() != self.topic_queue_table.keys():
             found.append("_topic_names is not what topic_queue_table says")
         return found
@@ -302,3 +308,8 @@ class RouteTables:
                 if name not in self.broker_addr_table:
                     found.append(f"{topic} has queues on {name}, which is no broker")
         return topics_of_broker
+
+
+def queues_in(row: QueueRow | None) -> int:
+    """Queues of one topic, on all its brokers; one that is read or written."""
+    return sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in row or ())

@@ -15,6 +15,7 @@ from namesrv.routeinfo.records import (
     Reason,
     RegisterResult,
     RouteChanged,
+    Scanned,
     Touched,
     Unregistered,
 )
@@ -61,10 +62,13 @@ async def test_silent_broker_is_evicted(scene: RouteScene, silent_for: float, ev
 
     assert 1 - evicted == len(scene.tables.broker_live_table)
     if evicted:
-        changed, gone = scene.take_effects()
+        scanned, changed, gone = scene.take_effects()
+        assert isinstance(scanned, Scanned)
+        assert (1, scene.manager.now(), 1) == (scanned.scan, scanned.now, scanned.brokers)
         assert isinstance(changed, RouteChanged)
         assert ["t1", "t2"] == sorted(changed.topics or ())
         assert isinstance(gone, Evicted)
+        assert 1 == gone.scan
         assert (M, before, "silent", 120.1) == (gone.key, gone.live, gone.reason, round(gone.silent_seconds, 6))
 
 
@@ -316,9 +320,10 @@ async def test_heartbeat_stops_an_eviction_in_the_making(scene: RouteScene) -> N
     scene.manager.touch(M, 1)
 
     assert 0 == await eviction_under_way
-    touched, fenced = scene.take_effects()
+    touched, scanned, fenced = scene.take_effects()
     assert isinstance(touched, Touched)
-    assert Fenced(M, live(scene, M), "silent") == fenced
+    assert isinstance(scanned, Scanned)
+    assert Fenced(M, live(scene, M), "silent", scan=1) == fenced
     assert {"t1": {"b1": 6}, "t2": {"b1": 6}} == rows(scene.tables)
     assert [] == scene.tables.violations()
 
@@ -357,7 +362,7 @@ async def test_unchanged_registration_stops_every_removal_in_the_making(scene: R
     assert RegisterResult() == manager.register_unchanged(M, b"master", 2, None)
 
     await removal
-    assert Fenced(M, live(scene, M), reason) == scene.take_effects()[-1]
+    assert Fenced(M, live(scene, M), reason, scan=1 if reason == "silent" else None) == scene.take_effects()[-1]
     assert {"t1": {"b1": 6}, "t2": {"b1": 6}} == rows(scene.tables)
 
 

@@ -1,0 +1,51 @@
+"""Is the server alive, and should it get questions?"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv.context import Namesrv
+
+# Housekeeping runs every second; one that has been stuck for so long needs a restart.
+STUCK_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    is_ok: bool
+    # what was found, for people
+    found: str
+
+    def __str__(self) -> str:
+        return f"[{'+' if self.is_ok else '-'}] {self.name}: {self.found}"
+
+
+def liveness(namesrv: Namesrv) -> list[Check]:
+    """What a restart would mend."""
+    return [_housekeeping(namesrv)]
+
+
+def readiness(namesrv: Namesrv) -> list[Check]:
+    """What has to be so before route questions are sent here."""
+    reason = namesrv.readiness.reason(namesrv.clock.monotonic())
+    return [
+        Check("listening", namesrv.is_listening, "yes" if namesrv.is_listening else "not yet"),
+        Check("brokers", namesrv.is_ready(), reason),
+        Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
+        _housekeeping(namesrv),
+    ]
+
+
+def report(checks: list[Check], *, verbose: bool) -> str:
+    """The checks as a page: each on a line when verbose, else those that failed, or ok."""
+    shown = [str(check) for check in checks if verbose or not check.is_ok]
+    is_ok = all(check.is_ok for check in checks)
+    return "\n".join([*shown, "ok" if is_ok else "failed"]) + "\n"
+
+
+def _housekeeping(namesrv: Namesrv) -> Check:
+    last_tick = namesrv.counters.last_tick
+    ago = namesrv.uptime() if last_tick is None else namesrv.clock.monotonic() - last_tick
+    return Check("housekeeping", ago <= STUCK_SECONDS, f"last done {ago:.1f} s ago")

@@ -1,0 +1,100 @@
+"""What becomes of the heartbeat log when the process or the disk fails?"""
+
+import gzip
+import json
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.daemon import GUARD_SECONDS, Daemon, Start
+from tests.support.heartbeat_files import of, read_log
+from tests.support.peer import Connect
+
+# nothing here depends on the loop
+pytestmark = pytest.mark.parametrize("loop", ["auto"])
+
+BROKER = Broker()
+ROUTE, ORDERS = 105, {"topic": "orders"}
+
+
+def wait_for_file(root: Path, suffix: str) -> Path:
+    """The first file of a kind with a line in it, as soon as it is there."""
+    deadline = time.monotonic() + GUARD_SECONDS
+    while time.monotonic() < deadline:
+        for path in root.rglob(f"*{suffix}"):
+            if path.stat().st_size:
+                return path
+        time.sleep(0.01)
+    raise AssertionError(f"no {suffix} below {root}")
+
+
+def limit_files(daemon: Daemon, size: int) -> None:
+    """Let no file of a process grow over a size: what a full disk is to it."""
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def test_a_killed_server_leaves_whole_lines(start: Start, connect: Connect, data_dir: Path) -> None:
+    """All but the last one, at most; the next start closes the file and leaves it as it is."""
+    daemon = start()
+    peer = connect(daemon)
+    BROKER.register(peer)
+    root = data_dir / "heartbeats"
+    left = wait_for_file(root, ".open")
+    daemon.kill()
+    torn = left.read_bytes() + b'{"v":1,"seq":'
+    left.write_bytes(torn)
+
+    start()
+
+    closed = wait_for_file(root, f"{left.name.removesuffix('.open')}.gz")
+    assert torn == gzip.decompress(closed.read_bytes())
+    *lines, last = torn.split(b"\n")
+    assert "start" == json.loads(lines[0])["event"]
+    assert b'{"v":1,"seq":' == last
+
+
+def test_a_full_disk_stops_nothing(start: Start, connect: Connect, data_dir: Path) -> None:
+    """Routes are served, brokers registered and evicted; once there is room, the log goes on without a torn line."""
+    daemon = start()
+    root = data_dir / "heartbeats"
+    path = wait_for_file(root, ".open")
+    limit_files(daemon, path.stat().st_size + 10)
+    peer = connect(daemon)
+    BROKER.register(peer)
+    daemon.wait_for("heartbeat_log_not_written")
+    assert 0 == connect(daemon).ask(ROUTE, ORDERS).code
+    peer.close()
+    daemon.wait_for("broker_evicted")
+
+    limit_files(daemon, resource.RLIM_INFINITY)
+    daemon.wait_for("heartbeat_log_written_again")
+    assert 0 == daemon.stop()
+
+    lines = read_log(root)
+    assert list(range(1, len(lines) + 1)) == [line["seq"] for line in lines]
+    assert ["register", "evict"] == [line["event"] for line in of(lines, "register", "evict")]
+
+
+def test_a_directory_that_cannot_be_made_stops_nothing(start: Start, connect: Connect, tmp_path: Path) -> None:
+    """It is told, and tried again."""
+    place = tmp_path / "place"
+    place.write_text("a file")
+    daemon = start("--heartbeat-log-dir", str(place / "log"))
+    BROKER.register(connect(daemon))
+    daemon.wait_for("heartbeat_log_not_written", level="error")
+    assert 0 == connect(daemon).ask(ROUTE, ORDERS).code
+    place.unlink()
+    daemon.wait_for("heartbeat_log_written_again")
+    daemon.stop()
+
+    assert 1 == len(of(read_log(place / "log"), "register"))
+
+
+def test_the_log_says_nothing_of_a_server_without_one(start: Start, data_dir: Path) -> None:
+    """Empty is off."""
+    assert 0 == start("--heartbeat-log-dir", "").stop()
+
+    assert not (data_dir / "heartbeats").exists()

@@ -1,0 +1,140 @@
+"""Can whoever watches a server see how it is, from its start to its end?"""
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.daemon import Daemon, LoopName, Start
+from tests.support.http_peer import ask, scrape
+from tests.support.ipv6 import can_use_ipv6
+from tests.support.peer import Connect, until
+
+HTTP = ("--http-listen", "127.0.0.1:0")
+
+
+def test_pages(start: Start) -> None:
+    """Alive, ready and its metrics, on a port of their own that the log names."""
+    daemon = start(*HTTP)
+
+    assert (200, "ok\n") == (ask(daemon.http_address, "/livez").status, ask(daemon.http_address, "/livez").text)
+    ready = ask(daemon.http_address, "/readyz?verbose")
+    assert 200 == ready.status
+    assert "[+] brokers: ready: no brokers expected\n" in ready.text
+    assert 1 == scrape(daemon.http_address)("nameserver_ready")
+    assert daemon.http_address != daemon.address
+
+
+def test_counts_of_a_broker_that_is_killed(start: Start, connect: Connect) -> None:
+    """What became of it is seen by whoever collects the metrics."""
+    daemon = start(*HTTP, "--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.5")
+    silent, killed = connect(daemon), connect(daemon)
+    Broker(name="broker-a", addr="10.0.0.1:10911").register(silent)
+    Broker(name="broker-b", addr="10.0.0.2:10911").register(killed)
+    killed.close()
+    daemon.wait_for("broker_evicted", count=2)
+
+    metrics = scrape(daemon.http_address)
+
+    assert 1 == metrics("nameserver_evictions_total", reason="silent")
+    assert 1 == metrics("nameserver_evictions_total", reason="disconnected")
+    assert metrics("nameserver_route_staleness_seconds_sum", reason="silent") >= 0.5
+    assert metrics("nameserver_route_staleness_seconds_bucket", reason="silent", le="1.0") == 1
+
+
+def test_not_ready_until_the_brokers_are_back(start: Start, connect: Connect) -> None:
+    """After a restart it is alive at once, and ready when those of its last run are."""
+    first = start(*HTTP)
+    Broker().register(connect(first))
+    first.stop()
+
+    second = start(*HTTP)
+    answer = ask(second.http_address, "/readyz")
+    assert 503 == answer.status
+    assert "not ready: waiting" in answer.text
+    assert "1 of 1 expected brokers: cluster-a/broker-a/0 at 10.0.0.1:10911" in answer.text
+    assert 200 == ask(second.http_address, "/livez").status
+    assert 0 == scrape(second.http_address)("nameserver_ready")
+
+    Broker().register(connect(second))
+
+    assert 200 == ask(second.http_address, "/readyz").status
+
+
+def test_not_ready_while_it_drains(start: Start, connect: Connect) -> None:
+    """From the signal on nobody is to be sent here; it is to be seen until the end, and then no more."""
+    daemon = start(*HTTP, "--drain-seconds", "600")
+    address = daemon.http_address
+    # without a connection there is nothing to drain; two, since the first is closed at once
+    for _ in range(2):
+        assert 0 == connect(daemon).ask(106).code
+
+    daemon.send_signal(signal.SIGTERM)
+    daemon.wait_for("draining")
+
+    answer = ask(address, "/readyz")
+    assert (503, "[-] staying: draining\nfailed\n") == (answer.status, answer.text)
+    assert 200 == ask(address, "/livez").status
+    daemon.kill()
+
+
+def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
+    """The server does not start: to run unseen would be worse. One line says which flag is to be changed."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with Daemon(data_dir, "--http-listen", f"127.0.0.1:{port}", loop=loop) as daemon:
+            assert 1 == daemon.wait()
+
+    (line,) = daemon.log
+    assert "start_failed" == line["event"]
+    assert line["error"].startswith(f"StartError: cannot listen on 127.0.0.1:{port} for HTTP: ")
+    assert "(--http-listen ADDRESS:PORT takes another port, and an empty value none)" in line["error"]
+
+
+@pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback here")
+def test_ipv6(start: Start) -> None:
+    """Addresses in brackets."""
+    daemon = start("--http-listen", "[::1]:0")
+
+    assert daemon.wait_for("listening")["http"] == [f"[::1]:{daemon.http_address[1]}"]
+    assert 200 == ask(("::1", daemon.http_address[1]), "/livez").status
+
+
+def test_switched_off(start: Start) -> None:
+    """By an empty value: nobody listens."""
+    assert [] == start("--http-listen", "").wait_for("listening")["http"]
+
+
+@pytest.mark.parametrize("missing", [("h11",), ("prometheus_client",), ("h11", "prometheus_client", "xxhash")])
+def test_installed_without_the_extra(
+    missing: tuple[str, ...], data_dir: Path, loop: LoopName, connect: Connect
+) -> None:
+    """It serves, and one warning says that it is not to be seen and how that is mended."""
+    with Daemon(data_dir, *HTTP, loop=loop, missing_packages=missing) as daemon:
+        Broker().register(connect(daemon.listening()))
+        assert 0 == connect(daemon).ask(105, {"topic": "orders"}).code
+
+        (line,) = daemon.lines("http_is_off")
+        assert "warning" == line["level"]
+        assert [name for name in missing if name != "xxhash"] == line["missing"]
+        assert "pip install 'namesrv[server]'" == line["install"]
+        assert [] == daemon.wait_for("listening")["http"]
+
+
+def test_hostile_peers_do_not_keep_a_supervisor_out(start: Start, connect: Connect) -> None:
+    """A hundred connections that say nothing, and one that asks for ever: health is answered, and so is a client."""
+    daemon = start(*HTTP)
+    client = connect(daemon)
+    silent = [socket.create_connection(daemon.http_address) for _ in range(100)]
+    try:
+        with socket.create_connection(daemon.http_address) as endless:
+            endless.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
+
+            assert 200 == ask(daemon.http_address, "/readyz").status
+            assert 0 == client.ask(106).code
+    finally:
+        for each in silent:
+            each.close()
+    until(lambda: 200 == ask(daemon.http_address, "/livez").status)

@@ -1,0 +1,76 @@
+"""Does a service manager learn what becomes of the server?"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.daemon import Start
+from tests.support.notify_socket import NotifySocket
+from tests.support.peer import Connect, until
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NotifySocket]:
+    """A systemd that the servers of this test are told of, with a watchdog."""
+    with NotifySocket(tmp_path / "notify") as found:
+        monkeypatch.setenv("NOTIFY_SOCKET", found.address)
+        monkeypatch.setenv("WATCHDOG_USEC", "10000000")
+        yield found
+
+
+def test_service_from_start_to_end(systemd: NotifySocket, start: Start) -> None:
+    """Ready when it listens, alive every second, reloading and ready again on SIGHUP, stopping at the end."""
+    daemon = start("--drain-seconds", "3", "--log-level", "debug")
+    assert {"READY": "1", "STATUS": "ready: no brokers expected"} == systemd.receive_with("READY")
+    assert {"WATCHDOG": "1"} == systemd.receive_with("WATCHDOG")
+    assert {"WATCHDOG": "1"} == systemd.receive_with("WATCHDOG")
+
+    daemon.send_signal(signal.SIGHUP)
+    assert int(systemd.receive_with("RELOADING")["MONOTONIC_USEC"]) > 0
+    assert "ready: no brokers expected" == systemd.receive_with("READY")["STATUS"]
+
+    assert 0 == daemon.stop()
+    stopping = systemd.receive_with("STOPPING")
+    assert "draining" == stopping["STATUS"]
+    assert int(stopping["EXTEND_TIMEOUT_USEC"]) >= 3e6
+    assert [] == [line for line in daemon.log if "service_manager" in line["event"]]
+
+
+def test_warm_restart_is_told(systemd: NotifySocket, start: Start, connect: Connect) -> None:
+    """Ready to serve brokers at once, with a status that says for whom it waits, until they are back."""
+    first = start()
+    Broker().register(connect(first))
+    first.stop()
+    systemd.messages()
+
+    second = start()
+    assert "waiting 45 s more for 1 of 1 expected brokers" in systemd.receive_with("READY")["STATUS"]
+    Broker().register(connect(second))
+    status = systemd.receive_with("STATUS")
+    assert {"STATUS": "ready: all 1 expected brokers are back"} == status
+
+
+def test_stopped_loop_feeds_no_watchdog(systemd: NotifySocket, start: Start) -> None:
+    """A server that hangs says nothing, and would be restarted."""
+    daemon = start()
+    systemd.receive_with("WATCHDOG")
+    daemon.send_signal(signal.SIGSTOP)
+    until(lambda: ") T " in Path(f"/proc/{daemon.pid}/stat").read_text())
+    systemd.messages()
+
+    with pytest.raises(TimeoutError):
+        systemd.receive_within(2.5)
+    daemon.send_signal(signal.SIGCONT)
+    assert {"WATCHDOG": "1"} == systemd.receive_with("WATCHDOG")
+
+
+def test_service_that_cannot_start_is_never_ready(systemd: NotifySocket, start: Start, data_dir: Path) -> None:
+    """Nothing is told but by its exit code."""
+    start()
+    systemd.receive_with("READY")
+    with pytest.raises(AssertionError):
+        start(data_dir=data_dir)
+    assert [] == [message for message in systemd.messages() if "READY" in message]

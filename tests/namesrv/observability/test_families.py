@@ -1,0 +1,458 @@
+"""Does every metric follow what it is about?"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.heartbeat_log import HeartbeatLog
+from namesrv.observability.process_families import process_families
+from namesrv.observability.survey import Survey
+from namesrv.version import version
+from namesrv_remoting.bodies.extensions import to_msgpack
+from tests.support.fake_clock import settle
+from tests.support.http_peer import Scrape, ask, scrape
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, native_registration, question, registration
+from tests.support.raw_peer import RawPeer, until
+
+A = Broker()
+B = Broker("broker-b", 0, "10.0.0.2:10911")
+HTTP = "127.0.0.1:0"
+
+
+class Shown:
+    """A running server, and what it shows."""
+
+    def __init__(self, server: InProcess) -> None:
+        self.server = server
+
+    async def metrics(self) -> Scrape:
+        """The metrics now."""
+        return await asyncio.to_thread(scrape, self.server.controller.http_addresses[0])
+
+
+@asynccontextmanager
+async def shown(data_dir: Path, **settings: Any) -> AsyncIterator[tuple[InProcess, Shown]]:
+    """A server with an HTTP port."""
+    async with namesrv_in_process(data_dir, http_listen=HTTP, **settings) as server:
+        yield server, Shown(server)
+
+
+async def test_the_server_itself(tmp_path: Path) -> None:
+    """Its version, that it is ready, and nothing of what has not happened yet."""
+    async with shown(tmp_path) as (_, seen):
+        metrics = await seen.metrics()
+
+        assert [version()] == [labels["version"] for labels in metrics.labels("nameserver_build_info")]
+        assert (1, 0) == (metrics("nameserver_ready"), metrics("nameserver_watchers"))
+        for name in (
+            "nameserver_connections_rejected_total",
+            "nameserver_evictions_total",
+            "nameserver_stale_unregister_fenced_total",
+        ):
+            # there before it happens, so that a rate of the first one is seen
+            assert metrics.labels(name)
+            assert all(0 == metrics(name, **labels) for labels in metrics.labels(name))
+
+
+async def test_what_the_tables_hold(tmp_path: Path) -> None:
+    """Brokers, topics, queues and the revision come with a registration, and go with the broker."""
+    async with shown(tmp_path) as (server, seen):
+        peer = await server.connect()
+        await peer.register(A)
+
+        metrics = await seen.metrics()
+        assert 1 == metrics("nameserver_brokers", state="live")
+        # T and U, with 8 queues each
+        assert (2, 16) == (metrics("nameserver_topics"), metrics("nameserver_queues"))
+        assert server.namesrv.manager.revisions.revision == metrics("nameserver_table_revision") > 0
+
+        await server.hang_up(peer)
+        await until(lambda: not server.namesrv.manager.tables.topic_queue_table)
+        metrics = await seen.metrics()
+        assert (0, 0, 0) == (
+            metrics("nameserver_brokers", state="live"),
+            metrics("nameserver_topics"),
+            metrics("nameserver_queues"),
+        )
+
+
+async def test_broker_that_missed_a_heartbeat_is_suspect(tmp_path: Path) -> None:
+    """After 45 s of silence it is suspect, and after a word live again."""
+    async with shown(tmp_path) as (server, seen):
+        peer, other = await server.connect(), await server.connect()
+        await peer.register(A)
+        # one that asked for 10 s is suspect after 7.5
+        await other.register(B, heartbeatTimeoutMillis="10000")
+
+        for passes, live, suspect in ((7.0, 2, 0), (1.0, 1, 1)):
+            await server.clock.advance(passes)
+            metrics = await seen.metrics()
+            assert (live, suspect) == tuple(metrics("nameserver_brokers", state=state) for state in ("live", "suspect"))
+        for _ in range(5):
+            await other.call(904, B.ext)
+            await server.clock.advance(7.0)
+        await other.call(904, B.ext)
+        # 43 s after its only word the first one still counts as live
+        assert 2 == (await seen.metrics())("nameserver_brokers", state="live")
+        await server.clock.advance(3.0)
+        assert 1 == (await seen.metrics())("nameserver_brokers", state="suspect")
+        await peer.call(904, A.ext)
+        assert 2 == (await seen.metrics())("nameserver_brokers", state="live")
+
+
+async def test_heartbeats_and_how_late_they_are(tmp_path: Path) -> None:
+    """One in time, one 5 s late, and a registration that says the same again."""
+    async with shown(tmp_path) as (server, seen):
+        peer = await server.connect()
+        await peer.register(A)
+        for passes in (30.0, 35.0):
+            await server.clock.advance(passes)
+            await peer.call(904, A.ext)
+        await server.clock.advance(1.0)
+        await peer.register(A)
+
+        metrics = await seen.metrics()
+
+        assert (2, 1) == tuple(
+            metrics("nameserver_heartbeats_total", kind=kind) for kind in ("heartbeat", "registration")
+        )
+        name = "nameserver_heartbeat_lateness_seconds"
+        assert (2, 2, 3, 3) == tuple(metrics(f"{name}_bucket", le=le) for le in ("0.0", "2.5", "5.0", "+Inf"))
+        assert (3, 5.0) == (metrics(f"{name}_count"), metrics(f"{name}_sum"))
+
+
+async def test_silent_broker(tmp_path: Path) -> None:
+    """It is counted as evicted, and 130 s after its last word its route goes."""
+    async with shown(tmp_path) as (server, seen):
+        peer = await server.connect()
+        await peer.register(A)
+        await server.clock.advance(130.0)
+
+        metrics = await seen.metrics()
+
+        assert 1 == metrics("nameserver_evictions_total", reason="silent")
+        name = "nameserver_route_staleness_seconds"
+        assert 0 == metrics(f"{name}_bucket", reason="silent", le="127.5")
+        assert 1 == metrics(f"{name}_bucket", reason="silent", le="130.0")
+        assert 130.0 == metrics(f"{name}_sum", reason="silent")
+        assert metrics("nameserver_scan_seconds_count") == 13
+
+
+@pytest.mark.parametrize("reason", ["disconnected", "unregistered", "superseded"])
+async def test_other_ends(tmp_path: Path, reason: str) -> None:
+    """Hung up, said goodbye, or another broker has its address now."""
+    async with shown(tmp_path) as (server, seen):
+        peer = await server.connect()
+        await peer.register(A)
+        await server.clock.advance(2.0)
+
+        if reason == "disconnected":
+            await server.hang_up(peer)
+        elif reason == "unregistered":
+            await peer.call(104, A.ext)
+        else:
+            await peer.register(Broker("broker-z", 0, A.addr))
+        await until(lambda: server.namesrv.counters.staleness[reason].count)  # type: ignore[index]
+
+        metrics = await seen.metrics()
+        assert {reason} == {
+            labels["reason"]
+            for labels in metrics.labels("nameserver_evictions_total")
+            if metrics("nameserver_evictions_total", **labels)
+        }
+        assert 2.0 == metrics("nameserver_route_staleness_seconds_sum", reason=reason)
+
+
+async def test_stale_unregister(tmp_path: Path) -> None:
+    """A goodbye over the connection before is fenced, and removes nothing."""
+    async with shown(tmp_path) as (server, seen):
+        old, new = await server.connect(), await server.connect()
+        await old.register(A)
+        await new.register(A)
+        await old.call(104, A.ext)
+
+        metrics = await seen.metrics()
+
+        assert 1 == metrics("nameserver_stale_unregister_fenced_total", reason="unregistered")
+        assert 0 == metrics("nameserver_evictions_total", reason="unregistered")
+
+
+async def test_connections_by_protocol_and_role(tmp_path: Path) -> None:
+    """Who asks how, and as what; one that said nothing yet is there, too."""
+    async with shown(tmp_path) as (server, seen):
+        broker, agent, client, operator, _silent = [await server.connect() for _ in range(5)]
+        await broker.register(A, spelling="binary")
+        await agent.register(B, spelling="native")
+        await client.call(105, {"topic": "T"})
+        await operator.call(106)
+
+        metrics = await seen.metrics()
+
+        assert {
+            ("rocketmq", "broker"): 1,
+            ("msgpack", "broker"): 1,
+            ("json", "client"): 1,
+            ("json", "admin"): 1,
+            ("none", "none"): 1,
+        } == {
+            (labels["proto"], labels["role"]): metrics("nameserver_connections", **labels)
+            for labels in metrics.labels("nameserver_connections")
+        }
+
+
+async def test_connection_beyond_a_limit(tmp_path: Path) -> None:
+    """The third of two, and the second from an address that may have one."""
+    async with shown(tmp_path, max_connections=2) as (server, seen):
+        await server.connect()
+        await server.connect()
+        refused = await RawPeer.connect(server.address)
+        assert await refused.at_end()
+        refused.close()
+        metrics = await seen.metrics()
+        assert 1 == metrics("nameserver_connections_rejected_total", reason="connections")
+    async with shown(tmp_path, max_connections_per_ip=1) as (server, seen):
+        await server.connect()
+        refused = await RawPeer.connect(server.address)
+        assert await refused.at_end()
+        refused.close()
+        metrics = await seen.metrics()
+        assert 1 == metrics("nameserver_connections_rejected_total", reason="connections_per_ip")
+
+
+async def test_idle_connection(tmp_path: Path) -> None:
+    """One that is closed because nothing came over it is counted as a limit, not as an error."""
+    async with shown(tmp_path, idle_timeout_seconds=5) as (server, seen):
+        peer = await server.connect()
+        await peer.call(106)
+        await server.clock.advance(7.0)
+        assert await peer.at_end()
+
+        metrics = await seen.metrics()
+        assert 1 == metrics("nameserver_connections_rejected_total", reason="idle")
+        assert [] == metrics.labels("nameserver_frame_errors_total")
+
+
+async def test_frames_that_are_none(tmp_path: Path) -> None:
+    """By what was wrong, and by what the peer spoke before."""
+    async with shown(tmp_path) as (server, seen):
+        peer, stranger = await server.connect(), await server.connect()
+        await peer.call(106, spelling="native")
+        for broken in (peer, stranger):
+            broken.send(b"GET / HTTP/1.1\r\n\r\n")
+            assert await broken.at_end()
+
+        metrics = await seen.metrics()
+
+        assert [("msgpack", 1.0), ("none", 1.0)] == sorted(
+            (labels["proto"], metrics("nameserver_frame_errors_total", **labels))
+            for labels in metrics.labels("nameserver_frame_errors_total")
+        )
+        assert {"frame_too_large"} == {labels["reason"] for labels in metrics.labels("nameserver_frame_errors_total")}
+
+
+async def test_peer_that_does_not_read(tmp_path: Path) -> None:
+    """It asks for more than it reads, and is a slow consumer."""
+    async with shown(tmp_path, write_buffer_bytes=65536) as (server, seen):
+        broker = await server.connect()
+        await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
+        peer = await RawPeer.connect(server.address, receive_buffer=4096)
+        await until(lambda: len(server.namesrv.server.connections) == 2)
+        connection = max(server.namesrv.server.connections.values(), key=lambda each: each.id)
+
+        while connection.is_open:
+            # the list of all topics, more of them than sockets hold; then half a minute passes
+            peer.send(question(206))
+            await server.clock.advance(0.1)
+        peer.writer.transport.abort()
+
+        assert 1 == (await seen.metrics())("nameserver_slow_consumers_total")
+
+
+async def test_requests_by_code_and_result(tmp_path: Path) -> None:
+    """Those answered from memory and all others, under RocketMQ's names."""
+    async with shown(tmp_path) as (server, seen):
+        peer = await server.connect()
+        await peer.register(A)
+        for _ in range(3):
+            await peer.call(105, {"topic": "T"})
+        await peer.call(105, {"topic": "missing"})
+        await peer.call(904, A.ext)
+        await peer.call(322, A.ext)
+        await peer.call(322, A.ext)
+        await peer.call(4711)
+
+        metrics = await seen.metrics()
+
+        assert {
+            ("REGISTER_BROKER", "SUCCESS"): 1,
+            ("GET_ROUTEINFO_BY_TOPIC", "SUCCESS"): 3,
+            ("GET_ROUTEINFO_BY_TOPIC", "TOPIC_NOT_EXIST"): 1,
+            ("BROKER_HEARTBEAT", "SUCCESS"): 1,
+            ("QUERY_DATA_VERSION", "SUCCESS"): 2,
+            ("UNKNOWN", "REQUEST_CODE_NOT_SUPPORTED"): 1,
+        } == {
+            (labels["code"], labels["result"]): metrics("nameserver_requests_total", **labels)
+            for labels in metrics.labels("nameserver_requests_total")
+        }
+        # a registration, a topic that is not there, and a code that nobody knows
+        assert {"broker": 1, "client": 1, "unknown": 1} == {
+            labels["class"]: metrics("nameserver_request_seconds_count", **labels)
+            for labels in metrics.labels("nameserver_request_seconds_count")
+        }
+        assert metrics("nameserver_request_seconds_sum", class_="broker") > 0
+
+
+async def test_watchers(tmp_path: Path) -> None:
+    """A question that waits is one, and its wait a request of its own class when it is over."""
+    async with shown(tmp_path) as (server, seen):
+        peer, broker = await server.connect(), await server.connect()
+        boot_id = server.namesrv.boot_id
+        body = to_msgpack({"topics": ["T"], "boot_id": boot_id, "since": 0, "wait_ms": 60_000})
+        opaque = peer.tell(20001, None, body, spelling="native")
+        await until(lambda: len(server.namesrv.watchers))
+        assert 1 == (await seen.metrics())("nameserver_watchers")
+
+        await broker.register(A, native_registration("T", "U"), spelling="native")
+        await peer.answer_to(opaque)
+
+        metrics = await seen.metrics()
+        assert 0 == metrics("nameserver_watchers")
+        assert 1 == metrics("nameserver_request_seconds_count", class_="watch")
+
+
+async def test_waits_for_the_lock(tmp_path: Path) -> None:
+    """Who got it at once does not count; who had to wait does."""
+    async with shown(tmp_path) as (server, seen):
+        peer = await server.connect()
+        lock = server.namesrv.manager.lock
+        async with lock.read():
+            peer.tell(103, A.ext, registration("T", "U"))
+            await until(lambda: "1 write" in repr(lock))
+        await peer.receive()
+        await peer.register(B)
+
+        metrics = await seen.metrics()
+
+        assert 1 == metrics("nameserver_lock_wait_seconds_count", mode="write")
+        assert 0 == metrics("nameserver_lock_wait_seconds_count", mode="read")
+        assert metrics("nameserver_lock_wait_seconds_sum", mode="write") > 0
+
+
+async def test_event_loop_lag(tmp_path: Path) -> None:
+    """It is measured all the time."""
+    async with shown(tmp_path) as (server, seen):
+        await until(lambda: server.namesrv.counters.lag.count >= 2)
+
+        assert (await seen.metrics())("nameserver_eventloop_lag_seconds_count") >= 2
+
+
+async def test_snapshot(tmp_path: Path) -> None:
+    """Its size, and how long ago it was right: always less than 5 s, unless it cannot be written."""
+    async with shown(tmp_path) as (server, seen):
+        await server.clock.advance(5.0)
+        assert (0, 0) == _snapshot(await seen.metrics())
+        peer = await server.connect()
+        await peer.register(A)
+        await server.clock.advance(4.0)
+        assert (4.0, 0) == _snapshot(await seen.metrics())
+
+        await server.clock.advance(1.0)
+        await until((tmp_path / "snapshot.json").exists)
+        await until(lambda: server.namesrv.counters.snapshot_bytes)
+        size = (tmp_path / "snapshot.json").stat().st_size
+        assert (0.0, size) == _snapshot(await seen.metrics())
+
+        # as root no permission keeps it from being written, a directory in its place does
+        (tmp_path / "snapshot.json").unlink()
+        (tmp_path / "snapshot.json").mkdir()
+        await peer.register(B)
+        await server.clock.advance(20.0)
+        assert 20.0 == _snapshot(await seen.metrics())[0]
+
+
+async def test_heartbeat_log(tmp_path: Path) -> None:
+    """Its queue and its losses are shown when there is one, and only then."""
+    async with shown(tmp_path / "with", heartbeat_log_dir=str(tmp_path / "log")) as (server, seen):
+        assert isinstance(server.namesrv.heartbeat_log, HeartbeatLog)
+        metrics = await seen.metrics()
+        assert {"nameserver_eventlog_queue", "nameserver_eventlog_dropped_total"} <= metrics.names
+    async with shown(tmp_path / "without", heartbeat_log_dir="") as (_, seen):
+        assert [] == [name for name in (await seen.metrics()).names if "eventlog" in name]
+
+
+async def test_requests_over_http(tmp_path: Path) -> None:
+    """By page and status; pages that are none are counted together."""
+    async with shown(tmp_path) as (server, seen):
+        address = server.controller.http_addresses[0]
+        for target in ("/livez", "/livez?verbose", "/x", "/y", "/readyz"):
+            await asyncio.to_thread(ask, address, target)
+
+        metrics = await seen.metrics()
+
+        assert {("/livez", "200"): 2, ("/readyz", "200"): 1, ("other", "404"): 2} == {
+            (labels["path"], labels["status"]): metrics("nameserver_http_requests_total", **labels)
+            for labels in metrics.labels("nameserver_http_requests_total")
+        }
+
+
+async def test_not_ready(tmp_path: Path) -> None:
+    """While brokers of the last run are missing, and while it drains."""
+    async with namesrv_in_process(tmp_path) as before:
+        await (await before.connect()).register(A)
+    async with shown(tmp_path) as (server, seen):
+        assert 0 == (await seen.metrics())("nameserver_ready")
+        await server.clock.advance(46.0)
+        assert 1 == (await seen.metrics())("nameserver_ready")
+        server.namesrv.is_draining = True
+        assert 0 == (await seen.metrics())("nameserver_ready")
+
+
+async def test_the_process(tmp_path: Path) -> None:
+    """Under the names that every client library uses."""
+    async with shown(tmp_path) as (server, seen):
+        before = await seen.metrics()
+        peers = [await server.connect() for _ in range(10)]
+        after = await seen.metrics()
+
+        # both ends of each connection are ours
+        assert 2 * len(peers) == after("process_open_fds") - before("process_open_fds")
+        assert after("process_max_fds") > after("process_open_fds")
+        assert after("process_virtual_memory_bytes") > after("process_resident_memory_bytes") > 10e6
+        assert after("process_cpu_seconds_total") > 0
+        assert after("process_start_time_seconds") > 1.6e9
+
+
+def test_process_without_a_file_system_of_processes() -> None:
+    """What the machine does not say is left out."""
+    found = Survey.__new__(Survey)
+    object.__setattr__(found, "open_files", None)
+
+    assert "process_open_fds" not in {family.name for family in process_families(None, found)}  # type: ignore[arg-type]
+
+
+async def test_names_and_labels(tmp_path: Path) -> None:
+    """Every name has our prefix or is of the process, ends in its unit, and no label's value comes from a peer."""
+    async with shown(tmp_path) as (server, seen):
+        peer = await server.connect()
+        await peer.register(Broker("broker-named-by-peer", 0, "10.9.9.9:10911", "cluster-named-by-peer"))
+        await peer.call(105, {"topic": "topic-named-by-peer"})
+        await settle()
+
+        metrics = await seen.metrics()
+
+        assert not re.search("named-by-peer|10.9.9.9|127.0.0.1", metrics.text)
+        for name, (kind, documentation) in metrics.families.items():
+            assert re.fullmatch(r"(nameserver|process)_[a-z_]+", name)
+            assert re.fullmatch(r"[A-Z][^\n]*\.", documentation), name
+            assert kind in {"gauge", "counter", "histogram"}, name
+            assert kind != "histogram" or name.endswith("_seconds")
+
+
+def _snapshot(metrics: Scrape) -> tuple[float, float]:
+    return metrics("nameserver_snapshot_age_seconds"), metrics("nameserver_snapshot_bytes")

@@ -1,0 +1,72 @@
+"""When is a server to be seen, and what does it cost when it is not?"""
+
+import asyncio
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.controller import StartError
+from namesrv.observability.loop_lag import INTERVAL_SECONDS
+from tests.support.http_peer import ask
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import Broker
+
+
+async def test_switched_off_it_counts_nothing_that_costs(tmp_path: Path) -> None:
+    """No subscriber but the test's, no timing of answers, no measuring of the loop."""
+    async with namesrv_in_process(tmp_path, http_listen="", heartbeat_log_dir="") as server:
+        await (await server.connect()).register(Broker())
+
+        namesrv = server.namesrv
+        assert [] == server.controller.http_addresses
+        assert [server.effects.append] == list(namesrv.manager.touch_listeners)
+        assert namesrv.server.dispatcher.timed is None
+        assert {} == namesrv.counters.requests
+
+
+@pytest.mark.parametrize("missing", ["h11", "prometheus_client"])
+async def test_without_its_packages_it_says_so_once(
+    missing: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server runs as without an address, and one line names what is to be installed."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
+        assert [] == server.controller.http_addresses
+        assert 0 == (await (await server.connect()).register(Broker())).code
+
+    lines = [record for record in caplog.records if record.msg == "http_is_off"]
+    assert [(logging.WARNING, [missing])] == [(line.levelno, vars(line)["fields"]["missing"]) for line in lines]
+    assert "pip install 'namesrv[server]'" == vars(lines[0])["fields"]["install"]
+
+
+async def test_it_ends_with_the_server(tmp_path: Path) -> None:
+    """Nobody listens any more, nothing is measured, and a new one may."""
+    async with namesrv_in_process(tmp_path / "1", http_listen="127.0.0.1:0") as server:
+        ((host, port),) = server.controller.http_addresses
+    with pytest.raises(OSError, match="refused"):
+        await asyncio.to_thread(ask, (host, port), "/livez")
+    lag = server.namesrv.counters.lag
+    before = lag.count
+    time.sleep(INTERVAL_SECONDS)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert before == lag.count
+    async with namesrv_in_process(tmp_path / "2", http_listen=f"{host}:{port}"):
+        assert 200 == (await asyncio.to_thread(ask, (host, port), "/livez")).status
+
+
+async def test_port_in_use(tmp_path: Path) -> None:
+    """The server does not start, and says which flag is to be changed; nothing of it is left."""
+    async with namesrv_in_process(tmp_path / "1", http_listen="127.0.0.1:0") as server:
+        ((host, port),) = server.controller.http_addresses
+        with pytest.raises(StartError, match=f"cannot listen on {host}:{port} for HTTP: .*--http-listen"):
+            await _start(tmp_path / "2", http_listen=f"{host}:{port}")
+
+
+async def _start(data_dir: Path, **settings: Any) -> None:
+    async with namesrv_in_process(data_dir, **settings):
+        pass

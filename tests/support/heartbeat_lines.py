@@ -1,0 +1,108 @@
+"""How does a test write a heartbeat log by hand, one line a call?"""
+
+import json
+from typing import Any, Final, Self
+
+# 2026-03-01 00:00:00 UTC
+MIDNIGHT_MS: Final = 1_772_323_200_000
+
+Broker = dict[str, Any]
+
+
+def broker(name: str = "broker-a", broker_id: int = 0, **fields: Any) -> Broker:
+    """What the lines of a broker say about it: a native agent at an address of its own, unless told otherwise."""
+    return {
+        "cluster": "c1",
+        "broker_name": name,
+        "broker_id": broker_id,
+        "broker_addr": f"10.0.0.1:{name}-{broker_id}",
+        "data_version": "0/1/1",
+        "expiry_ms": 120_000,
+        "topics": 1,
+        "agent_id": f"agent-of-{name}-{broker_id}",
+        **fields,
+    }
+
+
+def member(name: str = "broker-a", *ids: int) -> dict[str, Any]:
+    """A broker as a route has it; its master when no ids are given."""
+    return {"name": name, "master": not ids or 0 in ids, "ids": list(ids or (0,))}
+
+
+class HeartbeatLines:
+    """The lines of one boot; `at` is `mono_ms`, the wall clock is 2026-03-01 plus that."""
+
+    def __init__(self, boot: str = "boot-1", nameserver: str = "ns-1", wall_ms: int = MIDNIGHT_MS) -> None:
+        self.boot = boot
+        self.nameserver = nameserver
+        self.wall_ms = wall_ms
+        self.lines: list[str] = []
+        self._seq = 0
+
+    def add(self, event: str, at: float, **fields: Any) -> Self:
+        """Any line; fields given here replace the usual ones."""
+        self._seq += 1
+        line = {
+            "v": 1,
+            "seq": self._seq,
+            "ts_ms": self.wall_ms + round(at),
+            "mono_ms": at,
+            "nameserver": self.nameserver,
+            "boot_id": self.boot,
+            "event": event,
+            **fields,
+        }
+        self.lines.append(json.dumps(line))
+        return self
+
+    def start(self, at: float = 0, *, scan_ms: int = 5_000, expiry_ms: int = 120_000) -> Self:
+        """The first line."""
+        settings = {"scan_interval_ms": scan_ms, "broker_expiry_ms": expiry_ms, "evict_on_disconnect": True}
+        return self.add("start", at, **settings, version="0.1.0")
+
+    def beat(self, at: float, of: Broker | None = None, **fields: Any) -> Self:
+        """A heartbeat."""
+        return self.add("heartbeat", at, **(of or broker()), kind="touch", silent_ms=0, **fields)
+
+    def beats(self, *times: float, of: Broker | None = None) -> Self:
+        """Some heartbeats."""
+        for at in times:
+            self.beat(at, of)
+        return self
+
+    def evict(self, at: float, of: Broker | None = None, reason: str = "silent", **fields: Any) -> Self:
+        """An eviction."""
+        return self.add(
+            "evict",
+            at,
+            **{**(of or broker()), "reason": reason, "silent_ms": 0, "last_seq": None, "scan": None, **fields},
+        )
+
+    def scan(self, at: float, number: int) -> Self:
+        """A scan."""
+        return self.add("scan", at, scan=number, brokers=1)
+
+    def late(self, at: float, late_ms: float) -> Self:
+        """The server was held up."""
+        return self.add("late", at, late_ms=late_ms)
+
+    def route(self, at: float, revision: int, *members: dict[str, Any], topic: str = "t") -> Self:
+        """A route after a change."""
+        return self.add("route", at, topic=topic, revision=revision, brokers=list(members))
+
+    def served(self, at: float, revision: int, *, client: str = "k#1", topic: str = "t") -> Self:
+        """A client is given a revision."""
+        return self.add("served", at, client=client, topic=topic, revision=revision)
+
+    def gone(self, at: float, client: str = "k#1") -> Self:
+        """A client's connection ends."""
+        return self.add("client_gone", at, client=client)
+
+    def pulls(self, at: float, revision: int, count: int, *, topic: str = "t") -> Self:
+        """Answers of a scan interval."""
+        return self.add("pulls", at, topic=topic, revision=revision, count=count)
+
+
+def files_of(*boots: HeartbeatLines) -> dict[str, list[str]]:
+    """One file for each boot."""
+    return {f"{lines.boot}.jsonl": lines.lines for lines in boots}

@@ -1,0 +1,82 @@
+"""How does a test ask a server over HTTP, and read the metrics that it shows?"""
+
+import http.client
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
+GUARD_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """What came back."""
+
+    status: int
+    # by name in lower case
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode()
+
+
+class Scrape:
+    """The metrics of one moment."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        # family -> its kind, and its help
+        self.families: dict[str, tuple[str, str]] = {}
+        self._samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        for family in text_string_to_metric_families(text):
+            assert family.name not in self.families, f"{family.name} twice"
+            self.families[family.name] = (family.type, family.documentation)
+            for sample in family.samples:
+                key = (sample.name, frozenset(sample.labels.items()))
+                assert key not in self._samples, f"{key} twice"
+                self._samples[key] = sample.value
+
+    def __call__(self, name: str, /, **labels: str) -> float:
+        """The sample of that name with exactly these labels (`class_` is class); 0 when there is none yet."""
+        return self._samples.get((name, _labels(labels)), 0.0)
+
+    def has(self, name: str, /, **labels: str) -> bool:
+        """Whether there is a sample of that name with exactly these labels."""
+        return (name, _labels(labels)) in self._samples
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all samples."""
+        return {name for name, _ in self._samples}
+
+    def labels(self, name: str) -> list[dict[str, str]]:
+        """The labels of all samples of a name."""
+        return [dict(labels) for known, labels in self._samples if known == name]
+
+
+def ask(address: tuple[str, int], target: str, method: str = "GET") -> HttpAnswer:
+    """One request over a connection of its own."""
+    connection = http.client.HTTPConnection(*address, timeout=GUARD_SECONDS)
+    try:
+        connection.request(method, target)
+        answer = connection.getresponse()
+        return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+    finally:
+        connection.close()
+
+
+def scrape(address: tuple[str, int]) -> Scrape:
+    """The metrics now."""
+    answer = ask(address, "/metrics")
+    assert 200 == answer.status, answer
+    return Scrape(answer.text)
+
+
+def _labels(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset((name.rstrip("_"), value) for name, value in labels.items())

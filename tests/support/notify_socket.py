@@ -1,0 +1,68 @@
+"""How does a test hear what a service tells systemd?"""
+
+import contextlib
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import Final, Self
+
+GUARD_SECONDS: Final = 30.0
+
+
+class NotifySocket:
+    """A socket as systemd has it, on a path or (without one) in the abstract namespace; a context manager."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        name = f"@namesrv-test-{os.getpid()}-{secrets.token_hex(4)}"
+        # what NOTIFY_SOCKET is to say
+        self.address = name if path is None else str(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.address.replace("@", "\0", 1) if path is None else self.address)
+        self._socket.settimeout(GUARD_SECONDS)
+
+    def receive(self) -> dict[str, str]:
+        """The next message."""
+        lines = self._socket.recv(65536).decode().split("\n")
+        return dict(line.split("=", 1) for line in lines)
+
+    def receive_within(self, seconds: float) -> dict[str, str]:
+        """The next message.
+
+        Raises:
+            TimeoutError: none comes in time.
+        """
+        self._socket.settimeout(seconds)
+        try:
+            return self.receive()
+        finally:
+            self._socket.settimeout(GUARD_SECONDS)
+
+    def receive_with(self, name: str) -> dict[str, str]:
+        """The next message that says this; those before it are dropped."""
+        while name not in (message := self.receive()):
+            pass
+        return message
+
+    def messages(self) -> list[dict[str, str]]:
+        """What has come and was not received yet."""
+        found = []
+        self._socket.setblocking(False)  # noqa: FBT003 - positional only
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                found.append(self.receive())
+        self._socket.settimeout(GUARD_SECONDS)
+        return found
+
+    def close(self) -> None:
+        """Receive nothing more."""
+        self._socket.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
