@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from namesrv_client.errors import RouteUnavailableError
+from namesrv_client.heartbeat_log import ClientLog
 from namesrv_client.keeper import RouteKeeper
 from namesrv_client.listeners import RouteChanges, RouteListeners
 from namesrv_client.logical_queues import LOGICAL_PREFIX, endpoint
@@ -72,6 +73,11 @@ class RouteClient:
             settings, self._clock, self._session, self._cache, changed=self._changed, random_unit=random_unit
         )
         self._selector = QueueSelector(settings, self._clock, self._cache)
+        self._log = (
+            None
+            if settings.heartbeat_log_dir is None
+            else ClientLog(settings, self._clock, self._cache.point, lambda: self.chosen_server)
+        )
         self._saver = None if settings.snapshot_file is None else RouteSaver(settings, self._clock, self._cache)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
@@ -87,6 +93,9 @@ class RouteClient:
             await self._saver.restore()
         await self._name_servers.refresh()
         works: list[Coroutine[Any, Any, None]] = [self._name_servers.run(), *self._keeper.works()]
+        if self._log is not None:
+            self._log.start()
+            works.append(self._log.run())
         if self._saver is not None:
             works.append(self._saver.run())
         if self.settings.fault_tolerance and self.settings.probe == "connect":
@@ -109,12 +118,16 @@ class RouteClient:
         self._listeners.end()
         if self._saver is not None:
             await self._saver.save_last()
+        if self._log is not None:
+            await self._log.close()
         await self._session.close()
 
     def _changed(self, change: RouteChange) -> None:
         self._selector.forget(change.topic)
         if self._saver is not None:
             self._saver.is_changed = True
+        if self._log is not None:
+            self._log.changed(change)
         self._listeners.tell(change)
 
     # -- routes -------------------------------------------------------------------------------------------------------
@@ -225,7 +238,12 @@ class RouteClient:
 
     def take_report(self, broker: str, latency_seconds: float, *, failed: bool) -> None:
         """The first half of `report`, which any thread may call."""
-        self._selector.report(broker, latency_seconds, failed=failed)
+        pause = self._selector.report(broker, latency_seconds, failed=failed)
+        if self._log is not None:
+            if failed:
+                self._log.send_failed(broker)
+            if pause:
+                self._log.isolated(broker, pause)
 
     def suspect(self, broker: str) -> None:
         """The other half: ask for the routes of the broker's topics soon."""

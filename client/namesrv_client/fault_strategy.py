@@ -47,18 +47,22 @@ class FaultStrategy:
                 return pause
         return 0
 
-    def report(self, broker: str, latency_ms: float, now: float, *, failed: bool, is_reachable: bool = True) -> None:
-        """Take in how a send went. A failure isolates, slowness does by the table, a quick success ends both."""
+    def report(self, broker: str, latency_ms: float, now: float, *, failed: bool, is_reachable: bool = True) -> int:
+        """Take in how a send went; for how many milliseconds the broker is left alone for it.
+
+        A failure isolates, slowness does by the table, a quick success ends both.
+        """
         pause = self.pause_ms(self._isolation_ms if failed else latency_ms)
         known = self._items.get(broker)
         if known is None:
             if pause == 0 and is_reachable:
-                return
+                return pause
             known = self._items[broker] = FaultItem(latency_ms, now)
         known.latency_ms = latency_ms
         known.is_reachable = is_reachable
         # an isolation that runs is not made shorter by a slow answer, only by a good one
         known.available_at = max(known.available_at, now + pause / 1000) if pause else now
+        return pause
 
     def is_available(self, broker: str, now: float) -> bool:
         """Whether it is to be used."""

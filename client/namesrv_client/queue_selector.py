@@ -113,14 +113,15 @@ class QueueSelector:
             or info.select(sender)
         )
 
-    def report(self, broker: str, latency_seconds: float, *, failed: bool) -> None:
-        """How a send went; without fault tolerance nobody wants to know."""
-        if self._is_fault_tolerant:
-            # without anybody who would find out that it is back, its pause has to be enough
-            is_reachable = not failed or self._settings.probe == "off"
-            self.faults.report(
-                broker, latency_seconds * 1000, self._clock.monotonic(), failed=failed, is_reachable=is_reachable
-            )
+    def report(self, broker: str, latency_seconds: float, *, failed: bool) -> int:
+        """How a send went; for how many milliseconds the broker is left alone for it, never without fault tolerance."""
+        if not self._is_fault_tolerant:
+            return 0
+        # without anybody who would find out that it is back, its pause has to be enough
+        is_reachable = not failed or self._settings.probe == "off"
+        return self.faults.report(
+            broker, latency_seconds * 1000, self._clock.monotonic(), failed=failed, is_reachable=is_reachable
+        )
 
 
 def clamped(data: TopicRouteData, queue_nums: int) -> TopicRouteData:

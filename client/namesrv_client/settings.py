@@ -1,5 +1,8 @@
 """What does a route client have to be told, and what may it be told?"""
 
+import os
+import re
+import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -9,6 +12,11 @@ from namesrv_remoting.aio.name_servers import REFRESH_SECONDS, check_source
 from namesrv_remoting.settings_errors import plain_words
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+def _default_client_name() -> str:
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).lstrip("-._")
+    return f"{host[:40] or 'client'}-{os.getpid()}"
 
 
 class ClientSettings(BaseModel):
@@ -35,6 +43,12 @@ class ClientSettings(BaseModel):
     warm_up_seconds: Annotated[float, Field(ge=0, le=3600)] = 45.0
     # routes on disk, for a process that starts while all servers are down
     snapshot_file: Path | None = None
+    # what this client learns of routes, and sends that fail, for namesrv-staleness; None: nothing is written
+    heartbeat_log_dir: Path | None = None
+    # who writes that log: part of its files' names, so that two clients must not share one
+    client_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = Field(
+        default_factory=_default_client_name
+    )
     # of which brokers offer queues for topics that do not exist yet
     default_topic: str = "TBW102"
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=65_535)] = 4

@@ -1,0 +1,141 @@
+"""What did this client learn of routes, and which sends failed?
+
+The client's half of the log in docs/heartbeat-log.md, written when `heartbeat_log_dir` is set.
+"""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from namesrv_client.route import RouteChange
+from namesrv_client.settings import ClientSettings
+from namesrv_client.sync_point import SyncPoint
+from namesrv_remoting.aio.clock import Clock
+from namesrv_remoting.aio.line_files import LineFiles, Retention
+from namesrv_remoting.aio.line_log import Item, LineLog
+from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.codes import MASTER_ID
+
+logger: Final = logging.getLogger(__name__)
+
+SCHEMA_VERSION: Final = 1
+# An application should not have to think of it.
+KEEP_DAYS: Final = 7.0
+MAX_BYTES: Final = 256 * 1024 * 1024
+_CLOSE_SECONDS: Final = 2.0
+
+_json: Final = msgspec.json.encode
+
+
+class ClientLines:
+    """Makes the lines of one client."""
+
+    def __init__(self, boot_id: str) -> None:
+        self._boot_id = boot_id
+        self._seq = 0
+
+    def lines(self, item: Item) -> bytes:
+        """The line of an item, whose fields are ready."""
+        self._seq += 1
+        event, nameserver, fields = item.what
+        line = {
+            "v": SCHEMA_VERSION,
+            "seq": self._seq,
+            "ts_ms": round(item.wall * 1000),
+            "mono_ms": round(item.monotonic * 1000, 3),
+            "nameserver": nameserver,
+            "boot_id": self._boot_id,
+            "event": event,
+            **fields,
+        }
+        return _json(line) + b"\n"
+
+    def opened(self, item: Item) -> bytes:  # noqa: ARG002 - a client has nothing to repeat
+        """Nothing: what a client writes is not shaped by settings."""
+        return b""
+
+    def dropped(self, count: int, item: Item) -> bytes:
+        """The line that says how many are missing."""
+        self._seq += count
+        return self.lines(Item(item.wall, item.monotonic, ("dropped", None, {"count": count})))
+
+
+class ClientLog:
+    """The log of one client. Everything may be called from any thread but `start` and `close`."""
+
+    def __init__(
+        self, settings: ClientSettings, clock: Clock, point: SyncPoint, chosen: Callable[[], str | None]
+    ) -> None:
+        if settings.heartbeat_log_dir is None:
+            raise ValueError("no heartbeat_log_dir")
+        self._clock = clock
+        self._client = settings.client_name
+        self._point = point
+        self._chosen = chosen
+        # senders report from threads of their own
+        self._lock = threading.Lock()
+        boot_id = secrets.token_hex(8)
+        self._log = LineLog(
+            LineFiles(settings.heartbeat_log_dir, settings.client_name, boot_id),
+            ClientLines(boot_id),
+            Retention(KEEP_DAYS, MAX_BYTES),
+            report=_report,
+        )
+
+    def __repr__(self) -> str:
+        return f"<ClientLog [{self._client} | {self._log!r}]>"
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._log.start()
+
+    async def run(self) -> None:
+        """Return when the log is closed.
+
+        Raises:
+            Exception: a bug in a writing thread.
+        """
+        await self._log.run()
+
+    async def close(self) -> None:
+        """Write what is left, if the disk takes it soon."""
+        await self._log.close(_CLOSE_SECONDS)
+
+    def changed(self, change: RouteChange) -> None:
+        """A route is another one than before."""
+        self._note(
+            "refreshed",
+            topic=change.topic,
+            revision=self._point.revision,
+            server_boot_id=self._point.run,
+            brokers=[] if change.new is None else _brokers(change.new.data),
+        )
+
+    def send_failed(self, broker_name: str) -> None:
+        """A send to the broker failed."""
+        self._note("send_failed", broker_name=broker_name, topic=None)
+
+    def isolated(self, broker_name: str, for_ms: int) -> None:
+        """The broker is left alone for a while."""
+        self._note("isolated", broker_name=broker_name, for_ms=for_ms)
+
+    def _note(self, event: str, **fields: Any) -> None:
+        clock = self._clock
+        what = (event, self._chosen(), {"client": self._client, **fields})
+        with self._lock:
+            self._log.put(Item(clock.wall(), clock.monotonic(), what))
+
+
+def _brokers(data: TopicRouteData) -> list[dict[str, Any]]:
+    return [
+        {"name": group.broker_name, "master": MASTER_ID in group.broker_addrs, "ids": sorted(group.broker_addrs)}
+        for group in sorted(data.broker_datas, key=lambda group: group.broker_name)
+    ]
+
+
+def _report(level: int, name: str, fields: dict[str, Any]) -> None:
+    logger.log(level, "%s: %s", name, ", ".join(f"{key} {value}" for key, value in fields.items()))

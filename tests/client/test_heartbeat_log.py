@@ -1,0 +1,83 @@
+"""What does a client write down of what it learns?"""
+
+from pathlib import Path
+
+import pytest
+
+from namesrv_client import ClientSettings
+from namesrv_client.sync import SyncRouteClient
+from tests.support.daemon import Daemon
+from tests.support.heartbeat_files import of, only, read_log
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import Broker
+from tests.support.route_clients import address_of, registered, route_client, unregister
+
+A, B = Broker("broker-a"), Broker("broker-b", addr="10.0.0.2:10911")
+
+
+async def test_routes_that_change_are_told(tmp_path: Path) -> None:
+    """The first one, one with a broker more, and none at all, each with the server and the run that told it."""
+    async with namesrv_in_process(tmp_path / "server") as server:
+        first = await registered(server, A)
+        async with route_client(
+            server.clock, server, heartbeat_log_dir=tmp_path / "log", client_name="orders-1"
+        ) as client:
+            await client.route("orders")
+            await registered(server, B)
+            await client.refresh()
+            await unregister(first, A)
+            await client.refresh()
+        lines = read_log(tmp_path / "log")
+
+        assert ["refreshed"] * 3 == [line["event"] for line in lines]
+        a, b = ({"name": name, "master": True, "ids": [0]} for name in ("broker-a", "broker-b"))
+        assert [[a], [a, b], [b]] == [line["brokers"] for line in lines]
+        common = ["orders-1", "orders", address_of(server), server.namesrv.boot_id]
+        for line in lines:
+            assert common == only(line, "client", "topic", "nameserver", "server_boot_id")
+        revisions = [line["revision"] for line in lines]
+        assert sorted(set(revisions)) == revisions
+        assert [1, 2, 3] == [line["seq"] for line in lines]
+        assert 1 == len({line["boot_id"] for line in lines})
+
+
+async def test_failed_sends_and_isolations_are_told(tmp_path: Path) -> None:
+    """A slow one is no failure, and leaves the broker alone for as long as RocketMQ's table says."""
+    async with (
+        namesrv_in_process(tmp_path / "server") as server,
+        route_client(server.clock, server, heartbeat_log_dir=tmp_path / "log", fault_tolerance=True) as client,
+    ):
+        client.report("broker-a", 0.01)
+        client.report("broker-a", 0.6)
+        client.report("broker-b", 0.01, failed=True)
+    lines = read_log(tmp_path / "log")
+
+    assert [
+        ["isolated", "broker-a", 2_000],
+        ["send_failed", "broker-b", None],
+        ["isolated", "broker-b", 10_000],
+    ] == [[line["event"], line["broker_name"], line.get("for_ms")] for line in of(lines, "send_failed", "isolated")]
+
+
+def test_threads_may_report(tmp_path: Path) -> None:
+    """The client with threads writes the same."""
+    with (
+        Daemon(tmp_path / "server") as daemon,
+        SyncRouteClient(
+            ClientSettings(
+                name_servers=":".join(map(str, daemon.address)),
+                heartbeat_log_dir=tmp_path / "log",
+                client_name="sync-1",
+            )
+        ) as client,
+    ):
+        client.report("broker-a", 0.01, failed=True)
+
+    assert ["broker-a"] == [line["broker_name"] for line in of(read_log(tmp_path / "log"), "send_failed")]
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".hidden", "x" * 65])
+def test_the_name_must_be_fit_for_a_file(name: str) -> None:
+    """Nothing that is configured chooses a path."""
+    with pytest.raises(ValueError, match="client_name"):
+        ClientSettings.checked(client_name=name)
