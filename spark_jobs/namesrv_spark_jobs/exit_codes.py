@@ -1,0 +1,14 @@
+"""What does the exit code say?"""
+
+from typing import Final
+
+# the report is there, and no gate found anything
+OK: Final = 0
+# the report is there, and a gate (--fail-if, --max-bad-ratio) says no
+GATE: Final = 1
+# nothing was computed: wrong usage, no input, no Java, no cluster
+USAGE: Final = 2
+# a bug of our own, with a traceback; Python's own code for that is 1
+BUG: Final = 70
+# Ctrl-C or SIGTERM; the old report, if there was one, is untouched
+INTERRUPTED: Final = 130

@@ -1,0 +1,154 @@
+"""From files to events: every line is a beat, another event, or bad, and none gets lost."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from namesrv_spark_jobs.files import PARQUET_SUFFIX, literal
+from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.schemas import BEATS, CORRUPT, LINE, LINE_OR_CORRUPT, REQUIRED
+
+# the parts that `events` divides lines into
+BEAT_PART: Final = "beat"
+REST_PART: Final = "rest"
+BAD_PART: Final = "bad"
+LEFT_OUT_PART: Final = "left_out"
+
+# further than that from zero nothing is a time: 31 years
+_FARTHEST_MS: Final = 1e12
+_SHOWN_CHARACTERS: Final = 500
+# they tell the settings of all that follows
+_OF_ANY_TIME: Final = ("start", "opened")
+
+
+def lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    """All lines of all files in the columns of the contract, with `file` and `corrupt_line`."""
+    tables = [literal(file) for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
+    texts = [literal(file) for file in files if not file.rstrip("/").endswith(PARQUET_SUFFIX)]
+    if not tables:
+        return _of_text(spark, texts)
+    if not texts:
+        return _of_parquet(spark, tables)
+    return _of_text(spark, texts).unionByName(_of_parquet(spark, tables))
+
+
+def _of_text(spark: SparkSession, paths: list[str]) -> DataFrame:
+    """Read as JSON at once: a parse of text that was read before would take twice as long.
+
+    A damaged file gives what can be read of it; `files.truncated` tells which ones these are.
+    `input_file_name` and not `_metadata`: that would take half as long again as the parse, line by line.
+    """
+    reader = spark.read.schema(LINE_OR_CORRUPT).option("columnNameOfCorruptRecord", CORRUPT)
+    read = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
+    return read.json(paths).select("*", F.input_file_name().alias("file"))
+
+
+def _of_parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
+    """The same columns from tables, however they were typed there; what is missing is null."""
+    table = spark.read.option("mergeSchema", value=True).option("ignoreCorruptFiles", value=True).parquet(*paths)
+    kinds = dict(table.dtypes)
+    columns = [_from_table(field.name, field.dataType.simpleString(), kinds.get(field.name)) for field in LINE.fields]
+    # lines that were taken in before still know what was wrong with them, and where they are from
+    corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)
+    file = F.col("file") if "file" in kinds else F.col("_metadata.file_path").alias("file")
+    return table.select(*columns, corrupt, file)
+
+
+def _from_table(name: str, kind: str, found: str | None) -> Column:
+    if found is None:
+        return F.lit(None).cast(kind).alias(name)
+    if kind == "string" and found.startswith(("array", "struct", "map")):
+        return F.to_json(name).alias(name)
+    return F.expr(f"try_cast(`{name}` as {kind})").alias(name)
+
+
+def events(read: DataFrame, options: Options) -> DataFrame:
+    """Lines with their `part`, times in whole microseconds, and numbers in place of names.
+
+    `boot`, `key` (a broker's address on a boot), `who` (a broker's name and id) and `agent` stand for texts:
+    shuffling and comparing twenty million of them is what takes the time.
+    """
+    return read.select(
+        "file",
+        _part(options).alias("part"),
+        _problem().alias("problem"),
+        "v",
+        "seq",
+        "ts_ms",
+        microseconds("mono_ms").alias("mono"),
+        "nameserver",
+        "boot_id",
+        "event",
+        F.xxhash64("boot_id").alias("boot"),
+        F.xxhash64("boot_id", F.lit(1), "cluster", F.lit(2), "broker_addr").alias("key"),
+        F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
+        F.when(F.col("agent_id").isNotNull(), F.xxhash64("agent_id")).alias("agent"),
+        "cluster",
+        "broker_name",
+        "broker_id",
+        "broker_addr",
+        "agent_id",
+        microseconds("expiry_ms").alias("expiry"),
+        "reason",
+        microseconds("silent_ms").alias("silent"),
+        "scan",
+        "topic",
+        "revision",
+        "brokers",
+        "client",
+        "count",
+        microseconds("late_ms").alias("late"),
+        microseconds("scan_interval_ms").alias("scan_interval"),
+        microseconds("broker_expiry_ms").alias("broker_expiry"),
+        "version",
+        CORRUPT,
+    )
+
+
+def microseconds(name: str) -> Column:
+    """A time of the log, in milliseconds with three decimals, as a whole number; null when it is no time."""
+    return F.when(_is_time(name), F.rint(F.col(name) * 1000).cast("long"))
+
+
+def _is_time(name: str) -> Column:
+    return F.col(name).between(-_FARTHEST_MS, _FARTHEST_MS)
+
+
+def _problem() -> Column:
+    problem = F.when(F.col(CORRUPT).isNotNull(), "torn, no JSON, or a field of another type")
+    for name in REQUIRED:
+        problem = problem.when(F.col(name).isNull(), f"no {name}")
+    return problem.when(~_is_time("mono_ms"), "mono_ms is no time")
+
+
+def _part(options: Options) -> Column:
+    """Bad lines are shown whatever was asked for."""
+    asked = F.when(_problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
+    return asked.when(F.col("event").isin(*BEATS), BEAT_PART).otherwise(REST_PART)
+
+
+def _is_wanted(options: Options) -> Column:
+    """Whether an event is one that was asked for."""
+    wanted = F.expr("true")
+    ever = F.col("event").isin(*_OF_ANY_TIME)
+    if options.since_ms is not None:
+        wanted &= ever | (F.col("ts_ms") >= options.since_ms)
+    if options.until_ms is not None:
+        wanted &= ever | (F.col("ts_ms") < options.until_ms)
+    if options.nameservers:
+        wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
+    for name, values in (("cluster", options.clusters), ("topic", options.topics)):
+        if values:
+            # a line without one is about all of them
+            wanted &= F.col(name).isNull() | F.col(name).isin(*values)
+    return wanted
+
+
+def bad_lines(bad: DataFrame, options: Options) -> DataFrame:
+    """The bad lines as they are shown: one without what is required is shown as what was understood of it."""
+    names = ("v", "seq", "ts_ms", "nameserver", "boot_id", "event")
+    text = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*names)))
+    shown = F.lit(None).cast("string") if options.redact else F.substring(text, 1, _SHOWN_CHARACTERS)
+    return bad.select("file", F.col("problem").alias("reason"), shown.alias("line"))

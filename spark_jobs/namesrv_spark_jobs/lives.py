@@ -1,0 +1,112 @@
+"""From when to when did each server know each broker?"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+_LIFE = ("key", "boot", "life")
+
+
+def lives(points: DataFrame, evicts: DataFrame) -> DataFrame:
+    """One row for each life, open ones without `evict_seq`; `period` is how often the broker was heard at its end."""
+    of_life = points.groupBy(*_LIFE).agg(
+        F.sum("beats").alias("beats"),
+        F.min(F.when(_is_first(), F.col("mono"))).alias("first_ok"),
+        F.min(F.when(_is_first(), F.col("live"))).alias("first_live"),
+        F.max(F.when(_is_last(), F.struct("mono", "live", "who", "expiry"))).alias("last_beat"),
+        F.max(F.when(F.col("is_evict"), F.struct(F.col("point").alias("seq"), "mono", "live", "who"))).alias("end"),
+    )
+    ends = evicts.select(
+        "key",
+        F.col("seq").alias("evict_seq"),
+        "reason",
+        "silent",
+        "scan",
+        F.col("expiry").alias("evict_expiry"),
+        "agent",
+        "agent_id",
+        "cluster",
+        "broker_name",
+        "broker_id",
+        "broker_addr",
+    )
+    known = of_life.withColumn("evict_seq", F.col("end.seq")).join(ends, on=["key", "evict_seq"], how="left")
+    is_open = F.col("evict_seq").isNull()
+    expiry = F.when(is_open, F.col("last_beat.expiry")).otherwise(F.col("evict_expiry"))
+    return (
+        known.join(_periods(points), on=["key", "life"], how="left")
+        .withColumn("expiry", expiry)
+        .select(
+            *_LIFE,
+            "beats",
+            "first_ok",
+            "first_live",
+            F.coalesce("last_beat.mono", F.col("end.mono") - F.coalesce("silent", F.lit(0))).alias("last_ok"),
+            "evict_seq",
+            F.col("end.mono").alias("removed"),
+            F.col("end.live").alias("removed_live"),
+            F.coalesce("end.who", "last_beat.who").alias("who"),
+            "reason",
+            "scan",
+            "expiry",
+            "agent",
+            "agent_id",
+            F.coalesce("period", F.floor(F.coalesce("expiry", F.lit(0)) / 4)).cast("long").alias("period"),
+            *("cluster", "broker_name", "broker_id", "broker_addr"),
+        )
+    )
+
+
+def _is_first() -> Column:
+    return F.col("point").isNotNull() & ~F.col("is_evict") & (F.col("earlier") == 0)
+
+
+def _is_last() -> Column:
+    return F.col("point").isNotNull() & ~F.col("is_evict") & F.coalesce("next_is_evict", F.expr("true"))
+
+
+def _periods(points: DataFrame) -> DataFrame:
+    """The median of the last ten gaps of each life, the lower one of two; no row for a life without gaps."""
+    slots = (
+        points.filter(F.col("gap").isNotNull())
+        .groupBy("key", "life", "slot")
+        .agg(F.max_by("gap", "place").alias("gap"))
+    )
+    gaps = F.sort_array(F.collect_list("gap"))
+    of_life = slots.groupBy("key", "life").agg(gaps.alias("gaps"))
+    middle = F.expr("gaps[cast((size(gaps) - 1) div 2 as int)]")
+    return of_life.select("key", "life", middle.alias("period"))
+
+
+def beginnings(points: DataFrame) -> DataFrame:
+    """The beats at which a broker (`who`) begins to be heard at an address: of a life, or in place of another one."""
+    own = points.filter(F.col("point").isNotNull() & ~F.col("is_evict"))
+    first = own.filter(F.col("earlier") == 0).select("key", "who", "mono", F.col("point").alias("seq"), "live", "agent")
+    changed = own.filter(~F.col("next_is_evict") & (F.col("next_who") != F.col("who")))
+    return first.unionByName(
+        changed.select("key", *(F.col(f"next_{name}").alias(name) for name in ("who", "mono", "seq", "live", "agent")))
+    )
+
+
+def with_return(asked: DataFrame, begun: DataFrame) -> DataFrame:
+    """Rows (`key`, `who`, `mono`, `seq`) with `back`: the first beginning of the same broker after them, if any.
+
+    Everything is sorted backwards, so that what comes later is already known.
+    """
+    backwards = W.partitionBy("key", "who").orderBy(F.desc("mono"), F.desc("seq"), "is_beginning")
+    so_far = backwards.rowsBetween(W.unboundedPreceding, W.currentRow)
+    beat = F.struct("mono", "seq", "live", "agent")
+    both = asked.select("key", "who", "mono", "seq", F.expr("false").alias("is_beginning")).distinct()
+    both = both.withColumn("beat", F.lit(None).cast("struct<mono:bigint,seq:bigint,live:bigint,agent:bigint>"))
+    starts = begun.select("key", "who", "mono", "seq", F.expr("true").alias("is_beginning"), beat.alias("beat"))
+    back = F.last("beat", ignorenulls=True).over(so_far)
+    found = both.unionByName(starts).withColumn("back", back).filter(~F.col("is_beginning"))
+    keys = ["key", "who", "mono", "seq"]
+    return asked.join(found.select(*keys, "back"), on=keys, how="left")
+
+
+def is_same_process(agent: Column, expiry: Column, back: Column, away: Column) -> Column:
+    """Whether a beat (`back`) comes from the process of a line with `agent` and `expiry`, having been `away`."""
+    theirs = back["agent"]
+    alike = F.when(agent.isNull() & theirs.isNull(), away <= expiry).otherwise(agent == theirs)
+    return F.coalesce(back.isNotNull() & alike, F.expr("false"))

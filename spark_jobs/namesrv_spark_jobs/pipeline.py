@@ -1,0 +1,172 @@
+"""How do the lines become tables? Each step is stored once; later steps read only the columns that they need."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from namesrv_spark_jobs import (
+    as_logged,
+    boots,
+    clients,
+    clock,
+    duplicates,
+    extract,
+    lives,
+    silences,
+    staleness,
+    what_if,
+)
+from namesrv_spark_jobs.extract import BAD_PART, BEAT_PART, REST_PART
+from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.schemas import ANCHORS
+from namesrv_spark_jobs.staging import Staging
+from namesrv_spark_jobs.tally import brokers, tally
+
+# rows to a task of the one big sort: what is sorted fits into the memory of a small executor
+_ROWS_PER_TASK: Final = 400_000
+# how finely the time between `late` lines is cut, and into how many slices at most
+_LEAST_SLICE: Final = 60_000_000
+_MOST_SLICES: Final = 200_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """What was read."""
+
+    # see `tally`
+    tallied: DataFrame
+    bad: DataFrame
+    # of servers only, each event once
+    beats: DataFrame
+    rest: DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocks:
+    """The boots of servers, and what bears on their time."""
+
+    # the tally of events, each once
+    taken: DataFrame
+    moments: DataFrame
+    boots: DataFrame
+    boot_rows: Sequence[Row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """What was made of it; the modules of the same names say what is in them."""
+
+    lines: Lines
+    clocks: Clocks
+    brokers: DataFrame
+    points: DataFrame
+    lives: DataFrame
+    intervals: DataFrame
+    exposures: DataFrame
+    pulls: DataFrame
+    unknown_revisions: DataFrame
+    gaps: DataFrame
+    evictions: DataFrame
+    as_logged: DataFrame
+
+
+def read(store: Staging, files: Sequence[str], options: Options) -> Lines:
+    """Parse every line once, tell apart what was met before, and count."""
+    events = store.stored(extract.events(extract.lines(store.spark, files), options), "events", by="part")
+    is_event = F.col("part").isin(BEAT_PART, REST_PART)
+    suspects = duplicates.suspects(events.filter(is_event))
+    if suspects.isEmpty():
+        numbered = events.withColumn("copy", F.lit(1))
+    else:
+        others = events.filter(~is_event).withColumn("copy", F.lit(1))
+        told_apart = duplicates.numbered(events.filter(is_event), store.stored(suspects, "suspects"))
+        numbered = store.stored(told_apart.unionByName(others), "numbered", by="part")
+    tallied = store.stored(tally(numbered), "tally")
+    once = numbered.filter(F.col("copy") == 1)
+    # of the same lines as the clocks: one that was not asked for must not tell a boot's kind here and not there
+    servers = once.join(F.broadcast(boots.client_boots(_taken(tallied))), on="boot", how="left_anti")
+    return Lines(
+        tallied=tallied,
+        bad=numbered.filter(F.col("part") == BAD_PART),
+        beats=servers.filter(F.col("part") == BEAT_PART),
+        rest=servers.filter(F.col("part") == REST_PART),
+    )
+
+
+def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str], None]) -> Tables:
+    """Everything that is computed from the lines."""
+    progress("clocks")
+    clocks = _clocks(store, lines)
+    progress("heartbeats")
+    points = store.stored(_points(store, lines.beats, clocks, options), "points")
+    progress("lives")
+    evicts = lines.rest.filter(F.col("event") == "evict")
+    life_table = store.stored(lives.lives(points, evicts), "lives")
+    begun = store.stored(lives.beginnings(points), "beginnings")
+    late = clocks.moments.filter(F.col("event") == "late")
+    intervals = store.stored(staleness.intervals(life_table, clocks.boots, late, begun), "intervals")
+    progress("clients")
+    routes = store.stored(clients.routes(lines.rest), "routes")
+    members = store.stored(clients.members(routes), "members")
+    exposures = clients.exposures(intervals, members, clients.served(lines.rest, routes), lines.rest)
+    progress("what if")
+    gaps = store.stored(what_if.gaps(points, life_table, begun, clocks.boots), "gaps")
+    return Tables(
+        lines=lines,
+        clocks=clocks,
+        brokers=store.stored(brokers(clocks.taken), "brokers"),
+        points=points,
+        lives=life_table,
+        intervals=intervals,
+        exposures=store.stored(exposures, "exposures"),
+        pulls=store.stored(clients.exposed_pulls(intervals, members, lines.rest), "pulls"),
+        unknown_revisions=clients.unknown_revisions(lines.rest, routes),
+        gaps=gaps,
+        evictions=store.stored(what_if.replayed(gaps, options.what_if), "evictions"),
+        as_logged=store.stored(as_logged.replayed_as_logged(gaps, clocks.moments), "as_logged"),
+    )
+
+
+def _clocks(store: Staging, lines: Lines) -> Clocks:
+    moments = store.stored(clock.timed(lines.rest), "moments")
+    taken = _taken(lines.tallied)
+    table = store.stored(boots.boots(taken, moments, clock.clocks(_anchors(lines, moments))), "boots")
+    rows = table.orderBy("nameserver", "boot_id").collect()
+    return Clocks(taken=taken, moments=moments, boots=table, boot_rows=rows)
+
+
+def _taken(tallied: DataFrame) -> DataFrame:
+    """What was counted of lines that were asked for, each once."""
+    return tallied.filter(F.col("part").isin(BEAT_PART, REST_PART) & ~F.col("is_copy"))
+
+
+def _anchors(lines: Lines, moments: DataFrame) -> DataFrame:
+    """The lines that a boot's clock is taken from: its anchors, or all when it has none."""
+    columns = ("boot", "mono", "ts_ms")
+    anchors = moments.filter(F.col("event").isin(*ANCHORS)).select(*columns)
+    with_anchors = F.broadcast(anchors.select("boot").distinct())
+    every = lines.beats.select(*columns).unionByName(lines.rest.select(*columns))
+    return anchors.unionByName(every.join(with_anchors, on="boot", how="left_anti"))
+
+
+def _points(store: Staging, beats: DataFrame, clocks: Clocks, options: Options) -> DataFrame:
+    """The one big sort: all beats and evictions, by broker and time."""
+    evicts = clocks.moments.filter(F.col("event") == "evict")
+    rows = silences.rows(_live_beats(store, beats, clocks), evicts)
+    count = clocks.taken.filter(F.col("part") == BEAT_PART).agg(F.sum("lines")).first()
+    tasks = max(1, math.ceil(((count and count[0]) or 0) / _ROWS_PER_TASK))
+    return silences.points(silences.followed(rows.repartition(tasks, "key")), clocks.boots, options.what_if)
+
+
+def _live_beats(store: Staging, beats: DataFrame, clocks: Clocks) -> DataFrame:
+    """Beats in liveness time: mostly no server was late, and then it is their own."""
+    if clocks.moments.filter(F.col("event") == "late").isEmpty():
+        return beats.withColumn("live", F.col("mono"))
+    spans = sum(row["last"] - row["first"] for row in clocks.boot_rows)
+    width = max(_LEAST_SLICE, spans // _MOST_SLICES)
+    slices = store.stored(clock.late_spans(clocks.moments, boots.extents(clocks.taken), width), "late_spans")
+    return clock.live_beats(beats, slices, width)

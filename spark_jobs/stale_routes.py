@@ -1,0 +1,8 @@
+"""What spark-submit runs: `spark-submit --py-files dist/namesrv_spark_jobs.zip spark_jobs/stale_routes.py ...`."""
+
+import sys
+
+from namesrv_spark_jobs.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Does the command read its options, and say what is wrong before Spark is started? As a real process."""
+
+import os
+import shlex
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from namesrv_spark_jobs.py_files import build
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
+
+
+def _run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The command, with these changes to its environment."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), **environ}
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, env=env)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """A file that looks like a log."""
+    file = tmp_path / "a.jsonl"
+    file.write_text("{}\n")
+    return str(file)
+
+
+def test_help_names_every_option_and_code() -> None:
+    """In groups, with defaults."""
+    shown = _run("--help")
+
+    assert (0, "") == (shown.returncode, shown.stderr)
+    for said in (
+        *("INPUT", "--out DIR", "--since", "--until", "--cluster", "--topic", "--nameserver", "--what-if", "--redact"),
+        *("--fail-if", "--max-bad-ratio", "--output", "--quiet", "--follow", "--master", "--deploy-mode", "--conf"),
+        *("--print-submit", "which events:", "Spark:", "exit codes:", "130", "(default: table)"),
+        "expiry=30,60,120 scan=5,10 poll=5,30 phi=5,8,12",
+    ):
+        assert said in " ".join(shown.stdout.split()), said
+
+
+def test_help_needs_no_spark() -> None:
+    """Half a gigabyte is not imported to say what the options are."""
+    code = "import sys, namesrv_spark_jobs.cli; sys.exit('pyspark' in sys.modules)"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs")}
+
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False, env=env, timeout=120).returncode
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--what-if", "expiry=fast"], "argument --what-if: expiry: 'fast' is no number"),
+        (["--fail-if", "p98>1"], "argument --fail-if: 'p98' is no measure"),
+        (["--max-bad-ratio", "2"], "argument --max-bad-ratio: '2' is no ratio from 0 to 1"),
+        (["--since", "soon"], "argument --since: 'soon' is no time"),
+        (["--conf", "spark.x"], "argument --conf: 'spark.x' is not KEY=VALUE"),
+        (["--clustr", "c1"], "unrecognized arguments: --clustr c1"),
+        (["--since", "2026-03-02", "--until", "2026-03-01"], "--until is not after --since"),
+        (["--deploy-mode", "cluster"], "--deploy-mode cluster: only spark-submit can do that; --print-submit"),
+        (["--master", "spark://nowhere"], "--master spark://nowhere: is not spark://HOST:PORT"),
+        (["--follow"], "--follow takes a directory of closed logs"),
+    ],
+)
+def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], said: str) -> None:
+    """With exit code 2, without a traceback, and without a directory."""
+    ended = _run(log, "--out", str(tmp_path / "report"), *options)
+
+    assert 2 == ended.returncode
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ["a.jsonl"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_missing_input_is_told_before_java_starts(tmp_path: Path) -> None:
+    """One line with the path, at once."""
+    ended = _run(f"{tmp_path}/logs", "--out", str(tmp_path / "report"), PATH="/nowhere", JAVA_HOME="/nowhere")
+
+    assert (2, "", f"namesrv-staleness: {tmp_path}/logs: no such file or directory\n") == (
+        ended.returncode,
+        ended.stdout,
+        ended.stderr,
+    )
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_missing_java_is_one_line(log: str, tmp_path: Path) -> None:
+    """With what brings it."""
+    ended = _run(log, "--out", str(tmp_path / "report"), PATH="/nowhere", JAVA_HOME="")
+
+    assert 2 == ended.returncode
+    assert "namesrv-staleness: Java 17 or newer is needed and `java` was not found; `make setup-spark` installs it" in (
+        ended.stderr
+    )
+    assert 1 == ended.stderr.count("\n")
+    assert ["a.jsonl"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_missing_pyspark_is_one_line(log: str, tmp_path: Path) -> None:
+    """The base package does not bring half a gigabyte."""
+    bare = "import importlib.util as u, sys; find = u.find_spec; "
+    bare += "u.find_spec = lambda name, *rest: None if name == 'pyspark' else find(name, *rest); "
+    bare += "from namesrv_spark_jobs.cli import main; sys.exit(main())"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs")}
+    command = [sys.executable, "-c", bare, log, "--out", str(tmp_path / "report")]
+
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
+
+    assert 2 == ended.returncode
+    assert "namesrv-staleness: pyspark is not installed; pip install 'namesrv[spark]' brings it\n" == ended.stderr
+
+
+def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
+    """What is Spark's stands before the entry, the rest after it in the order in which it was given; nothing runs."""
+    odd = str(tmp_path / "re port")
+    options = ["--conf", "spark.x=a b", "--cluster", "c1", "--master", "spark://h:7077", "--fail-if", "p99>45"]
+
+    shown = _run(log, "--out", odd, *options, "--conf", "spark.y=1", "--print-submit", PATH="/nowhere")
+
+    assert (0, "") == (shown.returncode, shown.stderr)
+    assert [
+        *("spark-submit", "--master", "spark://h:7077", "--conf", "spark.x=a b", "--conf", "spark.y=1"),
+        *("--py-files", str(ROOT / "dist/namesrv_spark_jobs.zip"), str(ROOT / "spark_jobs/stale_routes.py")),
+        *(log, "--out", odd, "--cluster", "c1", "--fail-if", "p99>45"),
+    ] == shlex.split(shown.stdout)
+    assert not Path(odd).exists()
+
+
+def test_submit_line_of_a_cluster_names_its_mode(log: str, tmp_path: Path) -> None:
+    """Without a master it is local[*], as here."""
+    shown = _run(log, "--out", str(tmp_path / "r"), "--deploy-mode", "cluster", "--print-submit")
+
+    assert ["spark-submit", "--master", "local[*]", "--deploy-mode", "cluster"] == shlex.split(shown.stdout)[:5]
+
+
+def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None:
+    """Sources, style and all, without what Python made of them."""
+    first, second = tmp_path / "a.zip", tmp_path / "b.zip"
+
+    assert build(first) == build(second)
+    assert first.read_bytes() == second.read_bytes()
+    with zipfile.ZipFile(first) as archive:
+        names = archive.namelist()
+    assert {"namesrv_spark_jobs/cli.py", "namesrv_spark_jobs/html/style.css"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name]

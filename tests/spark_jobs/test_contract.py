@@ -1,0 +1,139 @@
+"""Do the writer and the reader of the heartbeat log mean the same? docs/heartbeat-log.md is between them.
+
+Each declares it for itself. The lines are those of a real server and a real client that were made to write every
+kind there is.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import types as T  # noqa: N812 - as everyone calls it
+
+from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv_spark_jobs import schemas
+from tests.support.heartbeat_files import Line, read_log
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import Broker, registration
+from tests.support.route_clients import route_client
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "heartbeat-log.md"
+
+A, B, C = Broker(), Broker("broker-b", addr="10.0.0.2:10911"), Broker("broker-c", addr="10.0.0.3:10911")
+PULL, UNREGISTER, HEARTBEAT = 105, 104, 904
+
+# what a Spark type reads without loss
+_READ_AS: Final[dict[type[T.DataType], tuple[type, ...]]] = {
+    T.LongType: (int,),
+    T.DoubleType: (int, float),
+    T.StringType: (str, list, int),
+}
+# told for people and for other readers: the report does without
+_UNREAD: Final = {
+    "data_version",
+    "dropped",
+    "evict_on_disconnect",
+    "for_ms",
+    "kind",
+    "last_seq",
+    "server_boot_id",
+    "topics",
+}
+
+
+async def written_lines(root: Path) -> list[Line]:
+    """Lines of every kind."""
+    async with namesrv_in_process(root / "server", notify_min_broker_id_changed=True) as server:
+        clock, namesrv = server.clock, server.namesrv
+        a, b, c = await server.connect(), await server.connect(), await server.connect()
+        await a.register(A, registration("T", "U"))
+        await b.register(B, registration(*(f"topic-{number}" for number in range(5_000))))
+        await c.call(PULL, {"topic": "T"})
+        await a.call(HEARTBEAT, A.ext)
+        async with route_client(
+            clock, server, heartbeat_log_dir=root / "client", client_name="client-1", fault_tolerance=True
+        ) as client:
+            await client.route("T")
+            client.report("broker-a", 0.1, failed=True)
+        await clock.advance(50.0)
+        await c.call(PULL, {"topic": "T"})
+        # a new hour, and with it a new file
+        clock.step_wall(3600.0)
+        clock.stall(5.0)
+        await clock.advance(11.0)
+        await a.call(UNREGISTER, A.ext)
+        assert namesrv.heartbeat_log is not None
+        log = namesrv.heartbeat_log.log
+        # two brokers are due, and the second is heard while the first is taken out
+        await a.register(C)
+        clock.stall(130.0)
+        scan = namesrv.spawn(namesrv.manager.evict_silent())
+        await clock.sleep(0)
+        namesrv.manager.touch(BrokerAddrInfo(C.cluster, C.addr), server.connection_of(a).id)
+        await scan
+        await server.hang_up(c)
+        # a queue that is full for a moment
+        log._max_queued, limit = 0, log._max_queued
+        await a.call(HEARTBEAT, C.ext)
+        log._max_queued = limit
+        await a.call(HEARTBEAT, C.ext)
+    return read_log(root)
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
+    """What was written, once for all tests."""
+    import asyncio  # noqa: PLC0415 - a loop of its own: fixtures of a module outlive those of tests
+
+    return asyncio.run(written_lines(tmp_path_factory.mktemp("contract")))
+
+
+def test_every_kind_of_line_is_written(lines: list[Line]) -> None:
+    """And none that the reader does not know."""
+    assert set(schemas.EVENTS) == {line["event"] for line in lines}
+
+
+def test_the_page_names_every_kind_of_line() -> None:
+    """The first column of its two tables of events."""
+    text = PAGE.read_text().partition("## Events")[2]
+    named = {name for row in re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+
+    assert set(schemas.EVENTS) == named
+
+
+def test_every_line_has_what_the_reader_requires(lines: list[Line]) -> None:
+    """A line without one of these would be bad."""
+    for line in lines:
+        assert set(schemas.REQUIRED) <= line.keys()
+        assert schemas.VERSION == line["v"]
+        assert "nameserver" in line
+
+
+def test_every_field_is_read_or_known_to_be_unread(lines: list[Line]) -> None:
+    """A field that only one side knows is a misunderstanding."""
+    written = {name for line in lines for name in line}
+
+    assert written == {field.name for field in schemas.LINE.fields} | _UNREAD
+
+
+def test_every_value_is_of_the_type_that_is_read(lines: list[Line]) -> None:
+    """A whole number where the reader expects one; null where there is nothing."""
+    kinds = {field.name: type(field.dataType) for field in schemas.LINE.fields}
+    for line in lines:
+        for name, value in line.items():
+            if name in kinds and value is not None:
+                assert isinstance(value, _READ_AS[kinds[name]]), (line["event"], name, value)
+
+
+def test_every_field_is_on_the_page(lines: list[Line]) -> None:
+    """In backquotes, somewhere."""
+    words = set(re.findall(r"`\"?(\w+)\"?", PAGE.read_text()))
+
+    assert set() == {name for line in lines for name in line} - words
+
+
+def test_a_monotonic_time_has_three_decimals_at_most(lines: list[Line]) -> None:
+    """The reader counts in microseconds."""
+    for line in lines:
+        assert round(line["mono_ms"], 3) == line["mono_ms"]

@@ -1,0 +1,79 @@
+"""Does a report that follows a log say the same as one that reads all of it at once?"""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from namesrv_spark_jobs.cli import main
+from namesrv_spark_jobs.errors import UsageError
+from namesrv_spark_jobs.follow import followed_directory, inherit
+from tests.support.spark_logs import SMALL_GRID, first_server, second_server, write_closed, write_plain
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    # pyspark leaves the sockets of collected rows to the garbage collector
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def _tables(out: Path) -> set[str]:
+    return {path.name for path in (out / ".follow" / "lines").glob("*.parquet")}
+
+
+def _report(logs: Path, out: Path, *options: str) -> bytes:
+    assert 0 == main([str(logs), "--out", str(out), "--what-if", SMALL_GRID, "--quiet", *options])
+    return (out / "summary.json").read_bytes()
+
+
+@pytest.mark.long
+def test_following_gives_the_numbers_of_one_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """File after file, an open one only once it is closed, a damaged one up to its break, a gone one from memory."""
+    logs, out = tmp_path / "logs", tmp_path / "report"
+    first, second = first_server().lines, second_server().lines
+    early = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first[:6])
+    write_plain(logs, "ns-1-boot-1-2.jsonl", first[6:])
+    still_open = write_plain(logs, "ns-2-boot-2-1.jsonl.open", second[:2])
+
+    _report(logs, out, "--follow")
+
+    assert ["ns-1"] == json.loads((out / "summary.json").read_text())["input"]["nameservers"]
+    taken_in = _tables(out)
+    still_open.unlink()
+    write_closed(logs, "ns-2-boot-2-1.jsonl.gz", second, torn_by=9)
+    write_plain(logs, "ns-3-boot-3-1.jsonl", [])
+    at_once = _report(logs, tmp_path / "at-once")
+    early.unlink()
+
+    assert at_once == _report(logs, out, "--follow")
+
+    read = json.loads(at_once)["input"]
+    assert (["ns-1", "ns-2"], 1, 4) == (read["nameservers"], read["truncated_files"], read["files"])
+    assert taken_in < _tables(out)
+    files = json.loads((out / ".follow" / "source.json").read_text())["files"]
+    assert [True, True, False, True] == [files[name] for name in sorted(files)]
+    assert ["at-once", "logs", "report"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_one_directory_is_followed(tmp_path: Path) -> None:
+    """Files that are named one by one do not grow in number."""
+    assert tmp_path == followed_directory([str(tmp_path)])
+    with pytest.raises(UsageError, match="takes one INPUT, a directory; there are 2"):
+        followed_directory([str(tmp_path), str(tmp_path)])
+    with pytest.raises(UsageError, match=f"{tmp_path}/x: no such directory"):
+        followed_directory([f"{tmp_path}/x"])
+
+
+def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
+    """Lines of two logs would be mixed without a word."""
+    out, aside = tmp_path / "report", tmp_path / "aside"
+    out.mkdir()
+    inherit(tmp_path / "nothing", out, tmp_path / "logs")
+    aside.mkdir()
+
+    with pytest.raises(UsageError, match=f"follows {tmp_path}/logs, not {tmp_path}/other; take another --out"):
+        inherit(out, aside, tmp_path / "other")
+
+    inherit(out, aside, tmp_path / "logs")
+    assert (aside / ".follow" / "source.json").read_text() == (out / ".follow" / "source.json").read_text()

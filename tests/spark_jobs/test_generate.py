@@ -1,0 +1,244 @@
+"""Does the generator write what the contract says, the same for the same seed, and does it know the truth about it?"""
+
+import gzip
+import json
+import re
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_spark_jobs.generate import Settings, generate
+from namesrv_spark_jobs.generate.cli import main
+from namesrv_spark_jobs.generate.files import Files
+from namesrv_spark_jobs.generate.settings import BEGIN, HOUR, MINUTE, SECOND
+from namesrv_spark_jobs.reference import Analysis, analyse
+from namesrv_spark_jobs.reference.lives import UNANNOUNCED
+
+QUIET = Settings(duration=100 * MINUTE, brokers=20, clients=10, deaths=20.0)
+# everything at once
+ROUGH = Settings(
+    seed=7,
+    duration=100 * MINUTE,
+    brokers=24,
+    clients=30,
+    deaths=40.0,
+    skew=0.3,
+    jitter=0.1,
+    missed=0.15,
+    session=20 * MINUTE,
+    restarts=2,
+    clock_steps=3,
+    lates=12,
+    torn=True,
+    duplicates=0.01,
+    told_late=0.05,
+)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every log file below it, unpacked, by its path."""
+    found = {str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*.jsonl*"))}
+    del found["_truth.jsonl"]
+    return {name: gzip.decompress(data) if name.endswith(".gz") else data for name, data in found.items()}
+
+
+def events(directory: Path) -> list[dict[str, Any]]:
+    """Every line of a log without torn ones."""
+    return [json.loads(line) for data in contents(directory).values() for line in data.splitlines()]
+
+
+def analysed(directory: Path) -> Analysis:
+    """What the reference makes of it."""
+    return analyse({name: data.split(b"\n") for name, data in contents(directory).items()})
+
+
+def truth(directory: Path) -> list[dict[str, Any]]:
+    """The lines of _truth.jsonl."""
+    return [json.loads(line) for line in (directory / "_truth.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_files_lie_where_the_contract_says(tmp_path: Path) -> None:
+    """One for each server and hour; the first begins with `start`, the second with `opened`, numbers go on."""
+    lines = generate(QUIET, tmp_path)
+
+    files = contents(tmp_path)
+    name = re.compile(r"dt=2026-03-01/hour=0([01])/ns-[12]-[0-9a-f]{16}-([12])\.jsonl\.gz")
+    matches = [name.fullmatch(path) for path in files]
+    assert 4 == len(matches)
+    assert all(match is not None and int(match[1]) + 1 == int(match[2]) for match in matches)
+    for path, data in files.items():
+        first = json.loads(data.splitlines()[0])
+        assert ("start" if path.endswith("-1.jsonl.gz") else "opened") == first["event"]
+        assert (5_000, 120_000) == (first["scan_interval_ms"], first["broker_expiry_ms"])
+    for server in ("ns-1", "ns-2"):
+        seqs = [line["seq"] for line in events(tmp_path) if line["nameserver"] == server]
+        assert list(range(1, len(seqs) + 1)) == seqs
+    assert len(events(tmp_path)) == lines
+
+
+def test_lines_have_the_fields_of_the_contract(tmp_path: Path) -> None:
+    """Every kind of event that a server without faults can write is there."""
+    generate(QUIET, tmp_path)
+
+    found = events(tmp_path)
+    head = {"v", "seq", "ts_ms", "mono_ms", "nameserver", "boot_id", "event"}
+    of_broker = {
+        *("cluster", "broker_name", "broker_id", "broker_addr", "data_version", "expiry_ms", "topics", "agent_id"),
+    }
+    settings = {"scan_interval_ms", "broker_expiry_ms", "evict_on_disconnect", "version"}
+    assert {
+        "start": settings,
+        "opened": settings | {"late_ms"},
+        "stop": {"version", "dropped"},
+        "register": of_broker | {"kind", "silent_ms"},
+        "heartbeat": of_broker | {"kind", "silent_ms"},
+        "unregister": of_broker | {"kind"},
+        "evict": of_broker | {"reason", "silent_ms", "last_seq", "scan"},
+        "scan": {"scan", "brokers"},
+        "route": {"topic", "revision", "brokers"},
+        "served": {"client", "topic", "revision"},
+        "pulls": {"topic", "revision", "count"},
+    } == {line["event"]: set(line) - head for line in found}
+
+
+@pytest.mark.parametrize("settings", [QUIET, ROUGH], ids=["quiet", "rough"])
+def test_the_reference_finds_the_truth_in_it(tmp_path: Path, settings: Settings) -> None:
+    """Every removal and what every client saw of it, to the microsecond; and the replay is exact."""
+    generate(settings, tmp_path)
+
+    analysis = analysed(tmp_path)
+    removals = [removal for death in truth(tmp_path) for removal in death["removals"]]
+    assert Counter(
+        (x["boot_id"], x["broker_addr"], x["reason"], _between(x["last_ok_ms"], x["removed_ms"])) for x in removals
+    ) == Counter(
+        (x.boot.boot, x.broker.broker_addr, x.reason, (x.removed or 0) - x.last_ok) for x in analysis.intervals
+    )
+    assert Counter(
+        (x["boot_id"], x["broker_addr"], client["client"], client["topic"], client["outcome"])
+        + (() if client["at_ms"] is None else (_between(x["last_ok_ms"], client["at_ms"]),))
+        for x in removals
+        if x["reason"] in UNANNOUNCED
+        for client in x["clients"]
+    ) == Counter(
+        (x.life.boot.boot, x.life.broker.broker_addr, x.client, x.topic, x.outcome)
+        + (() if x.outcome == "log_end" else (x.staleness,))
+        for x in analysis.clients
+    )
+    assert analysis.as_logged.is_exact
+    assert analysis.as_logged.logged
+    assert 0 == analysis.unknown_revisions
+    assert not any(life.is_over_bound for life in analysis.intervals)
+
+
+def _between(begin_ms: float, end_ms: float) -> int:
+    return round((end_ms - begin_ms) * 1000)
+
+
+def test_what_goes_wrong_is_there_to_be_found(tmp_path: Path) -> None:
+    """Crashes tear lines, clocks step, lines come twice and late, connections end, a false silence heals."""
+    generate(ROUGH, tmp_path)
+
+    analysis = analysed(tmp_path)
+    counts = analysis.reading.files.values()
+    assert 6 == len(analysis.boots)
+    # the last line of every boot, two of them in files that stayed open
+    assert 6 == sum(count.bad for count in counts)
+    assert 2 == sum(path.endswith(".jsonl.open") for path in contents(tmp_path))
+    assert 0 < sum(count.duplicates for count in counts) < 0.02 * sum(count.lines for count in counts)
+    assert 0 < sum(count.clock_steps for count in counts)
+    assert 0 < sum(len(boot.of("late")) for boot in analysis.boots)
+    assert any(later.seq < earlier.seq for boot in analysis.boots for earlier, later in _neighbours(boot.lines))
+    assert {"seen", "returned", "client_gone"} <= {one.outcome for one in analysis.clients}
+    kinds = Counter(death["kind"] for death in truth(tmp_path))
+    assert {"crash", "silence", "unregister", "false_silence", "missed_beats"} == set(kinds)
+    assert analysis.false_evictions
+    assert analysis.near_misses
+
+
+def _neighbours(lines: list[Any]) -> list[tuple[Any, Any]]:
+    return list(pairwise(lines))
+
+
+def test_every_false_silence_that_was_noticed_is_a_false_eviction(tmp_path: Path) -> None:
+    """The process went on: its next beat is its own."""
+    generate(Settings(duration=100 * MINUTE, brokers=40, deaths=40.0, native=1.0, false_silence=9.0), tmp_path)
+
+    noticed = {
+        (removal["boot_id"], removal["broker_addr"], _between(removal["last_ok_ms"], removal["removed_ms"]))
+        for death in truth(tmp_path)
+        # back before the log ends
+        if death["kind"] == "false_silence" and death["back_ms"] < (BEGIN + 99 * MINUTE) / 1000
+        for removal in death["removals"]
+    }
+    found = {(x.boot.boot, x.broker.broker_addr, x.upper) for x in analysed(tmp_path).false_evictions}
+    assert noticed
+    assert noticed <= found
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    """And another one others."""
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        given = ["--lines", "4_000", "--out", str(tmp_path / name), "--seed", str(seed), "--restarts", "1", "--torn"]
+        assert 0 == main(given)
+
+    first, second, third = (
+        {str(path.relative_to(tmp_path / name)): path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
+        for name in "abc"
+    )
+    assert first == second
+    assert first != third
+
+
+def test_one_broker_can_have_most_of_the_lines(tmp_path: Path) -> None:
+    """--skew 0.3: 30 % of all beats."""
+    generate(Settings(duration=20 * MINUTE, brokers=40, deaths=0.0, skew=0.3), tmp_path)
+
+    beats = Counter(line["broker_addr"] for line in events(tmp_path) if line["event"] in {"register", "heartbeat"})
+    assert 0.3 == pytest.approx(beats["10.0.0.0:10911"] / beats.total(), abs=0.01)
+
+
+@pytest.mark.parametrize("flags", [(), ("--days", "0.5"), ("--brokers", "7")])
+def test_it_writes_about_as_many_lines_as_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    """Whether the number of brokers, the days or neither is given."""
+    assert 0 == main(["--lines", "20_000", "--out", str(tmp_path), "--plain", *flags])
+
+    assert 20_000 == pytest.approx(len(events(tmp_path)), rel=0.1)
+    assert not list(tmp_path.rglob("*.gz"))
+    assert f"{len(events(tmp_path)):,} lines" in capsys.readouterr().out
+
+
+def test_a_file_is_full_at_64_mib(tmp_path: Path) -> None:
+    """The next lines of the same hour go to the next one."""
+    boot = _boot()
+    line = "x" * (1024 * 1024 - 1) + "\n"
+    with Files(tmp_path, boot, "ns-1", is_compressed=False) as files:
+        begun = []
+        for _ in range(66):
+            begun.append(files.begin(BEGIN))
+            files.write([line])
+        begun.append(files.begin(BEGIN + HOUR))
+
+    assert [0, 64, 66] == [number for number, is_new in enumerate(begun) if is_new]
+    assert [64, 2, 0] == [path.stat().st_size >> 20 for path in sorted(tmp_path.rglob("*.jsonl"))]
+
+
+def _boot() -> Any:
+    from namesrv_spark_jobs.generate.boots import boots  # noqa: PLC0415 - only this test needs it
+
+    return boots(Settings(duration=SECOND), 0)[0]
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, and nothing is overwritten."""
+    assert 2 == main(["--out", str(tmp_path / "x"), "--skew", "1.5"])
+    (tmp_path / "mine").touch()
+    assert 2 == main(["--out", str(tmp_path)])
+
+    assert ["generate: --skew and --missed are parts of all beats", f"generate: {tmp_path} is not empty"] == (
+        capsys.readouterr().err.splitlines()
+    )

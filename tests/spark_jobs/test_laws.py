@@ -1,0 +1,151 @@
+"""Do logs of many independent deaths follow the laws that periods, expiry, scans and polls make?
+
+A time T is a constant and a sum of uniform waits: H since the last heartbeat (30 s), S to the scan that finds it (5 or
+10 s), P to the client's next poll (30 s); the expiry E is 120 s. When a broker dies is in no heartbeat log: whatever
+begins with the death is measured with the truth that the generator writes; what begins with the last heartbeat comes
+from the log alone. Consumers drop queues at their next rebalance, which no log shows: their law is no subject here.
+
+Our server has no idle timer: a silent broker waits for the scan, strictly after its expiry.
+"""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from namesrv_spark_jobs.analysis import analyse as spark_analyse
+from namesrv_spark_jobs.generate.world import Kind
+from namesrv_spark_jobs.options import Options, WhatIf
+from namesrv_spark_jobs.reference import analyse
+from namesrv_spark_jobs.reference.exposure import Routes
+from namesrv_spark_jobs.reference.lives import Life
+from tests.support.staleness_laws import Deaths, Law, settings_for
+
+PAIRS = 1000
+S = 1_000_000
+
+
+class Sample:
+    """The times of one log, in seconds, as the reference measures them."""
+
+    def __init__(self, deaths: Deaths) -> None:
+        analysis = analyse(deaths.files)
+        (boot,) = analysis.boots
+        routes = Routes(boot)
+        lives = analysis.intervals
+        seen = {str(life.broker.broker_addr): self._seen(routes, life) for life in lives}
+        removed = {str(life.broker.broker_addr): life.removed or 0 for life in lives}
+        last_ok = {str(life.broker.broker_addr): life.last_ok for life in lives}
+        assert PAIRS == len(lives) == len(seen)
+        self.is_exact = analysis.as_logged.is_exact
+        self.reasons = {life.reason for life in lives}
+        self.removed_after_last_beat = [(removed[addr] - last_ok[addr]) / S for addr in removed]
+        self.seen_after_removal = [(seen[addr] - removed[addr]) / S for addr in removed]
+        self.seen_after_last_beat = [(seen[addr] - last_ok[addr]) / S for addr in removed]
+        # with the truth: when each of them died
+        self.removed_after_death = [boot.wall(removed[addr]) / S - deaths.died[addr] for addr in removed]
+        self.seen_after_death = [boot.wall(seen[addr]) / S - deaths.died[addr] for addr in removed]
+
+    @staticmethod
+    def _seen(routes: Routes, life: Life) -> int:
+        (found,) = routes.exposed(life)
+        assert "seen" == found.outcome
+        return found.at
+
+
+def sample(tmp_path: Path, kind: Kind, scan: float, *, heartbeat: float = 30, expiry: float = 120) -> Sample:
+    """A thousand deaths of a kind."""
+    return Sample(Deaths.written(settings_for(scan, heartbeat=heartbeat, expiry=expiry), kind, PAIRS, tmp_path))
+
+
+@pytest.mark.parametrize(("kind", "reason"), [(Kind.UNREGISTER, "unregistered"), (Kind.CRASH, "disconnected")])
+def test_whose_end_the_server_sees_is_gone_with_the_next_poll(tmp_path: Path, kind: Kind, reason: str) -> None:
+    """F1, F2: T = U(0, 30), by the truth; and the same from the removal on, by the log alone."""
+    found = sample(tmp_path, kind, 5)
+
+    assert {reason} == found.reasons
+    Law(0, (30,)).check(found.seen_after_death)
+    Law(0, (30,)).check(found.seen_after_removal)
+
+
+@pytest.mark.parametrize("scan", [5, 10])
+def test_who_falls_silent_waits_for_expiry_scan_and_poll(tmp_path: Path, scan: float) -> None:
+    """F3: T = 90 + U(0, 30) + U(0, scan) + U(0, 30); the server alone without the last one."""
+    found = sample(tmp_path, Kind.SILENCE, scan)
+
+    assert {"silent"} == found.reasons
+    assert found.is_exact
+    Law(90, (30, scan, 30)).check(found.seen_after_death)
+    Law(90, (30, scan)).check(found.removed_after_death)
+    # by the log alone: a scan strictly after the expiry, and then a poll
+    Law(120, (scan,)).check(found.removed_after_last_beat)
+    assert 120 < min(found.removed_after_last_beat)
+    Law(0, (30,)).check(found.seen_after_removal)
+    Law(120, (scan, 30)).check(found.seen_after_last_beat)
+
+
+def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:
+    """Heartbeats every second and 10 s of expiry: T = 9 + U(0, 1) + U(0, 5) + U(0, 30)."""
+    found = sample(tmp_path, Kind.SILENCE, 5, heartbeat=1, expiry=10)
+
+    Law(9, (1, 5, 30)).check(found.seen_after_death)
+    Law(9, (1, 5)).check(found.removed_after_death)
+    Law(10, (5,)).check(found.removed_after_last_beat)
+
+
+@pytest.mark.xdist_group("spark")
+# Spark's client leaves its sockets to the garbage collector
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.long
+def test_spark_finds_the_same_laws(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a crash, and of silence with either scan; all in one log."""
+    laws = {
+        Deaths.written(settings_for(5, seed=1), Kind.CRASH, PAIRS, tmp_path / "crash"): (Law(0, (30,)), None),
+        Deaths.written(settings_for(5, seed=2), Kind.SILENCE, PAIRS, tmp_path / "five"): (
+            Law(90, (30, 5, 30)),
+            Law(120, (5,)),
+        ),
+        Deaths.written(settings_for(10, seed=3), Kind.SILENCE, PAIRS, tmp_path / "ten"): (
+            Law(90, (30, 10, 30)),
+            Law(120, (10,)),
+        ),
+    }
+    grid = WhatIf(expiry_ms=(120_000,), scan_ms=(5_000,), poll_ms=(30_000,), phi=())
+    paths = [path for deaths in laws for path in deaths.paths]
+    found = spark_analyse(spark, paths, Options(what_if=grid), str(tmp_path / "staging"), lambda _line: None)
+
+    names = ["boot_id", "broker_addr"]
+    columns = [*names, "removed_ms", "upper_ms", "staleness_ms"]
+    seen = found.clients.filter("outcome = 'seen'").select(*names, "staleness_ms")
+    rows = found.intervals.join(seen, on=names, how="inner").select(*columns).collect()
+    for deaths, (after_death, after_last_beat) in laws.items():
+        ours = [row for row in rows if row["boot_id"] == deaths.boot_id]
+        assert PAIRS == len(ours)
+        waits = [(row["staleness_ms"] - row["upper_ms"]) / 1000 for row in ours]
+        Law(0, (30,)).check(waits)
+        removed = [row["removed_ms"] / 1000 - deaths.died[row["broker_addr"]] for row in ours]
+        after_death.check([moment + wait for moment, wait in zip(removed, waits, strict=True)])
+        if after_last_beat is not None:
+            after_last_beat.check([row["upper_ms"] / 1000 for row in ours])
+    assert found.summary["as_logged"]["exact"]
+
+
+def test_a_server_with_an_idle_timer_would_be_found_out(tmp_path: Path) -> None:
+    """Its removals come right at 120 s, not up to 5 s later; nor is a scan of 10 s taken for one of 5 s."""
+    found = sample(tmp_path, Kind.SILENCE, 5)
+
+    for wrong in (Law(90, (30, 30)), Law(90, (30, 10, 30))):
+        with pytest.raises(AssertionError):
+            wrong.check(found.seen_after_death)
+    with pytest.raises(AssertionError):
+        Law(120, (10,)).check(found.removed_after_last_beat)
+
+
+def test_the_law_of_a_sum_is_right() -> None:
+    """Two equal waits make a triangle: an eighth of all is in the first half of the first wait."""
+    law = Law(90, (30, 30))
+
+    assert [0, 0.125, 0.5, 0.875, 1] == [pytest.approx(law.cdf(x)) for x in (90, 105, 120, 135, 150)]
+    assert 120 == law.mean
+    assert pytest.approx(12.247, abs=1e-3) == law.deviation
+    assert pytest.approx(0.5) == Law(0, (2,)).distance([0.0, 2.0])

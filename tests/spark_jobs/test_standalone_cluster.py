@@ -1,0 +1,143 @@
+"""Are the numbers the same on a real cluster, under spark-submit, and does Ctrl-C leave nothing behind?"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from namesrv_spark_jobs.cli import main
+from namesrv_spark_jobs.py_files import build
+from tests.support.spark_cluster import SPARK_HOME, SparkCluster
+from tests.support.spark_logs import SMALL_GRID, write_log
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    # pyspark leaves the sockets of collected rows to the garbage collector
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),
+]
+ROOT: Final = Path(__file__).parents[2]
+GUARD_SECONDS: Final = 600.0
+# a test's few lines need no compiler that thinks for long
+_QUICK: Final = ("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.executor.memory=512m")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A master and two workers."""
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def _environ() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    python = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {**kept, "PYTHONPATH": str(ROOT / "spark_jobs"), **python}
+
+
+def _run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    env = {**_environ(), **environ}
+    return subprocess.run(command, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False, env=env)
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + GUARD_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _children(process: int) -> list[str]:
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
+@pytest.mark.long
+def test_cluster_gives_the_numbers_of_one_machine(spark: SparkSession, cluster: SparkCluster, tmp_path: Path) -> None:
+    """By our own command with --master, and by the spark-submit line that it prints, from the zip alone."""
+    logs, here, there = write_log(tmp_path / "logs"), tmp_path / "local", tmp_path / "cluster"
+    assert 0 == main([str(logs), "--out", str(here), "--what-if", SMALL_GRID, "--quiet"])
+    words = [str(logs), "--out", str(there), "--what-if", SMALL_GRID, "--master", cluster.url, *_QUICK]
+
+    ended = _run(sys.executable, "-m", "namesrv_spark_jobs", *words)
+
+    assert 0 == ended.returncode, ended.stderr
+    assert (here / "summary.json").read_bytes() == (there / "summary.json").read_bytes()
+    assert _last(ended.stderr).startswith("read ")
+    _check_submitted([*words[:2], str(tmp_path / "submitted"), *words[3:], "--fail-if", "evictions>0"], here, tmp_path)
+
+
+def _check_submitted(words: list[str], here: Path, folder: Path) -> None:
+    printed = _run(sys.executable, "-m", "namesrv_spark_jobs", *words, "--print-submit").stdout
+    build(folder / "namesrv_spark_jobs.zip")
+    line = shlex.split(
+        printed.replace(str(ROOT / "dist" / "namesrv_spark_jobs.zip"), f"{folder}/namesrv_spark_jobs.zip")
+    )
+    line[0] = str(SPARK_HOME / "bin" / "spark-submit")
+
+    ended = _run(*line, PYTHONPATH="")
+
+    # the exit code of a gate comes through spark-submit
+    assert 1 == ended.returncode, ended.stderr
+    assert (here / "summary.json").read_bytes() == (folder / "submitted" / "summary.json").read_bytes()
+
+
+def _last(text: str) -> str:
+    return text.rstrip("\n").rpartition("\n")[2]
+
+
+def test_unreachable_master_is_told_at_once(tmp_path: Path) -> None:
+    """One line, exit code 2, and the directory is not there."""
+    logs = write_log(tmp_path / "logs")
+
+    ended = _run(
+        sys.executable,
+        "-m",
+        "namesrv_spark_jobs",
+        str(logs),
+        "--out",
+        str(tmp_path / "r"),
+        "--master",
+        "spark://127.0.0.1:1",
+    )
+
+    assert 2 == ended.returncode
+    assert "namesrv-staleness: --master spark://127.0.0.1:1: 127.0.0.1:1 Connection refused\n" == ended.stderr
+    assert ["logs"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """While Spark works: exit code 130, one line, no half-written directory, and no Java that goes on."""
+    logs = write_log(tmp_path / "logs")
+    command = [
+        sys.executable,
+        "-m",
+        "namesrv_spark_jobs",
+        str(logs),
+        "--out",
+        str(tmp_path / "r"),
+        "--master",
+        "local[1]",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=_environ()) as running:
+        try:
+            _wait_until(lambda: any(tmp_path.glob(".r.tmp-*/.staging/*")) or running.poll() is not None)
+            java = _children(running.pid)
+            running.send_signal(number)
+            _, said = running.communicate(timeout=GUARD_SECONDS)
+        finally:
+            running.kill()
+
+    assert 130 == running.returncode, said
+    assert java
+    _wait_until(lambda: not any(Path("/proc", process).exists() for process in java))
+    assert "namesrv-staleness: interrupted; nothing was written" == _last(said)
+    assert "Traceback" not in said
+    assert ["logs"] == [path.name for path in tmp_path.iterdir()]

@@ -1,0 +1,111 @@
+"""Does the report say of a real run what really happened in it?
+
+Two servers, brokers that are killed, frozen, paused, cut off and stopped, and clients, all real and with small time
+constants. The truth is written down by whoever injects the faults and by observers; the report knows the logs only.
+"""
+
+import asyncio
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from namesrv_spark_jobs import reference
+from namesrv_spark_jobs.analysis import analyse
+from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.reference.numbers import percentile
+from tests.support.staleness_truth import AGENTS, CLIENTS, HEARTBEAT, Death, Experiment
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    # Spark's client leaves its sockets to the garbage collector
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
+# deaths that nobody announced
+UNANNOUNCED = ("crash", "freeze", "pause", "partition")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the observers wrote down, and the files of the logs."""
+
+    deaths: Sequence[Death]
+    files: Sequence[Path]
+
+    def registry(self) -> list[float]:
+        """How long each broker was registered after its death, in seconds."""
+        return [at - death.at for death in self.deaths for at in death.removed.values()]
+
+    def client(self) -> list[float]:
+        """How long each client had it, of those deaths that were not announced."""
+        return [at - death.at for death in self.deaths if death.kind in UNANNOUNCED for at in death.seen.values()]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One run for all tests of this file."""
+    root = tmp_path_factory.mktemp("truth")
+
+    async def experiment() -> Sequence[Death]:
+        async with Experiment(root) as found:
+            await found.run()
+        return found.deaths
+
+    deaths = asyncio.run(experiment())
+    return Run(deaths, sorted(root.glob("*/heartbeats/**/[!.]*.jsonl*")))
+
+
+def check(expected: Sequence[float], found: dict[str, int | None]) -> None:
+    """Every percentile within one heartbeat or 1 % of the truth."""
+    assert len(expected) == found["count"]
+    ordered = sorted(round(value * 1_000_000) for value in expected)
+    for name, part in PERCENTILES.items():
+        truth, said = percentile(ordered, part) / 1e6, (found[name] or 0) / 1e3
+        assert abs(said - truth) <= max(HEARTBEAT, 0.01 * truth), f"{name} is {truth} s, and said to be {said} s"
+
+
+def contents(path: Path) -> list[bytes]:
+    """The lines of a file."""
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")
+
+
+def test_the_reference_knows_the_truth(run: Run) -> None:
+    """By the logs alone."""
+    analysis = reference.analyse({str(path): contents(path) for path in run.files})
+
+    check(run.registry(), analysis.summary["registry"]["all"])
+    check(run.client(), analysis.summary["client"]["all"])
+    assert {f"pause-{number}": 2 for number in range(AGENTS)} == {
+        label.split("/")[1]: count for label, count in analysis.summary["false_evictions"]["by_broker"].items()
+    }
+    assert analysis.as_logged.is_exact
+    # of two servers: three kinds of silence, three brokers each
+    assert 2 * 3 * AGENTS == analysis.as_logged.logged.total()
+    assert 2 * CLIENTS * len(UNANNOUNCED) * AGENTS == analysis.summary["client"]["seen"]
+    assert 0 == analysis.summary["input"]["bad"] == analysis.summary["registry"]["over_bound"]
+
+
+def test_reasons_are_what_was_done(run: Run) -> None:
+    """A killed process closes its connections, a stopped one says goodbye, of the others nothing is heard."""
+    analysis = reference.analyse({str(path): contents(path) for path in run.files})
+
+    expected = {"crash": "disconnected", "goodbye": "unregistered"}
+    deaths = {name: death.kind for death in run.deaths for name in death.names}
+    found = {life.broker.broker_name: life.reason for life in analysis.intervals}
+    assert {name: expected.get(kind, "silent") for name, kind in deaths.items()} == found
+
+
+def test_spark_knows_the_truth(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+    """The same numbers from Spark."""
+    found = analyse(spark, [str(path) for path in run.files], Options(), str(tmp_path / "staging"), lambda _line: None)
+
+    check(run.registry(), found.summary["registry"]["all"])
+    check(run.client(), found.summary["client"]["all"])
+    assert 2 * AGENTS == found.summary["false_evictions"]["count"]
+    assert found.summary["as_logged"]["exact"]

@@ -1,0 +1,93 @@
+"""How does a test get a Spark cluster: a master and two workers, as processes of their own on loopback?"""
+
+import os
+import re
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Self
+
+import pyspark
+
+from tests.support.talking_process import TalkingProcess
+
+SPARK_HOME: Final = Path(pyspark.__file__).parent
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+_WORKERS: Final = 2
+# three Javas at once on a machine that does other things as well
+START_SECONDS: Final = 240.0
+
+
+class SparkCluster:
+    """Spark's own standalone master and workers, as a context manager; at its end all of them are gone."""
+
+    def __init__(self, work: Path) -> None:
+        # what the workers may write to
+        self._work = work
+        # stops all that was started
+        self._running = ExitStack()
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as starting:
+            self._running = starting
+            master = self._start("master", _MASTER)
+            said = master.wait_for("Starting Spark master at spark://", within=START_SECONDS)
+            self.url = _found(r"(spark://127\.0\.0\.1:\d+)", said)
+            workers = [self._start(f"worker-{number}", *self._worker(number)) for number in range(_WORKERS)]
+            for worker in workers:
+                worker.wait_for("Successfully registered with master", within=START_SECONDS)
+            self._running = starting.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._running.close()
+
+    def _worker(self, number: int) -> list[str]:
+        folder = self._work / f"worker-{number}"
+        return [_WORKER, "--cores", "1", "--memory", "1g", "--work-dir", str(folder), self.url]
+
+    def _start(self, name: str, java_class: str, *arguments: str) -> TalkingProcess:
+        java = shutil.which("java") or "java"
+        classpath = f"{SPARK_HOME}/jars/*"
+        logging = self._work / "log4j2.properties"
+        logging.parent.mkdir(parents=True, exist_ok=True)
+        logging.write_text(_LOGGING)
+        process = TalkingProcess(
+            *(java, "-Xmx384m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={logging}", *_OPENS),
+            *("-cp", classpath, java_class, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments),
+            SPARK_LOCAL_IP="127.0.0.1",
+            SPARK_LOCAL_DIRS=str(self._work / f"{name}-scratch"),
+            SPARK_HOME=str(SPARK_HOME),
+            # workers launch executors by it, and look for a build of Spark when nobody tells them
+            SPARK_SCALA_VERSION=_scala_version(),
+            PATH=os.environ["PATH"],
+        )
+        return self._running.enter_context(process)
+
+
+def _scala_version() -> str:
+    (core,) = (SPARK_HOME / "jars").glob("spark-core_*.jar")
+    return _found(r"spark-core_([0-9.]+)-", core.name)
+
+
+def _found(pattern: str, line: str) -> str:
+    match = re.search(pattern, line)
+    assert match is not None, line
+    return match[1]
+
+
+# as Spark's own launcher opens them to it
+_OPENS: Final = [
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.lang", "java.lang.invoke", "java.io", "java.net", "java.nio", "java.util", "sun.nio.ch")
+]
+_LOGGING: Final = """\
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %p %m%n
+"""

@@ -1,0 +1,56 @@
+"""Which heartbeat logs do the tests of the report's shell read? Two boots by hand, in files as the daemon has them."""
+
+import gzip
+from pathlib import Path
+from typing import Final
+
+from tests.support.heartbeat_lines import HeartbeatLines, broker, member
+
+# everything is there to be seen once: replays of the whole grid only take time
+SMALL_GRID: Final = "expiry=60 scan=10 poll=30 phi="
+BAD_LINE: Final = '{"v": 1, "seq": 4, "ts_ms": 1772323'
+
+
+def first_server() -> HeartbeatLines:
+    """One broker dies after 60 s and is evicted at 185 s; a client learns of it at 200 s."""
+    lines = HeartbeatLines("boot-1", "ns-1").start().beats(0, 30_000, 60_000)
+    lines.route(100, 1, member("broker-a"), member("broker-b")).served(200, 1)
+    for at in range(0, 240_001, 30_000):
+        lines.beat(at + 10, broker("broker-b"))
+    lines.scan(180_000, 36).scan(185_000, 37).evict(185_000, scan=37, silent_ms=125_000)
+    return (
+        lines.route(185_001, 2, member("broker-b")).served(200_000, 2).add("stop", 240_100, version="0.1.0", dropped=0)
+    )
+
+
+def second_server() -> HeartbeatLines:
+    """Another one loses sight of the same broker, which comes back after its eviction."""
+    lines = HeartbeatLines("boot-2", "ns-2").start().beats(500, 30_500)
+    lines.scan(155_000, 31).evict(155_000, scan=31, silent_ms=124_500).beat(170_000)
+    return lines.add("stop", 240_100, version="0.1.0", dropped=0)
+
+
+def write_plain(folder: Path, name: str, lines: list[str]) -> Path:
+    """A file of the first hour."""
+    file = folder / "dt=2026-03-01" / "hour=00" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def write_closed(folder: Path, name: str, lines: list[str], *, torn_by: int = 0) -> Path:
+    """A closed file; its last bytes may be missing."""
+    file = folder / "dt=2026-03-01" / "hour=00" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    whole = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
+    file.write_bytes(whole[: len(whole) - torn_by])
+    return file
+
+
+def write_log(folder: Path) -> Path:
+    """Both servers, one line that is torn, and one file that is still open."""
+    first = first_server().lines
+    write_closed(folder, "ns-1-boot-1-1.jsonl.gz", first[:6])
+    write_plain(folder, "ns-1-boot-1-2.jsonl", [*first[6:], BAD_LINE])
+    write_plain(folder, "ns-2-boot-2-1.jsonl.open", second_server().lines)
+    return folder
