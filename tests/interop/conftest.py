@@ -1,0 +1,98 @@
+"""What tests against real peers get: they run only when asked for, and what cannot be tried is said loudly."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.mqadmin import MqAdmin
+from tests.interop.peers.place import absent_tools
+from tests.support.daemon import Daemon
+
+HERE = Path(__file__).parent
+# every peer from Apache; a file that needs more, or less, says so by a `pytestmark` of its own
+JAVA = ("java", "javac", "mvn")
+
+_numbers = itertools.count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line("markers", "needs(*tools): run only where these tools are; without it: java, javac, mvn")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave this folder out unless it, or something in it, is named on the command line: `make interop` does."""
+    named = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
+    is_asked_for = any(HERE == path.resolve() or HERE in path.resolve().parents for path in named)
+    return None if is_asked_for else True
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a tool that this machine truly does not have; anything else that is missing is a failure."""
+    marker = item.get_closest_marker("needs")
+    missing = sorted(absent_tools().intersection(marker.args if marker else JAVA))
+    if missing:
+        pytest.skip(f"there is no {' and no '.join(missing)} on this machine")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tried."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped:
+        terminalreporter.section("NOT TRIED", sep="!", red=True, bold=True)
+    for report in skipped:
+        terminalreporter.write_line(f"{report.nodeid}: {report.longrepr[2]}")
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name that no topic, group or client of this run had before."""
+    return f"u{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory for the homes of what a module's tests share."""
+    return tmp_path_factory.mktemp("peers")
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[ExitStack]:
+    """Ends what a module's tests share, the last one first."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def daemon_flags() -> tuple[str, ...]:
+    """What both daemons of a module are started with; a file that wants other than the defaults has its own."""
+    return ()
+
+
+@pytest.fixture(scope="module")
+def two_daemons(place: Path, stage: ExitStack, daemon_flags: tuple[str, ...]) -> tuple[Daemon, Daemon]:
+    """Two of our NameServers that know nothing of each other."""
+    first, second = (stage.enter_context(Daemon(place / name, *daemon_flags)) for name in ("namesrv-1", "namesrv-2"))
+    return first.listening(), second.listening()
+
+
+@pytest.fixture(scope="module")
+def name_servers(two_daemons: tuple[Daemon, Daemon]) -> list[str]:
+    """Where the two listen."""
+    return [f"{host}:{port}" for host, port in (daemon.address for daemon in two_daemons)]
+
+
+@pytest.fixture(scope="module")
+def mqadmin(place: Path, name_servers: list[str]) -> MqAdmin:
+    """Apache's mqadmin with the addresses of both."""
+    return MqAdmin(place / "mqadmin", name_servers)
+
+
+@pytest.fixture(scope="module")
+def clients(place: Path, stage: ExitStack) -> Driver:
+    """A JVM for producers and consumers."""
+    return stage.enter_context(Driver(place / "clients"))

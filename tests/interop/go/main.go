@@ -1,0 +1,144 @@
+// How does a Go application use a RocketMQ broker? This one is told line by line what to send, and says what came.
+//
+//	driver produce --name-servers 127.0.0.1:9876;127.0.0.1:9877 --group G
+//	driver consume --name-servers 127.0.0.1:9876;127.0.0.1:9877 --group G --topics T1,T2
+//
+// The producer reads a JSON object a line, {"topic": T, "body": B}, sends it, and answers it with {"event": "acked"} or
+// {"event": "failed"}, the error in it. The consumer prints {"event": "received"} for each message. Both print
+// {"event": "started"} first, and end when their standard input does. What the library itself logs goes to standard error.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+)
+
+// What is printed, one a line.
+type event struct {
+	Event  string `json:"event"`
+	Topic  string `json:"topic,omitempty"`
+	Body   string `json:"body,omitempty"`
+	Broker string `json:"broker,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// What the producer is told, one a line.
+type order struct {
+	Topic string `json:"topic"`
+	Body  string `json:"body"`
+}
+
+var printing sync.Mutex
+
+// A consumer calls from several goroutines; a line is never cut by another.
+func say(said event) {
+	line, err := json.Marshal(said)
+	if err != nil {
+		panic(err)
+	}
+	printing.Lock()
+	defer printing.Unlock()
+	fmt.Printf("%s\n", line)
+}
+
+type options struct {
+	nameServers []string
+	group       string
+	topics      []string
+}
+
+func produce(chosen options) error {
+	sender, err := rocketmq.NewProducer(
+		producer.WithNsResolver(primitive.NewPassthroughResolver(chosen.nameServers)),
+		producer.WithGroupName(chosen.group),
+	)
+	if err != nil {
+		return err
+	}
+	if err := sender.Start(); err != nil {
+		return err
+	}
+	say(event{Event: "started"})
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var told order
+		if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+			return err
+		}
+		say(send(sender, told))
+	}
+	return sender.Shutdown()
+}
+
+func send(sender rocketmq.Producer, told order) event {
+	result, err := sender.SendSync(context.Background(), primitive.NewMessage(told.Topic, []byte(told.Body)))
+	switch {
+	case err != nil:
+		return event{Event: "failed", Topic: told.Topic, Body: told.Body, Error: err.Error()}
+	case result.Status != primitive.SendOK:
+		return event{Event: "failed", Topic: told.Topic, Body: told.Body, Error: fmt.Sprintf("status %d", result.Status)}
+	}
+	return event{Event: "acked", Topic: told.Topic, Body: told.Body, Broker: result.MessageQueue.BrokerName}
+}
+
+func consume(chosen options) error {
+	receiver, err := rocketmq.NewPushConsumer(
+		consumer.WithNsResolver(primitive.NewPassthroughResolver(chosen.nameServers)),
+		consumer.WithGroupName(chosen.group),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+	)
+	if err != nil {
+		return err
+	}
+	for _, topic := range chosen.topics {
+		if err := receiver.Subscribe(topic, consumer.MessageSelector{}, received); err != nil {
+			return err
+		}
+	}
+	if err := receiver.Start(); err != nil {
+		return err
+	}
+	say(event{Event: "started"})
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		return err
+	}
+	return receiver.Shutdown()
+}
+
+func received(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+	for _, message := range messages {
+		say(event{Event: "received", Topic: message.Topic, Body: string(message.Body)})
+	}
+	return consumer.ConsumeSuccess, nil
+}
+
+func main() {
+	works := map[string]func(options) error{"produce": produce, "consume": consume}
+	if len(os.Args) < 2 || works[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: driver produce|consume --name-servers LIST --group NAME [--topics LIST]")
+		os.Exit(2)
+	}
+	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
+	nameServers := flags.String("name-servers", "127.0.0.1:9876", "addresses, separated by semicolons")
+	group := flags.String("group", "interop", "of the producer or consumer")
+	topics := flags.String("topics", "", "what the consumer subscribes to, separated by commas")
+	// ends the process itself when something is wrong with them
+	_ = flags.Parse(os.Args[2:])
+	chosen := options{strings.Split(*nameServers, ";"), *group, strings.Split(*topics, ",")}
+	if err := works[os.Args[1]](chosen); err != nil {
+		say(event{Event: "broken", Error: err.Error()})
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,239 @@
+import com.alibaba.fastjson.JSON;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * Real Java producers and consumers that are told on stdin what to do, one command a line, and say on stdout what
+ * happened, one JSON object a line.
+ *
+ * <pre>
+ * producer NAME NAMESRVS [KEY=VALUE...]                  start a producer               -> started
+ * send NAME TOPIC COUNT PREFIX                           send PREFIX-0 to PREFIX-(n-1)  -> acked | failed ..., sent
+ * stream NAME TOPIC PREFIX INTERVAL_MS                   send until told to halt        -> acked | failed ...
+ * halt NAME                                              end the stream                 -> sent
+ * queues NAME TOPIC                                      what may be written to         -> queues
+ * consumer NAME NAMESRVS GROUP TOPIC [KEY=VALUE...]      from the first message on      -> started, received ...
+ * close NAME                                             end a producer or consumer     -> closed
+ * quit                                                   end, as the end of stdin does
+ * </pre>
+ *
+ * Keys: poll (ms between route polls), timeout (ms of a send, 10,000), retries (of a send that failed). A command that cannot
+ * be obeyed gives an object with the event "error".
+ */
+public final class Driver {
+    // a busy machine is no lost message
+    private static final int TIMEOUT_MS = 10_000;
+
+    private static final Map<String, DefaultMQProducer> PRODUCERS = new HashMap<>();
+    private static final Map<String, DefaultMQPushConsumer> CONSUMERS = new HashMap<>();
+    private static final Map<String, Stream> STREAMS = new HashMap<>();
+
+    private Driver() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null && !line.equals("quit"); line = in.readLine()) {
+            try {
+                obey(line.trim().split(" +"));
+            } catch (Exception e) {
+                say("error", "command", line, "error", e.toString());
+            }
+        }
+        // whatever still runs must not keep the process
+        System.exit(0);
+    }
+
+    private static void obey(String[] words) throws Exception {
+        switch (words[0]) {
+            case "producer":
+                startProducer(words);
+                break;
+            case "send":
+                send(words[1], words[2], Integer.parseInt(words[3]), words[4]);
+                break;
+            case "stream":
+                STREAMS.put(words[1], new Stream(words[1], words[2], words[3], Long.parseLong(words[4])));
+                STREAMS.get(words[1]).start();
+                break;
+            case "halt":
+                STREAMS.remove(words[1]).halt();
+                break;
+            case "queues":
+                queues(words[1], words[2]);
+                break;
+            case "consumer":
+                startConsumer(words);
+                break;
+            case "close":
+                close(words[1]);
+                break;
+            default:
+                throw new IllegalArgumentException("no such command");
+        }
+    }
+
+    private static void startProducer(String[] words) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("producers-" + words[1]);
+        configure(producer, words[1], words[2]);
+        producer.setSendMsgTimeout(TIMEOUT_MS);
+        for (String option : rest(words, 3)) {
+            String value = option.substring(option.indexOf('=') + 1);
+            if (option.startsWith("timeout=")) {
+                producer.setSendMsgTimeout(Integer.parseInt(value));
+            } else if (option.startsWith("retries=")) {
+                producer.setRetryTimesWhenSendFailed(Integer.parseInt(value));
+            } else {
+                setPoll(producer, option);
+            }
+        }
+        producer.start();
+        PRODUCERS.put(words[1], producer);
+        say("started", "name", words[1]);
+    }
+
+    private static void startConsumer(String[] words) throws Exception {
+        String name = words[1];
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(words[3]);
+        configure(consumer, name, words[2]);
+        for (String option : rest(words, 5)) {
+            setPoll(consumer, option);
+        }
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(words[4], "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) {
+                say("received", "name", name, "topic", message.getTopic(), "id", message.getMsgId(),
+                    "broker", message.getBrokerName(), "queue", message.getQueueId(),
+                    "body", new String(message.getBody(), StandardCharsets.UTF_8));
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        CONSUMERS.put(name, consumer);
+        say("started", "name", name);
+    }
+
+    private static void configure(ClientConfig client, String name, String nameServers) {
+        client.setNamesrvAddr(nameServers);
+        client.setMqClientApiTimeout(TIMEOUT_MS);
+        // clients of one process share connections and routes unless their names differ
+        client.setInstanceName(name);
+        // the port two below a broker's own, which is one more thing that may be taken
+        client.setVipChannelEnabled(false);
+    }
+
+    private static void setPoll(ClientConfig client, String option) {
+        if (!option.startsWith("poll=")) {
+            throw new IllegalArgumentException("no such key: " + option);
+        }
+        client.setPollNameServerInterval(Integer.parseInt(option.substring("poll=".length())));
+    }
+
+    private static List<String> rest(String[] words, int from) {
+        List<String> found = new ArrayList<>();
+        for (int i = from; i < words.length; i++) {
+            found.add(words[i]);
+        }
+        return found;
+    }
+
+    private static void send(String name, String topic, int count, String prefix) throws InterruptedException {
+        for (int i = 0; i < count; i++) {
+            sendOne(name, topic, prefix + "-" + i);
+        }
+        say("sent", "name", name, "count", count);
+    }
+
+    static void sendOne(String name, String topic, String body) throws InterruptedException {
+        try {
+            SendResult sent = PRODUCERS.get(name).send(new Message(topic, body.getBytes(StandardCharsets.UTF_8)));
+            say("acked", "name", name, "topic", topic, "body", body, "id", sent.getMsgId(), "status",
+                sent.getSendStatus().name(), "broker", sent.getMessageQueue().getBrokerName(), "queue",
+                sent.getMessageQueue().getQueueId());
+        } catch (InterruptedException e) {
+            throw e;
+        } catch (Exception e) {
+            say("failed", "name", name, "topic", topic, "body", body, "error", e.toString());
+        }
+    }
+
+    private static void queues(String name, String topic) throws Exception {
+        List<String> found = new ArrayList<>();
+        for (MessageQueue queue : PRODUCERS.get(name).fetchPublishMessageQueues(topic)) {
+            found.add(queue.getBrokerName() + ":" + queue.getQueueId());
+        }
+        say("queues", "name", name, "topic", topic, "queues", found);
+    }
+
+    private static void close(String name) {
+        if (PRODUCERS.containsKey(name)) {
+            PRODUCERS.remove(name).shutdown();
+        } else {
+            CONSUMERS.remove(name).shutdown();
+        }
+        say("closed", "name", name);
+    }
+
+    static synchronized void say(String event, Object... members) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("event", event);
+        for (int i = 0; i < members.length; i += 2) {
+            line.put((String) members[i], members[i + 1]);
+        }
+        System.out.println(JSON.toJSONString(line));
+        System.out.flush();
+    }
+
+    /** Sends one message after the other until it is told to halt. */
+    private static final class Stream extends Thread {
+        private final String name;
+        private final String topic;
+        private final String prefix;
+        private final long intervalMs;
+        private volatile boolean isHalted;
+
+        Stream(String name, String topic, String prefix, long intervalMs) {
+            this.name = name;
+            this.topic = topic;
+            this.prefix = prefix;
+            this.intervalMs = intervalMs;
+            setDaemon(true);
+        }
+
+        @Override
+        public void run() {
+            int count = 0;
+            try {
+                while (!isHalted) {
+                    sendOne(name, topic, prefix + "-" + count++);
+                    Thread.sleep(intervalMs);
+                }
+            } catch (InterruptedException e) {
+                say("error", "command", "stream " + name, "error", e.toString());
+            }
+            say("sent", "name", name, "count", count);
+        }
+
+        void halt() throws InterruptedException {
+            isHalted = true;
+            join();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+"""How does a test run a master and its slave, with two NameServers of their own?"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Self
+
+from tests.interop.peers.broker import Broker, BrokerPeer, Role
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.route import members_of
+from tests.interop.peers.waiting import until_equal
+from tests.support.daemon import Daemon
+
+TOPIC: Final = "kept"
+_PREFIX: Final = "message"
+BODIES: Final = {f"{_PREFIX}-{n}" for n in range(20)}
+# a slave of RocketMQ 5.3 looks for new topics once in a minute
+SLAVE_SECONDS: Final = 90.0
+
+# a slave of RocketMQ refuses to be read from unless it is told otherwise
+_READABLE: Final = {"slaveReadEnable": "true"}
+
+
+class Pair:
+    """Two of our daemons and two brokers, all of them starting when the constructor returns; a context manager."""
+
+    def __init__(
+        self,
+        home: Path,
+        *flags: str,
+        peer: BrokerPeer = "broker-5",
+        role: Role = "ASYNC_MASTER",
+        settings: dict[str, object] | None = None,
+    ) -> None:
+        self.peer = peer
+        self.role = role
+        self._home = home
+        self._settings = settings or {}
+        self._stack = ExitStack()
+        names = ("namesrv-1", "namesrv-2")
+        self.daemons = [self._stack.enter_context(Daemon(home / name, *flags)).listening() for name in names]
+        self.name_servers = [f"{host}:{port}" for host, port in (daemon.address for daemon in self.daemons)]
+        self.master = self._start(0)
+        self.slave = self._start(1)
+
+    def _start(self, broker_id: int, port: int = 0) -> Broker:
+        broker = Broker(
+            self._home / f"broker-{broker_id}",
+            self.name_servers,
+            broker_id=broker_id,
+            role="SLAVE" if broker_id else self.role,
+            peer=self.peer,
+            port=port,
+            settings={**self._settings, **_READABLE},
+        )
+        return self._stack.enter_context(broker)
+
+    @property
+    def name(self) -> str:
+        """The broker name that both share."""
+        return self.master.name
+
+    @property
+    def members(self) -> dict[int, str]:
+        """What both NameServers say when both brokers are there."""
+        return {0: self.master.address, 1: self.slave.address}
+
+    def complete(self) -> Self:
+        """Return once both NameServers know both brokers; one that has ended is started again."""
+        if not self.master.is_running:
+            self.master = self._start(0, self.master.port)
+        if not self.slave.is_running:
+            self.slave = self._start(1, self.slave.port)
+        self.master.booted()
+        self.slave.booted()
+        until_equal([self.members] * 2, lambda: members_of(self.name_servers, self.name))
+        return self
+
+    def filled(self, clients: Driver, name: str) -> Self:
+        """Return once a producer of that name has made the topic `TOPIC` and all of `BODIES` are acknowledged in it."""
+        clients.start_producer(name, self.name_servers)
+        assert clients.send(name, TOPIC, len(BODIES), _PREFIX) == BODIES
+        # not FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE
+        assert {entry["status"] for entry in clients.events("acked", name=name)} == {"SEND_OK"}
+        clients.close(name)
+        return self
+
+    # -- what the slave got from its master ---------------------------------------------------------------------------
+
+    def slave_is_filled(self) -> bool:
+        """Whether the slave has the topic and all its messages; 5.3 copies topics once in a minute, 4.9 every 10 s."""
+        table = self.slave.home / "store" / "config" / "topics.json"
+        logs = [path.read_bytes() for path in (self.slave.home / "store" / "commitlog").glob("0*")]
+        return (
+            table.exists()
+            and f'"{TOPIC}"' in table.read_text(encoding="utf-8")
+            and all(any(body.encode() in log for log in logs) for body in BODIES)
+        )
+
+    def __enter__(self) -> Self:
+        """Itself; everything starts already."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """End everything."""
+        self._stack.close()
+
+    def __repr__(self) -> str:
+        return f"<Pair [{self.role} | {self.master!r} | {self.slave!r}]>"

@@ -1,0 +1,180 @@
+"""What do a peer and a NameServer say to each other, frame by frame?
+
+Frames are cut and headers read without the code under test.
+"""
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+_RESPONSE: Final = 1
+_ONEWAY: Final = 2
+_READ_BYTES: Final = 1 << 16
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request, and its answer once there is one."""
+
+    # connections count from 1, in the order of their first request
+    connection: int
+    request: bytes
+    header: dict[str, Any]
+    # None: not yet, or a oneway request, which has none
+    answer: dict[str, Any] | None = None
+
+    @property
+    def code(self) -> int:
+        """What is asked for."""
+        return int(self.header["code"])
+
+    @property
+    def opaque(self) -> int:
+        """The number that its answer carries."""
+        return int(self.header["opaque"])
+
+    @property
+    def body_bytes(self) -> int:
+        """How long its body is."""
+        return len(self.request) - 8 - _header_bytes(self.request)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether no answer is wanted."""
+        return bool(self.header["flag"] & _ONEWAY)
+
+    @property
+    def ext_fields(self) -> dict[str, str]:
+        """The typed part of its header."""
+        return self.header.get("extFields") or {}
+
+
+class Recorder:
+    """A TCP proxy before a NameServer that remembers all requests in their order, with their answers."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self._exchanges: list[Exchange] = []
+        self._connections = 0
+        self._sockets = [self._listener]
+        self._start(self._accept)
+
+    @property
+    def address(self) -> str:
+        """What a broker takes for the NameServer."""
+        host, port = self._listener.getsockname()
+        return f"{host}:{port}"
+
+    def exchanges(self, code: int | None = None, **ext_fields: str) -> list[Exchange]:
+        """What was asked so far, of a code and with these fields, and is answered if it wants to be."""
+        with self._lock:
+            return [
+                exchange
+                for exchange in self._exchanges
+                if code in (None, exchange.code)
+                and ext_fields.items() <= exchange.ext_fields.items()
+                and (exchange.is_oneway or exchange.answer is not None)
+            ]
+
+    def __enter__(self) -> Self:
+        """Itself; it listens already."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Close everything."""
+        with self._lock:
+            sockets = list(self._sockets)
+        for end in sockets:
+            # wakes the thread that waits on it, which close alone does not
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    # -- the threads --------------------------------------------------------------------------------------------------
+
+    def _start(self, run: Any, *args: Any) -> None:
+        threading.Thread(target=run, args=args, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._target)
+                with self._lock:
+                    self._sockets += (near, far)
+                # the exchanges of this connection that wait for their answers, by opaque
+                waiting: dict[int, Exchange] = {}
+                self._start(self._pump_requests, near, far, waiting)
+                self._start(self._pump_answers, far, near, waiting)
+
+    def _pump_requests(self, near: socket.socket, far: socket.socket, waiting: dict[int, Exchange]) -> None:
+        connection = 0
+        for frame in _frames(near):
+            header = _header(frame)
+            with self._lock:
+                if not header["flag"] & _RESPONSE:
+                    if not connection:
+                        self._connections += 1
+                        connection = self._connections
+                    exchange = Exchange(connection, frame, header)
+                    self._exchanges.append(exchange)
+                    waiting[exchange.opaque] = exchange
+            with suppress(OSError):
+                far.sendall(frame)
+        _end(far)
+
+    def _pump_answers(self, far: socket.socket, near: socket.socket, waiting: dict[int, Exchange]) -> None:
+        for frame in _frames(far):
+            header = _header(frame)
+            with self._lock:
+                exchange = waiting.pop(int(header["opaque"]), None)
+                if exchange is not None and header["flag"] & _RESPONSE:
+                    exchange.answer = _answer(frame, header)
+            with suppress(OSError):
+                near.sendall(frame)
+        _end(near)
+
+
+def _frames(end: socket.socket) -> Iterator[bytes]:
+    """The frames that come, until the connection ends."""
+    data = bytearray()
+    while True:
+        while len(data) >= 4 and len(data) >= (size := 4 + struct.unpack_from(">I", data)[0]):
+            yield bytes(data[:size])
+            del data[:size]
+        try:
+            part = end.recv(_READ_BYTES)
+        except OSError:
+            return
+        if not part:
+            return
+        data += part
+
+
+def _header_bytes(frame: bytes) -> int:
+    word: int = struct.unpack_from(">I", frame, 4)[0]
+    assert 0 == word >> 24, "a header that is not JSON"
+    return word & 0xFFFFFF
+
+
+def _header(frame: bytes) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(frame[8 : 8 + _header_bytes(frame)])
+    return header
+
+
+def _answer(frame: bytes, header: dict[str, Any]) -> dict[str, Any]:
+    body = frame[8 + _header_bytes(frame) :].decode()
+    return {"serialize_type": 0, "header": header, "body": body}
+
+
+def _end(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_WR)

@@ -1,0 +1,107 @@
+"""Does a slave act as master through our NameServers, for brokers that heartbeat every second?"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.exits import leaves
+from tests.interop.peers.pair import BODIES, SLAVE_SECONDS, TOPIC, Pair
+from tests.interop.peers.route import routes_of, until_routed
+from tests.interop.peers.waiting import until, until_equal
+
+# what 5.3 does with a NameServer that it takes for an old one (322 and 105), and what it does with one of 5 (904, 901)
+KINDS: Final = {"322": "true", "904": "false"}
+# the brokers ask for this one; without, ours would wait 120 s
+BROKER_EXPIRY_SECONDS: Final = 10
+
+
+@pytest.fixture(scope="module")
+def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
+    """A pair of each kind, with NameServers of its own; all of them start, and are filled, at the same time."""
+    flags = ("--support-acting-master", "--notify-min-broker-id-changed", "--scan-interval-seconds", "1")
+    pairs = {
+        kind: stage.enter_context(
+            Pair(
+                place / kind,
+                *flags,
+                settings={
+                    "enableSlaveActingMaster": "true",
+                    "brokerHeartbeatInterval": 1000,
+                    "brokerNotActiveTimeoutMillis": 1000 * BROKER_EXPIRY_SECONDS,
+                    "compatibleWithOldNameSrv": compatible,
+                },
+            )
+        )
+        for kind, compatible in KINDS.items()
+    }
+    return {kind: pair.complete().filled(clients, f"p-{kind}") for kind, pair in pairs.items()}
+
+
+@pytest.fixture(params=KINDS)
+def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
+    """A pair of which both NameServers know both brokers."""
+    return pairs[request.param].complete()
+
+
+@pytest.fixture
+def name_servers(pair: Pair) -> list[str]:
+    """Where the two of the pair listen."""
+    return pair.name_servers
+
+
+def test_heartbeats_keep_a_broker(pair: Pair) -> None:
+    """Nobody is evicted while both brokers live, though they asked for less time than between two registrations."""
+    # which takes five times as long as they asked for
+    until(pair.slave_is_filled, within=SLAVE_SECONDS)
+
+    for daemon in pair.daemons:
+        assert [] == daemon.lines("broker_evicted", reason="silent", broker_addr=pair.slave.address)
+
+
+def test_slave_acts_when_the_master_is_killed(pair: Pair, clients: Driver, unique: str) -> None:
+    """The slave is in the master's place at once, without write permission, and knows; consumers read from it."""
+    until(pair.slave_is_filled, within=SLAVE_SECONDS)
+    acted = _acted(pair)
+
+    with leaves(pair.daemons, pair.master, "disconnected"):
+        pair.master.kill()
+
+    for route in routes_of(pair.name_servers, TOPIC):
+        assert route is not None
+        assert {pair.name: {0: pair.slave.address}} == route.brokers
+        assert {pair.name: (4, 4, 4)} == route.queues
+    until(lambda: _acted(pair) > acted)
+    clients.start_consumer(unique, pair.name_servers, TOPIC, poll=1000)
+    until_equal(BODIES, lambda: clients.bodies("received", name=unique))
+    clients.close(unique)
+    pair.complete()
+    for route in until_routed(pair.name_servers, TOPIC):
+        assert {pair.name: pair.members} == route.brokers
+    # the master's next registration gives the permission back
+    until_equal([{pair.name: (4, 4, 6)}] * 2, lambda: _queues(pair))
+
+
+def test_master_that_hangs_is_replaced_after_its_own_expiry(pair: Pair) -> None:
+    """The silence that counts is the one that the broker asked for; when it goes on, it is the master again."""
+    with leaves(pair.daemons, pair.master, "silent") as exits:
+        pair.master.pause()
+
+    for exit_ in exits:
+        assert 1000 * BROKER_EXPIRY_SECONDS < exit_["silent_ms"] < 1000 * (BROKER_EXPIRY_SECONDS + 5)
+    for route in routes_of(pair.name_servers, "TBW102"):
+        assert route is not None
+        assert {pair.name: {0: pair.slave.address}} == route.brokers
+    pair.master.resume()
+    pair.complete()
+
+
+def _acted(pair: Pair) -> int:
+    """How often the slave has taken over what only one broker of a group does."""
+    return pair.slave.log().count("ScheduleServiceStatus changed to true")
+
+
+def _queues(pair: Pair) -> list[dict[str, tuple[int, int, int]] | None]:
+    return [None if route is None else route.queues for route in routes_of(pair.name_servers, TOPIC)]

@@ -1,0 +1,158 @@
+"""Can two running Apache NameServers be replaced by ours, one at a time, without a failed pull?
+
+As docs/migrating.md says. A real broker stays registered, a Java producer and a Java consumer work all the time, and a
+second producer uses topics that it has not used before in every phase, so that each phase has pulls that cannot be
+answered from memory.
+"""
+
+import itertools
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from namesrv_remoting.codes import RequestCode, ResponseCode
+from tests.interop.peers.admin_shell import AdminShell
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.name_server import ApacheNameServer
+from tests.interop.peers.place import ROOT
+from tests.interop.peers.route import brokers_of, parse_address, topics_of
+from tests.interop.peers.waiting import GUARD_SECONDS, until_equal
+from tests.support.daemon import Daemon
+from tests.support.peer import Peer
+
+STREAM: Final = "stream"
+TOPICS: Final = [f"moved-{number}" for number in range(24)]
+# the brokers here register every 10 s, those of operators every 30 s
+WAIT_SECONDS: Final = 20
+
+
+def _example(name: str, places: Mapping[str, Path]) -> str:
+    """The commands of an example of the page, with the places that this test has for those of an operator."""
+    text = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
+    found = re.search(rf"<!-- example: {name} -->\n```sh\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    commands = found[1]
+    for place, here in places.items():
+        commands = commands.replace(place, str(here))
+    return commands
+
+
+def _our(command: str, *more: str) -> "subprocess.CompletedProcess[str]":
+    program, *flags = shlex.split(command)
+    assert "namesrv" == program
+    words = [sys.executable, "-m", program, *flags, *more]
+    return subprocess.run(words, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
+
+
+class Move:
+    """Two of Apache's NameServers, who uses them, and what an operator does to replace one."""
+
+    def __init__(self, place: Path, stack: ExitStack) -> None:
+        self._place = place
+        self._stack = stack
+        self._apaches = [stack.enter_context(ApacheNameServer(place / f"apache-{number}")) for number in (0, 1)]
+        self.addresses = [server.booted().address for server in self._apaches]
+        self.daemons: list[Daemon] = []
+        self.clients = stack.enter_context(Driver(place / "clients"))
+        self.broker = stack.enter_context(Broker(place / "broker", self.addresses)).booted()
+        self.admins = [
+            stack.enter_context(AdminShell(place / f"mqadmin-{number}", address))
+            for number, address in enumerate(self.addresses)
+        ]
+        wanted = {STREAM, *TOPICS}
+        for topic in wanted:
+            self.admins[0]("updateTopic", "-b", self.broker.address, "-t", topic, "-r", "4", "-w", "4")
+        until_equal([wanted] * 2, lambda: [topics_of(address) & wanted for address in self.addresses])
+        self._unused = iter(TOPICS)
+
+    def replace(self, number: int) -> Daemon:
+        """Stop one of Apache's, and start ours in its place, with the commands of the page."""
+        theirs = self._apaches[number]
+        theirs.stop()
+        data_dir = self._place / f"ours-{number}"
+        places = {
+            "$HOME/namesrv/kvConfig.json": theirs.home / "kvConfig.json",
+            "/etc/rocketmq/namesrv.properties": theirs.home / "namesrv.properties",
+            "/var/lib/namesrv": data_dir,
+        }
+        check = _our(_example("check", places))
+        assert 0 == check.returncode
+        assert "kvConfigPath has no effect" in check.stderr
+        read = _our(_example("check", places), "--print-config").stdout
+        assert re.search(rf"^listen_port +=  *{theirs.port} ", read, re.MULTILINE), read
+        subprocess.run(["sh", "-euc", _example("prepare", places)], check=True)
+        program, *flags = shlex.split(_example("start", places))
+        assert "namesrv" == program
+        # a test's daemon is told a port of its own, and the last flag counts; the wait is as short as this broker's
+        flags += ["--listen-port", str(theirs.port), "--wait-for-service-seconds", str(WAIT_SECONDS)]
+        self.daemons.append(self._stack.enter_context(Daemon(data_dir, *flags)))
+        return self.daemons[-1].listening()
+
+    def answer(self, number: int) -> int:
+        """The code of a server's answer to a route question."""
+        with Peer(parse_address(self.addresses[number])) as peer:
+            return peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": STREAM}).code
+
+    def send_to_new_topics(self, count: int = 3) -> None:
+        """One message to each of some topics that the producer has not used yet.
+
+        Raises:
+            AssertionError: one is not acknowledged.
+        """
+        for topic in itertools.islice(self._unused, count):
+            assert {f"new-{topic}-0"} == self.clients.send("explorer", topic, 1, f"new-{topic}")
+
+    def until_more_is_read(self, count: int = 20) -> None:
+        """Return once the reader has read so many messages more."""
+        before = len(self.clients.bodies("received", name="reader"))
+        self.clients.wait_until(lambda: len(self.clients.bodies("received", name="reader")) >= before + count)
+
+
+@pytest.fixture
+def move(tmp_path: Path) -> Iterator[Move]:
+    """All of it, fresh."""
+    with ExitStack() as stack:
+        yield Move(tmp_path, stack)
+
+
+def test_servers_are_replaced_one_at_a_time(move: Move) -> None:
+    """No send fails, what was acknowledged is read, and what operators had configured is still there."""
+    clients = move.clients
+    for admin in move.admins:
+        put = admin("updateOrderConf", "-m", "put", "-t", "ordered", "-v", "broker-a:4")
+        assert "update orderConf success" in put.stdout, put
+    for name in ("writer", "explorer"):
+        clients.start_producer(name, move.addresses, poll=500)
+    clients.start_consumer("reader", move.addresses, STREAM, poll=500)
+    clients.start_stream("writer", STREAM, "s")
+    move.until_more_is_read()
+    move.send_to_new_topics()
+
+    for number, daemon in ((number, move.replace(number)) for number in (0, 1)):
+        # the other one serves meanwhile
+        assert ResponseCode.SYSTEM_ERROR == move.answer(number)
+        move.send_to_new_topics()
+        daemon.wait_for("ready")
+        assert ResponseCode.SUCCESS == move.answer(number)
+        move.send_to_new_topics()
+        move.until_more_is_read()
+        assert {"broker-a": {0: move.broker.address}} == brokers_of(move.addresses[number])
+    clients.halt_stream("writer")
+
+    sent = clients.bodies("acked", name="writer")
+    until_equal(sent, lambda: clients.bodies("received", name="reader"))
+    assert [] == [*clients.events("failed"), *clients.events("error")]
+    for admin in move.admins:
+        got = admin("updateOrderConf", "-m", "get", "-t", "ordered")
+        assert "orderConf=[broker-a:4]" in got.stdout, got.stderr[:600]
+        assert ["DefaultCluster", "broker-a", "0", move.broker.address] in [
+            row[:4] for row in admin("clusterList").rows
+        ]

@@ -1,0 +1,127 @@
+"""Do a master and its slave find each other and serve through our NameServers, in both kinds of replication?"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.interop.peers.broker import BrokerPeer, Role
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.exits import EXPIRY_SECONDS, FOUND_SOON, leaves
+from tests.interop.peers.mqadmin import MqAdmin
+from tests.interop.peers.pair import BODIES, SLAVE_SECONDS, TOPIC, Pair
+from tests.interop.peers.route import members_of, routes_of, until_routed
+from tests.interop.peers.waiting import until, until_equal
+
+KINDS: Final[dict[str, tuple[BrokerPeer, Role]]] = {
+    "5-async": ("broker-5", "ASYNC_MASTER"),
+    "5-sync": ("broker-5", "SYNC_MASTER"),
+    "4-async": ("broker-4", "ASYNC_MASTER"),
+}
+
+
+@pytest.fixture(scope="module")
+def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
+    """A pair of each kind, with NameServers of its own; all of them start, and are filled, at the same time."""
+    pairs = {
+        kind: stage.enter_context(Pair(place / kind, *FOUND_SOON, peer=peer, role=role))
+        for kind, (peer, role) in KINDS.items()
+    }
+    return {kind: pair.complete().filled(clients, f"p-{kind}") for kind, pair in pairs.items()}
+
+
+@pytest.fixture(params=KINDS)
+def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
+    """A pair of which both NameServers know both brokers."""
+    return pairs[request.param].complete()
+
+
+@pytest.fixture
+def name_servers(pair: Pair) -> list[str]:
+    """Where the two of the pair listen."""
+    return pair.name_servers
+
+
+def test_route_has_master_and_slave(pair: Pair) -> None:
+    """The master has id 0 and the slave id 1 in the route of their topics; they share one row of queues."""
+    for route in until_routed(pair.name_servers, "TBW102"):
+        assert {pair.name: pair.members} == route.brokers
+        assert [pair.name] == [row["brokerName"] for row in route.data["queueDatas"]]
+
+
+def test_messages_arrive(pair: Pair, clients: Driver, unique: str) -> None:
+    """A topic that a producer made is everywhere, and its messages reach a consumer."""
+    for route in until_routed(pair.name_servers, TOPIC):
+        assert {pair.name: (4, 4, 6)} == route.queues
+        assert {pair.name: pair.members} == route.brokers
+
+    clients.start_consumer(unique, pair.name_servers, TOPIC)
+
+    until_equal(BODIES, lambda: clients.bodies("received", name=unique))
+    clients.close(unique)
+
+
+def test_slave_learns_its_master(pair: Pair, place: Path) -> None:
+    """From our answers alone the slave knows where to fetch the log from, and whom to copy topics from."""
+    until(pair.slave_is_filled, within=SLAVE_SECONDS)
+    if pair.peer == "broker-5":
+        # 4.9 has no such question
+        mqadmin = MqAdmin(place / "mqadmin", pair.name_servers)
+        assert "#SlaveNum\t1" in mqadmin.succeed("haStatus", "-b", pair.master.address).stdout
+
+
+def test_slave_serves_reads_when_the_master_is_killed(pair: Pair, clients: Driver, unique: str) -> None:
+    """The master leaves the route at once; a consumer that comes later gets all that was sent from the slave."""
+    until(pair.slave_is_filled, within=SLAVE_SECONDS)
+    with leaves(pair.daemons, pair.master, "disconnected"):
+        pair.master.kill()
+
+    left = [None if route is None else route.brokers for route in routes_of(pair.name_servers, TOPIC)]
+    assert [{pair.name: {1: pair.slave.address}}] * 2 == left
+    clients.start_consumer(unique, pair.name_servers, TOPIC, poll=1000)
+    until_equal(BODIES, lambda: clients.bodies("received", name=unique))
+    clients.close(unique)
+
+
+def test_topic_is_created_by_mqadmin(pair: Pair, place: Path, unique: str) -> None:
+    """A topic that an operator makes on the master is on both NameServers, with the master and its slave."""
+    mqadmin = MqAdmin(place / "mqadmin", pair.name_servers)
+
+    mqadmin.succeed("updateTopic", "-b", pair.master.address, "-t", unique, "-r", "3", "-w", "2")
+
+    for route in until_routed(pair.name_servers, unique):
+        assert {pair.name: (3, 2, 6)} == route.queues
+        assert {pair.name: pair.members} == route.brokers
+
+
+def test_slave_that_is_killed_leaves_the_master_alone(pair: Pair) -> None:
+    """A dead slave leaves at once; the queues are the master's, and stay."""
+    with leaves(pair.daemons, pair.slave, "disconnected"):
+        pair.slave.kill()
+
+    for route in until_routed(pair.name_servers, TOPIC):
+        assert {pair.name: {0: pair.master.address}} == route.brokers
+        assert {pair.name: (4, 4, 6)} == route.queues
+
+
+def test_master_that_is_stopped_unregisters(pair: Pair) -> None:
+    """A master that an operator stops says so, and only the slave is left; started again it is back beside it."""
+    with leaves(pair.daemons, pair.master, "unregistered"):
+        pair.master.stop()
+
+    assert [{1: pair.slave.address}] * 2 == members_of(pair.name_servers, pair.name)
+    for route in until_routed(pair.complete().name_servers, TOPIC):
+        assert {pair.name: pair.members} == route.brokers
+
+
+def test_master_that_hangs_is_found_by_the_scan(pair: Pair) -> None:
+    """A stopped process keeps its connections, so only its silence tells; when it goes on it is back."""
+    with leaves(pair.daemons, pair.master, "silent") as exits:
+        pair.master.pause()
+
+    for exit_ in exits:
+        assert 1000 * EXPIRY_SECONDS < exit_["silent_ms"] < 1000 * (EXPIRY_SECONDS + 5)
+    assert [{1: pair.slave.address}] * 2 == members_of(pair.name_servers, pair.name)
+    pair.master.resume()
+    pair.complete()

@@ -1,0 +1,388 @@
+"""Does every command of mqadmin that asks a NameServer print the same against ours and against Apache's?
+
+The same real brokers are registered with both, and each command runs against both at the same moment. What has to
+differ is made equal first: the NameServer's address, the name of a topic that each side has for itself, and figures
+that the brokers count while they run. Where nothing in an answer is ordered, neither is what is compared. What differs
+on purpose is in DIFFERENCES, with its reason, and each entry is shown to be true.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.interop.peers.admin_shell import AdminShell
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.mqadmin import Output
+from tests.interop.peers.name_server import ApacheNameServer
+from tests.interop.peers.ports import free_port
+from tests.interop.peers.route import brokers_of, topics_of, until_routed
+from tests.interop.peers.waiting import until_equal
+from tests.support.daemon import Daemon
+
+# command -> what differs on purpose, and why
+DIFFERENCES: Final[Mapping[str, str]] = {
+    "updateNamesrvConfig": "refused unless the daemon runs with --admin-enabled, and then sets only what can safely "
+    "change in a running server: Apache's lets everybody who reaches the port rewrite its files",
+    "getNamesrvConfig": "ours has settings of its own, lacks those of thread pools and Netty, and scans every 10 s "
+    "(as Apache's 4.x) where 5.x does every 5 s; it always waits for known brokers, and always drains",
+    "addWritePerm": "makes every topic of the broker 6 (read and write) on both, also one that was 7 (and inherited): "
+    "ours has it back with the broker's next registration, Apache's when the broker changes a topic",
+    "topicClusterList": "names one cluster of a topic that is in several: that of the first broker in the route, which "
+    "has no order that counts (ours: by name; Apache's: by hash)",
+    "topicList -c": "the same, in its first column",
+}
+
+# of equal length: tables are padded
+OURS: Final = "ours"
+APACHES: Final = "them"
+Comparable = Callable[[str], object]
+
+
+class Sides:
+    """Our NameServer and Apache's, the brokers that both know, and an mqadmin for each."""
+
+    def __init__(self, place: Path, stack: ExitStack) -> None:
+        port = free_port()
+        ours = Daemon(place / "ours", "--listen-port", str(port), "--admin-enabled")
+        stack.enter_context(ours)
+        apaches = stack.enter_context(ApacheNameServer(place / "apaches"))
+        self.addresses = {OURS: f"127.0.0.1:{port}", APACHES: apaches.address}
+        both = list(self.addresses.values())
+        ours.listening()
+        apaches.booted()
+        self.master, self.slave, self.other = brokers = (
+            stack.enter_context(Broker(place / "a0", both, name="broker-a")),
+            stack.enter_context(Broker(place / "a1", both, name="broker-a", broker_id=1, role="SLAVE")),
+            stack.enter_context(Broker(place / "b0", both, name="broker-b", cluster="OtherCluster")),
+        )
+        for broker in brokers:
+            broker.booted()
+        known = {
+            "broker-a": {0: self.master.address, 1: self.slave.address},
+            "broker-b": {0: self.other.address},
+        }
+        until_equal([known, known], lambda: [brokers_of(address) for address in both])
+        self._admins = {
+            side: stack.enter_context(AdminShell(place / f"mqadmin-{side}", address))
+            for side, address in self.addresses.items()
+        }
+        self._threads = stack.enter_context(ThreadPoolExecutor(len(self.addresses)))
+
+    def run(self, command: str) -> dict[str, Output]:
+        """What a command printed on each side; {side} in it is the side's name, {master} the address of a broker."""
+
+        def run_on(side: str) -> Output:
+            words = command.format(side=side, master=self.master.address).split()
+            return self._admins[side](*words)
+
+        return dict(zip(self.addresses, self._threads.map(run_on, self.addresses), strict=True))
+
+    def same(self, command: str, comparable: Comparable = str) -> object:
+        """What both printed, as far as it is compared; a command that prints nothing at all shows nothing.
+
+        Raises:
+            AssertionError: they printed different things.
+        """
+        outputs = self.run(command)
+        ours, apaches = (comparable(self._alike(side, output)) for side, output in outputs.items())
+        assert apaches == ours
+        assert any((output.stdout + output.stderr).strip() for output in outputs.values())
+        return ours
+
+    def _alike(self, side: str, output: Output) -> str:
+        said = output.stdout + output.stderr
+        return said.replace(self.addresses[side], "NAMESRV").replace(f"-{side}", "-SIDE")
+
+
+# -- what of an output is compared ------------------------------------------------------------------------------------
+
+
+def rows(said: str) -> list[list[str]]:
+    """Rows of a table in any order; what brokers measure (rates, loads, progress of the timer) is no number of ours."""
+    said = re.sub(r"\d+\.\d+|\d+-\d+\(|\(\d+,\d+ms(\|\d+,\d+ms)?\)", "N", said)
+    return sorted(line.split() for line in said.splitlines())
+
+
+def rows_without_cluster(said: str) -> list[list[str]]:
+    """For `topicList -c`: see DIFFERENCES."""
+    return sorted(row[1:] if row[0].endswith("Cluster") else row for row in rows(said))
+
+
+def rows_without_name_servers(said: str) -> list[list[str]]:
+    """For `getBrokerConfig`: a broker knows both NameServers, and one of them is called the same as the other here."""
+    return [row for row in rows(said) if row[:1] != ["namesrvAddr"]]
+
+
+def route(said: str) -> Any:
+    """A route, whose brokers have no order."""
+    found = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', said))
+    return {key: sorted(map(json.dumps, value)) if isinstance(value, list) else value for key, value in found.items()}
+
+
+def names(said: str) -> list[list[str]]:
+    """For statistics of brokers: whose and which, not how much."""
+    return sorted(re.sub("[:=].*", "", line[15:]).split() for line in said.splitlines())
+
+
+def without_identity(said: str) -> str:
+    """Without what a broker gives each message."""
+    return re.sub(r"\b[0-9A-F]{20,}\b|(?<=hysicOffset=)\d+|(?<=hysicSize=)\d+|\d{4}-\d\d-\d\d \S+|\s+", " ", said)
+
+
+# -- the brokers and their messages -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sides(place: Path, stage: ExitStack) -> Sides:
+    """Everything runs once for all commands."""
+    return Sides(place, stage)
+
+
+@pytest.fixture(scope="module")
+def shop(sides: Sides, clients: Driver) -> None:
+    """A topic with two queues, messages in it, and a group that has read them."""
+    addresses = list(sides.addresses.values())
+    sides.same("updateTopic -b {master} -t shop -r 2 -w 2")
+    until_routed(addresses, "shop")
+    clients.start_producer("seller", addresses[:1])
+    clients.start_consumer("buyer", addresses[:1], "shop", group="buyers")
+    sent = clients.send("seller", "shop", 6, "m")
+    assert 6 == len(sent)
+    until_equal(sent, lambda: clients.bodies("received", name="buyer"))
+    until_routed(addresses, "%RETRY%buyers")
+    until_equal(topics_of(addresses[0]), lambda: topics_of(addresses[1]))
+
+
+# -- commands that only ask -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("command", "comparable"),
+    [
+        ("clusterList", rows),
+        ("clusterList -m", rows),
+        ("topicList", rows),
+        ("topicList -c", rows_without_cluster),
+        ("topicRoute -t TBW102", route),
+        ("topicRoute -t shop", str),
+        ("topicRoute -t shop -l", str),
+        ("topicRoute -t nobody-made-it", str),
+        ("topicStatus -t shop", str),
+        ("topicStatus -t nobody-made-it", str),
+        ("topicClusterList -t shop", str),
+        ("topicClusterList -t nobody-made-it", str),
+        ("allocateMQ -t shop -i 10.0.0.1,10.0.0.2", str),
+        ("queryCq -t shop -q 0 -i 0 -c 1", without_identity),
+        ("statsAll", rows),
+        ("statsAll -t shop", rows),
+        ("consumerProgress", rows),
+        ("consumerProgress -g buyers", rows),
+        ("consumerProgress -g nobody", str),
+        ("consumerConnection -g buyers", str),
+        ("brokerStatus -c DefaultCluster", names),
+        ("getBrokerConfig -c DefaultCluster", rows_without_name_servers),
+        ("haStatus -c DefaultCluster", names),
+        ("updateTopic -c nobody -t x", str),
+        ("listUser -c DefaultCluster", str),
+        ("listAcl -c DefaultCluster", str),
+    ],
+)
+def test_question_has_the_same_answer(sides: Sides, command: str, comparable: Comparable) -> None:
+    """Lists, routes, statistics; of what there is and of what there is not."""
+    sides.same(command, comparable)
+
+
+# -- commands that change something -----------------------------------------------------------------------------------
+
+
+def _said(sides: Sides, commands: Sequence[str]) -> str:
+    return "\n".join(str(sides.same(command)) for command in commands)
+
+
+def test_kv_configuration(sides: Sides) -> None:
+    """Set, set anew, deleted, and deleted once more."""
+    _said(
+        sides,
+        [
+            "updateKvConfig -s SPACE -k key -v one",
+            "updateKvConfig -s SPACE -k key -v two",
+            "deleteKvConfig -s SPACE -k key",
+            "deleteKvConfig -s SPACE -k key",
+        ],
+    )
+
+
+def test_order_configuration(sides: Sides) -> None:
+    """What was put is what one gets, and what was deleted is gone."""
+    said = _said(
+        sides,
+        [
+            "updateOrderConf -m put -t ordered -v broker-a:4;broker-b:4",
+            "updateOrderConf -m get -t ordered",
+            "updateOrderConf -m delete -t ordered",
+            "updateOrderConf -m get -t ordered",
+        ],
+    )
+
+    assert "orderConf=[broker-a:4;broker-b:4]" in said
+    assert "No config item, Namespace: ORDER_TOPIC_CONFIG Key: ordered" in said
+
+
+def test_ordered_topic_merges_its_configuration(sides: Sides) -> None:
+    """`updateTopic -o` asks for what is there and puts it back with its own broker."""
+    said = _said(
+        sides,
+        [
+            "updateOrderConf -m put -t merged-{side} -v broker-z:2",
+            "updateTopic -b {master} -t merged-{side} -o true",
+            "updateOrderConf -m get -t merged-{side}",
+        ],
+    )
+
+    assert re.search(r"get orderConf success.*orderConf=\[(broker-a:8;broker-z:2|broker-z:2;broker-a:8)\]", said)
+
+
+def test_write_permission(sides: Sides) -> None:
+    """Taken away and given back, with the number of topics that it was for; of a broker that is not there, too."""
+    sides.same("updateTopic -c OtherCluster -t closing")
+    until_routed(list(sides.addresses.values()), "closing")
+    until_equal(topics_of(sides.addresses[OURS]), lambda: topics_of(sides.addresses[APACHES]))
+
+    said = _said(
+        sides,
+        [
+            "wipeWritePerm -b broker-b",
+            "topicRoute -t closing",
+            "addWritePerm -b broker-b",
+            "topicRoute -t closing",
+            "wipeWritePerm -b nobody",
+        ],
+    )
+
+    assert ["4", "6"] == re.findall(r'"perm":(\d)', said)
+    assert "broker[nobody] in name server[NAMESRV] OK, 0" in said
+
+
+def test_topic_comes_and_goes(sides: Sides) -> None:
+    """Made on a cluster, closed for writing, deleted from the brokers and from the NameServer that was asked."""
+    addresses = list(sides.addresses.values())
+    sides.same("updateTopic -c DefaultCluster -t passing-{side} -r 3 -w 2")
+    for side in (OURS, APACHES):
+        until_routed(addresses, f"passing-{side}")
+
+    said = _said(
+        sides,
+        [
+            "updateTopicPerm -c DefaultCluster -t passing-{side} -p 4",
+            "topicClusterList -t passing-{side}",
+            "deleteTopic -c DefaultCluster -t passing-{side}",
+            "topicRoute -t passing-{side}",
+        ],
+    )
+
+    assert "delete topic [passing-SIDE] from NameServer success." in said
+    assert "No topic route info in name server for the topic: passing-SIDE" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "updateSubGroup -c DefaultCluster -g readers-{side}",
+        "deleteSubGroup -c DefaultCluster -g readers-{side}",
+        "updateBrokerConfig -c DefaultCluster -k flushDelayOffsetInterval -v 9000",
+        "cleanExpiredCQ -c DefaultCluster",
+        "cleanUnusedTopic -c DefaultCluster",
+        "deleteExpiredCommitLog -c DefaultCluster",
+        "sendMessage -t broker-b -p hello",
+    ],
+)
+def test_command_for_a_cluster_finds_its_brokers(sides: Sides, command: str) -> None:
+    """The NameServer says which brokers a cluster or topic has, and mqadmin goes on with them."""
+    sides.same(command, without_identity)
+
+
+# -- what differs on purpose ------------------------------------------------------------------------------------------
+
+
+def _config(output: Output) -> dict[str, str]:
+    found = (line.partition("=") for line in output.stdout.splitlines() if not line.startswith("==="))
+    return {key.strip(): value.strip() for key, _, value in found}
+
+
+def test_configuration_is_the_same_where_both_have_it(sides: Sides) -> None:
+    """getNamesrvConfig: of the keys that both know these differ and no others; see DIFFERENCES."""
+    outputs = sides.run("getNamesrvConfig")
+    ours, apaches = _config(outputs[OURS]), _config(outputs[APACHES])
+
+    assert {
+        "listenPort",
+        "scanNotActiveBrokerInterval",
+        "needWaitForService",
+        "enableShutdownGracefully",
+        "shutdownWaitTimeSeconds",
+    } == {key for key in ours.keys() & apaches.keys() if ours[key] != apaches[key]}
+    assert ("10000", "5000") == (ours["scanNotActiveBrokerInterval"], apaches["scanNotActiveBrokerInterval"])
+    assert {"bindAddress", "orderMessageEnable", "supportActingMaster"} <= ours.keys() & apaches.keys()
+
+
+def test_live_setting_is_set_on_both(sides: Sides) -> None:
+    """UpdateNamesrvConfig with the daemon's --admin-enabled: said to have succeeded, and to be seen."""
+    said = sides.same("updateNamesrvConfig -k notifyMinBrokerIdChanged -v true")
+
+    assert "update name server config success![NAMESRV]" in str(said)
+    for output in sides.run("getNamesrvConfig").values():
+        assert "true" == _config(output)["notifyMinBrokerIdChanged"]
+
+
+def test_setting_that_cannot_change_is_refused(sides: Sides) -> None:
+    """updateNamesrvConfig: Apache's takes a new port and writes it to its file; ours says that it cannot."""
+    outputs = sides.run("updateNamesrvConfig -k listenPort -v 1")
+
+    assert "success" in outputs[APACHES].stdout
+    assert "listenPort" in outputs[OURS].stderr
+    assert "SubCommandException" in outputs[OURS].stderr
+
+
+def test_administration_is_off_by_default(place: Path, stage: ExitStack) -> None:
+    """updateNamesrvConfig: without --admin-enabled the answer says which setting allows it."""
+    daemon = stage.enter_context(Daemon(place / "closed"))
+    host, port = daemon.listening().address
+    admin = stage.enter_context(AdminShell(place / "mqadmin-closed", f"{host}:{port}"))
+
+    output = admin("updateNamesrvConfig", "-k", "notifyMinBrokerIdChanged", "-v", "true")
+
+    assert "CODE: 16  DESC: administration is disabled on this server, see its setting admin-enabled" in output.stderr
+
+
+def test_added_permission_is_soon_what_the_broker_says(sides: Sides) -> None:
+    """addWritePerm: a topic that had 7 has 6 on both, and on ours 7 again as soon as the broker registers."""
+    address = sides.addresses[OURS]
+    until_equal({(1, 1, 7)}, lambda: _queues(address, "broker-b"))
+
+    sides.same("wipeWritePerm -b broker-b")
+    sides.same("addWritePerm -b broker-b")
+
+    until_equal({(1, 1, 7)}, lambda: _queues(address, "broker-b"))
+
+
+def _queues(address: str, topic: str) -> set[tuple[int, int, int]]:
+    return set(until_routed([address], topic)[0].queues.values())
+
+
+@pytest.mark.parametrize("command", ["topicClusterList -t TBW102", "topicList -c"])
+def test_topic_of_several_clusters_is_shown_in_one_of_them(sides: Sides, command: str) -> None:
+    """Both are right; which one it is depends on an order that neither promises."""
+    clusters = {
+        side: {word for word in output.stdout.split() if word in {"DefaultCluster", "OtherCluster"}}
+        for side, output in sides.run(command).items()
+    }
+
+    assert all(clusters.values())

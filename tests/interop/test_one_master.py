@@ -1,0 +1,120 @@
+"""Does a lone master come, serve and go on two of our NameServers, in each of the ways in which a broker goes?"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers.broker import Broker, BrokerPeer
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.exits import EXPIRY_SECONDS, FOUND_SOON, leaves
+from tests.interop.peers.mqadmin import MqAdmin
+from tests.interop.peers.route import brokers_of, members_of, routes_of, topics_of, until_routed
+from tests.interop.peers.waiting import until_equal
+from tests.support.daemon import Daemon
+
+StartAgain = Callable[[], Broker]
+
+
+@pytest.fixture(scope="module")
+def daemon_flags() -> tuple[str, ...]:
+    """A broker that hangs is found soon."""
+    return FOUND_SOON
+
+
+@pytest.fixture(scope="module", params=["broker-5", "broker-4"])
+def start_again(request: pytest.FixtureRequest, place: Path, name_servers: list[str]) -> Iterator[StartAgain]:
+    """Starts the broker, with its port and its store, if it does not run."""
+    peer: BrokerPeer = request.param
+    lives: list[Broker] = []
+    with ExitStack() as stack:
+
+        def start_again() -> Broker:
+            if not lives or not lives[-1].is_running:
+                port = lives[-1].port if lives else 0
+                broker = Broker(place / peer, name_servers, name=f"{peer}-a", peer=peer, port=port)
+                lives.append(stack.enter_context(broker))
+            return lives[-1].booted()
+
+        yield start_again
+
+
+@pytest.fixture
+def broker(start_again: StartAgain, name_servers: list[str]) -> Broker:
+    """The broker, known to both NameServers."""
+    broker = start_again()
+    until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, broker.name))
+    return broker
+
+
+def test_master_is_in_the_route_with_id_0(broker: Broker, name_servers: list[str]) -> None:
+    """Both NameServers show the broker and the topics that it brings along."""
+    for route in until_routed(name_servers, "TBW102"):
+        assert {broker.name: {0: broker.address}} == route.brokers
+    for address in name_servers:
+        assert {"TBW102", broker.name, broker.cluster} <= topics_of(address)
+
+
+def test_topic_is_created_by_a_producer_and_consumed(
+    broker: Broker, name_servers: list[str], clients: Driver, unique: str
+) -> None:
+    """A message to an unknown topic goes the way of TBW102; the topic is then everywhere, and what was sent arrives."""
+    clients.start_producer(f"p-{unique}", name_servers)
+
+    acknowledged = clients.send(f"p-{unique}", f"auto-{unique}", 20, unique)
+
+    assert {f"{unique}-{n}" for n in range(20)} == acknowledged
+    for route in until_routed(name_servers, f"auto-{unique}"):
+        assert {broker.name: {0: broker.address}} == route.brokers
+        assert {broker.name: (4, 4, 6)} == route.queues
+    clients.start_consumer(f"c-{unique}", name_servers, f"auto-{unique}")
+    until_equal(acknowledged, lambda: clients.bodies("received", name=f"c-{unique}"))
+    clients.close(f"p-{unique}")
+    clients.close(f"c-{unique}")
+
+
+def test_topic_is_created_by_mqadmin(broker: Broker, name_servers: list[str], mqadmin: MqAdmin, unique: str) -> None:
+    """A topic that an operator makes on the broker is on both NameServers with the queues asked for."""
+    mqadmin.succeed("updateTopic", "-b", broker.address, "-t", f"made-{unique}", "-r", "3", "-w", "2")
+
+    for route in until_routed(name_servers, f"made-{unique}"):
+        assert {broker.name: (3, 2, 6)} == route.queues
+    assert [[broker.cluster, broker.name, "0", broker.address]] == [row[:4] for row in mqadmin("clusterList").rows]
+
+
+def test_killed_broker_leaves_at_once(
+    broker: Broker, two_daemons: tuple[Daemon, Daemon], name_servers: list[str], start_again: StartAgain
+) -> None:
+    """After kill -9 the connection ends, and with it the broker's place in every route; a restart brings it back."""
+    with leaves(two_daemons, broker, "disconnected"):
+        broker.kill()
+
+    assert [{}, {}] == [brokers_of(address) for address in name_servers]
+    assert [None, None] == routes_of(name_servers, "TBW102")
+    again = start_again()
+    until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, again.name))
+
+
+def test_clean_shutdown_unregisters(
+    broker: Broker, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
+) -> None:
+    """A broker that is told to stop says so to both, before its connections end."""
+    with leaves(two_daemons, broker, "unregistered"):
+        broker.stop()
+
+    assert [{}, {}] == [brokers_of(address) for address in name_servers]
+
+
+def test_broker_that_hangs_is_found_by_the_scan(
+    broker: Broker, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
+) -> None:
+    """A stopped process keeps its connections, so only its silence tells; when it goes on it registers again."""
+    with leaves(two_daemons, broker, "silent") as exits:
+        broker.pause()
+
+    for exit_ in exits:
+        assert 1000 * EXPIRY_SECONDS < exit_["silent_ms"] < 1000 * (EXPIRY_SECONDS + 5)
+    assert [{}, {}] == [brokers_of(address) for address in name_servers]
+    broker.resume()
+    until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, broker.name))

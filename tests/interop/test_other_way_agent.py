@@ -1,0 +1,159 @@
+"""Do our broker agent and the example broker live with Apache's NameServer, as its own tools see it?"""
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
+from tests.interop.peers.mqadmin import MqAdmin
+from tests.interop.peers.name_server import ApacheNameServer
+from tests.interop.peers.place import ROOT
+from tests.interop.peers.ports import free_port
+from tests.interop.peers.route import brokers_of, route_of, topics_of
+from tests.interop.peers.waiting import until, until_equal
+from tests.support.talking_process import TalkingProcess
+
+EXAMPLE = ROOT / "broker_agent" / "examples" / "memory_broker.py"
+TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 2))
+
+
+@pytest.fixture(scope="module")
+def apache(place: Path, stage: ExitStack) -> tuple[ApacheNameServer, ApacheNameServer]:
+    """Two of Apache's NameServers."""
+    first, second = (stage.enter_context(ApacheNameServer(place / name)) for name in ("apache-1", "apache-2"))
+    return first.booted(), second.booted()
+
+
+@pytest.fixture(scope="module")
+def mqadmin(place: Path, apache: tuple[ApacheNameServer, ApacheNameServer]) -> MqAdmin:
+    """Asks the first of the two."""
+    return MqAdmin(place / "mqadmin", [apache[0].address])
+
+
+def settings(apache: tuple[ApacheNameServer, ...], name: str, protocol: str, **others: object) -> AgentSettings:
+    """Those of a broker nobody can reach: what counts is what the NameServers say."""
+    return AgentSettings.checked(
+        cluster_name=f"cluster-{name}",
+        broker_name=name,
+        broker_addr=f"127.0.0.1:{free_port()}",
+        name_servers=";".join(server.address for server in apache),
+        heartbeat_seconds=1,
+        protocol=protocol,
+        **others,
+    )
+
+
+@pytest.mark.parametrize("protocol", ["rocketmq", "auto"])
+def test_agent_is_in_the_cluster_list(
+    apache: tuple[ApacheNameServer, ApacheNameServer], mqadmin: MqAdmin, protocol: str
+) -> None:
+    """Told to speak RocketMQ's protocol, or finding out that it has to: both servers and mqadmin know the broker."""
+    chosen = settings(apache, f"agent-{protocol}", protocol)
+    with SyncBrokerAgent(chosen, TOPICS) as agent:
+        assert 2 == agent.registered()
+        row = [chosen.cluster_name, chosen.broker_name, "0", chosen.broker_addr]
+        # it asks the broker for its figures, too, and says so when nobody answers
+        assert row in [cells[:4] for cells in mqadmin("clusterList").rows]
+        for server in apache:
+            assert {0: chosen.broker_addr} == _addresses(server, chosen.broker_name)
+            route = route_of(server.address, "bills")
+            assert route is not None
+            assert (4, 2, 6) == route.queues[chosen.broker_name]
+    for server in apache:
+        until_equal(None, partial(_addresses, server, chosen.broker_name))
+
+
+@pytest.mark.parametrize(
+    ("change", "topic", "queues"),
+    [
+        (lambda agent: agent.create_topic(TopicConfig("refunds", 3, 3)), "refunds", (3, 3, 6)),
+        (lambda agent: agent.update_topic(TopicConfig("orders", 16, 16)), "orders", (16, 16, 6)),
+        (lambda agent: agent.set_perm("bills", 4), "bills", (4, 2, 4)),
+    ],
+    ids=["create", "update", "perm"],
+)
+def test_change_of_a_topic_is_in_the_routes(
+    apache: tuple[ApacheNameServer, ApacheNameServer],
+    change: Callable[[SyncBrokerAgent], None],
+    topic: str,
+    queues: tuple[int, int, int],
+) -> None:
+    """A topic created, enlarged or closed for writing is so on both servers."""
+    chosen = settings(apache, "agent-changes", "rocketmq")
+    with SyncBrokerAgent(chosen, TOPICS) as agent:
+        agent.registered()
+
+        change(agent)
+
+        for server in apache:
+            until_equal(queues, partial(_queues, server, topic, chosen.broker_name))
+
+
+def _queues(server: ApacheNameServer, topic: str, broker_name: str) -> tuple[int, int, int] | None:
+    route = route_of(server.address, topic)
+    return None if route is None else route.queues.get(broker_name)
+
+
+def test_slave_learns_its_master(apache: tuple[ApacheNameServer, ApacheNameServer]) -> None:
+    """The answer to a slave's registration says where its master is."""
+    master = settings(apache, "agent-group", "rocketmq", ha_server_addr="127.0.0.1:10912")
+    slave = master.model_copy(update={"broker_id": 1, "broker_addr": f"127.0.0.1:{free_port()}"})
+    with SyncBrokerAgent(master, TOPICS) as first, SyncBrokerAgent(slave, TOPICS) as second:
+        first.registered()
+        second.registered()
+
+        found = until(lambda: second.master)
+
+        assert found is not None
+        assert (master.broker_addr, "127.0.0.1:10912") == (found.master_addr, found.ha_server_addr)
+        for server in apache:
+            assert {0: master.broker_addr, 1: slave.broker_addr} == _addresses(server, "agent-group")
+
+
+def test_agent_is_back_on_a_server_that_restarted(place: Path) -> None:
+    """A NameServer that forgot everything when it was killed is told everything again."""
+    with ExitStack() as stack:
+        killed = stack.enter_context(ApacheNameServer(place / "apache-3")).booted()
+        chosen = settings((killed,), "agent-again", "rocketmq")
+        agent = stack.enter_context(SyncBrokerAgent(chosen, TOPICS))
+        agent.registered()
+
+        killed.kill()
+        again = stack.enter_context(ApacheNameServer(place / "apache-3", port=killed.port)).booted()
+
+        until_equal({"agent-again": {0: chosen.broker_addr}}, lambda: brokers_of(again.address))
+        assert {"orders", "bills"} <= topics_of(again.address)
+
+
+def test_example_broker_serves_through_apaches_name_server(
+    apache: tuple[ApacheNameServer, ApacheNameServer], mqadmin: MqAdmin
+) -> None:
+    """The example registers, mqadmin lists it, and a message goes through it by Apache's routes."""
+    name_servers = ";".join(server.address for server in apache)
+
+    def example(command: str, *flags: str) -> TalkingProcess:
+        return TalkingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", name_servers, *flags)
+
+    with example("serve", "--name", "memory", "--topic", "shop", "--topic", "till") as broker:
+        address = json.loads(broker.wait_for("serving"))["address"]
+        for server in apache:
+            until_equal({0: address}, partial(_addresses, server, "memory"))
+
+        assert ["example", "memory", "0", address] in [cells[:4] for cells in mqadmin("clusterList").rows]
+        with example("produce", "--topic", "shop", "hello") as producer:
+            assert 0 == producer.wait()
+        with example("consume", "--topic", "shop") as consumer:
+            assert 0 == consumer.wait()
+            assert ["hello"] == [json.loads(line)["body"] for line in consumer.lines]
+        assert 0 == broker.stop()
+    for server in apache:
+        until_equal(None, partial(_addresses, server, "memory"))
+
+
+def _addresses(server: ApacheNameServer, broker_name: str) -> dict[int, str] | None:
+    return brokers_of(server.address).get(broker_name)

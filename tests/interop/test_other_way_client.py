@@ -1,0 +1,112 @@
+"""Does our client live with Apache's NameServers: with two, with one, and with none?"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
+from namesrv_client import ClientSettings, RouteUnavailableError, SyncRouteClient, TopicNotFoundError
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.mqadmin import MqAdmin
+from tests.interop.peers.name_server import ApacheNameServer
+from tests.interop.peers.ports import free_port
+from tests.interop.peers.route import brokers_of, route_of
+from tests.interop.peers.waiting import until, until_equal
+
+
+class Pair:
+    """Two of Apache's NameServers that are killed and started again by number, and a broker registered with both."""
+
+    def __init__(self, place: Path, stack: ExitStack) -> None:
+        self._place = place
+        self._stack = stack
+        self._running = [self._start(number, free_port()) for number in (0, 1)]
+        for server in self._running:
+            server.booted()
+        self.addresses = [server.address for server in self._running]
+        settings = AgentSettings.checked(
+            cluster_name="cluster",
+            broker_name="broker-a",
+            broker_addr="10.0.0.1:10911",
+            name_servers=";".join(self.addresses),
+            heartbeat_seconds=1,
+            protocol="rocketmq",
+        )
+        topics = [TopicConfig(f"topic-{number}", 4, 4) for number in range(10)]
+        self._stack.enter_context(SyncBrokerAgent(settings, topics)).registered()
+
+    def _start(self, number: int, port: int) -> ApacheNameServer:
+        return self._stack.enter_context(ApacheNameServer(self._place / f"apache-{number}", port=port))
+
+    def kill(self, number: int) -> None:
+        """As a crash would."""
+        self._running[number].kill()
+
+    def start_again(self, number: int) -> None:
+        """Return once the broker is known to it."""
+        self._running[number] = self._start(number, self._running[number].port).booted()
+        until_equal({"broker-a": {0: "10.0.0.1:10911"}}, lambda: brokers_of(self.addresses[number]))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """Fresh ones: these tests kill them."""
+    with ExitStack() as stack:
+        yield Pair(tmp_path, stack)
+
+
+def client(addresses: list[str], protocol: str) -> SyncRouteClient:
+    """One that polls each second."""
+    return SyncRouteClient(
+        ClientSettings.checked(name_servers=";".join(addresses), protocol=protocol, poll_seconds=1, warm_up_seconds=0)
+    )
+
+
+def brokers(routes: SyncRouteClient, topic: str) -> list[str]:
+    """The brokers in the route of a topic."""
+    return list(routes.route(topic).brokers)
+
+
+@pytest.mark.parametrize("protocol", ["rocketmq", "auto"])
+def test_client_fails_over_and_survives_without_any(pair: Pair, protocol: str) -> None:
+    """Whichever of the two it asks, that one dies once; with both dead it keeps what it has and says what it lacks."""
+    with client(pair.addresses, protocol) as routes:
+        assert ["broker-a"] == brokers(routes, "topic-0")
+        pair.kill(0)
+        assert ["broker-a"] == brokers(routes, "topic-1")
+        pair.start_again(0)
+        pair.kill(1)
+        assert ["broker-a"] == brokers(routes, "topic-2")
+
+        pair.kill(0)
+
+        assert not routes.refresh()
+        assert [["broker-a"]] * 3 == [brokers(routes, f"topic-{number}") for number in range(3)]
+        assert "broker-a" == routes.select_queue("topic-1").broker_name
+        with pytest.raises(RouteUnavailableError):
+            routes.route("topic-3")
+        pair.start_again(1)
+        until(routes.refresh)
+        assert ["broker-a"] == brokers(routes, "topic-3")
+
+
+def test_client_finds_what_mqadmin_and_a_real_broker_made(place: Path, stage: ExitStack) -> None:
+    """The route of a topic on a real broker, queue by queue; and that there is none of a topic that nobody made."""
+    server = stage.enter_context(ApacheNameServer(place / "apache")).booted()
+    broker = stage.enter_context(Broker(place / "broker", [server.address], name="real")).booted()
+    MqAdmin(place / "mqadmin", [server.address]).succeed(
+        "updateTopic", "-b", broker.address, "-t", "made", "-r", "3", "-w", "2"
+    )
+    until(lambda: route_of(server.address, "made"))
+    with client([server.address], "rocketmq") as routes:
+        route = routes.route("made")
+
+        assert {"real": {0: broker.address}} == {name: dict(data.broker_addrs) for name, data in route.brokers.items()}
+        assert [("real", 0), ("real", 1)] == sorted(
+            {(queue.broker_name, queue.queue_id) for queue in routes.publish_info("made").queues}
+        )
+        assert broker.address == routes.master_of("real")
+        with pytest.raises(TopicNotFoundError):
+            routes.route("nobody-made-it")

@@ -1,0 +1,170 @@
+"""Do masters of one cluster share topics through our NameServers, static ones too, and survive one's death?"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.exits import EXPIRY_SECONDS, FOUND_SOON, leaves
+from tests.interop.peers.mqadmin import MqAdmin
+from tests.interop.peers.route import Route, brokers_of, members_of, routes_of, until_routed
+from tests.interop.peers.waiting import until_equal
+from tests.support.daemon import Daemon
+
+NAMES: Final = ("broker-a", "broker-b")
+CLUSTER: Final = "DefaultCluster"
+
+Masters = dict[str, Broker]
+
+
+@pytest.fixture(scope="module")
+def daemon_flags() -> tuple[str, ...]:
+    """A broker that hangs is found soon."""
+    return FOUND_SOON
+
+
+@pytest.fixture(scope="module")
+def started(place: Path, stage: ExitStack, name_servers: list[str]) -> Masters:
+    """Two masters, which start at the same time."""
+    return {name: stage.enter_context(Broker(place / name, name_servers, name=name)) for name in NAMES}
+
+
+@pytest.fixture
+def masters(started: Masters, place: Path, stage: ExitStack, name_servers: list[str]) -> Masters:
+    """Both masters, known to both NameServers; one that was killed is started again."""
+    for name, broker in started.items():
+        if not broker.is_running:
+            started[name] = stage.enter_context(Broker(place / name, name_servers, name=name, port=broker.port))
+    for name, broker in started.items():
+        address = broker.booted().address
+        until_equal([{0: address}] * 2, lambda name=name: members_of(name_servers, name))  # type: ignore[misc]
+    return started
+
+
+def test_topic_of_the_cluster_is_on_every_master(
+    masters: Masters, mqadmin: MqAdmin, clients: Driver, name_servers: list[str], unique: str
+) -> None:
+    """Each master has queues of a topic that was made for the cluster, gets messages, and all of them are consumed."""
+    topic = f"made-{unique}"
+    mqadmin.succeed("updateTopic", "-c", CLUSTER, "-t", topic, "-r", "2", "-w", "2")
+
+    for route in until_routed(name_servers, topic):
+        assert {name: {0: broker.address} for name, broker in masters.items()} == route.brokers
+        assert dict.fromkeys(NAMES, (2, 2, 6)) == route.queues
+    clients.start_producer(f"p-{unique}", name_servers)
+    acknowledged = clients.send(f"p-{unique}", topic, 20, unique)
+    assert 20 == len(acknowledged)
+    assert {(name, queue) for name in NAMES for queue in (0, 1)} == {
+        (entry["broker"], entry["queue"]) for entry in clients.events("acked", name=f"p-{unique}")
+    }
+    clients.start_consumer(f"c-{unique}", name_servers, topic)
+    until_equal(acknowledged, lambda: clients.bodies("received", name=f"c-{unique}"))
+    clients.close(f"p-{unique}")
+    clients.close(f"c-{unique}")
+
+
+def test_topic_is_created_by_a_producer_on_every_master(
+    masters: Masters, clients: Driver, name_servers: list[str], unique: str
+) -> None:
+    """A producer that knows a topic from TBW102 alone sends to each master in turn, and each makes the topic."""
+    topic = f"auto-{unique}"
+    clients.start_producer(unique, name_servers)
+
+    acknowledged = clients.send(unique, topic, 20, unique)
+
+    assert 20 == len(acknowledged)
+    whole = {name: {0: broker.address} for name, broker in masters.items()}
+    until_equal([whole] * 2, lambda: [route and route.brokers for route in routes_of(name_servers, topic)])
+    for route in until_routed(name_servers, topic):
+        assert dict.fromkeys(NAMES, (4, 4, 6)) == route.queues
+    clients.close(unique)
+
+
+def test_static_topic_spans_the_masters(
+    masters: Masters, mqadmin: MqAdmin, clients: Driver, name_servers: list[str], unique: str
+) -> None:
+    """The mapping of a static topic's queues is in its route, and a Java client sends and receives by it."""
+    topic = f"static-{unique}"
+    mqadmin.succeed("updateStaticTopic", "-c", CLUSTER, "-t", topic, "-qn", "6")
+
+    placed = [_places(route) for route in until_routed(name_servers, topic)]
+    # together the masters hold every global queue once
+    assert [[0, 1, 2, 3, 4, 5]] * 2 == [sorted(queue for _, queue in places) for places in placed]
+    assert [set(NAMES)] * 2 == [{name for name, _ in places} for places in placed]
+    assert placed[0] == placed[1]
+    clients.start_producer(f"p-{unique}", name_servers)
+    acknowledged = clients.send(f"p-{unique}", topic, 24, unique)
+    assert 24 == len(acknowledged)
+    # each message went to the master that holds its queue
+    assert placed[0] == {(entry["broker"], entry["queue"]) for entry in clients.events("acked", name=f"p-{unique}")}
+    clients.start_consumer(f"c-{unique}", name_servers, topic)
+    until_equal(acknowledged, lambda: clients.bodies("received", name=f"c-{unique}"))
+    clients.close(f"p-{unique}")
+    clients.close(f"c-{unique}")
+
+
+def test_producer_goes_on_with_the_other_master(
+    masters: Masters,
+    mqadmin: MqAdmin,
+    clients: Driver,
+    two_daemons: tuple[Daemon, Daemon],
+    name_servers: list[str],
+    unique: str,
+) -> None:
+    """While one master is killed, no send fails; the routes have only the other one at once."""
+    topic, dead, alive = f"made-{unique}", masters["broker-a"], masters["broker-b"]
+    mqadmin.succeed("updateTopic", "-c", CLUSTER, "-t", topic, "-r", "2", "-w", "2")
+    until_routed(name_servers, topic)
+    clients.start_producer(unique, name_servers, poll=1000)
+    clients.start_stream(unique, topic, unique)
+    clients.wait_for_event("acked", name=unique, broker="broker-a", count=5)
+
+    with leaves(two_daemons, dead, "disconnected"):
+        dead.kill()
+
+    assert [{"broker-b": {0: alive.address}}] * 2 == [brokers_of(address) for address in name_servers]
+    for route in until_routed(name_servers, topic):
+        assert {"broker-b": {0: alive.address}} == route.brokers
+        assert {"broker-b": (2, 2, 6)} == route.queues
+    since = len(clients.events("acked", name=unique, broker="broker-b"))
+    clients.wait_for_event("acked", name=unique, broker="broker-b", count=since + 50)
+    clients.halt_stream(unique)
+    assert [] == clients.events("failed", name=unique)
+    clients.close(unique)
+
+
+def test_master_that_is_stopped_unregisters(
+    masters: Masters, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
+) -> None:
+    """A master that an operator stops says so; the other one keeps its place."""
+    with leaves(two_daemons, masters["broker-b"], "unregistered"):
+        masters["broker-b"].stop()
+
+    for route in until_routed(name_servers, "TBW102"):
+        assert {"broker-a": {0: masters["broker-a"].address}} == route.brokers
+        assert {"broker-a"} == route.queues.keys()
+
+
+def test_master_that_hangs_is_found_by_the_scan(
+    masters: Masters, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
+) -> None:
+    """A stopped process keeps its connections, so only its silence tells; when it goes on it is back."""
+    with leaves(two_daemons, masters["broker-a"], "silent") as exits:
+        masters["broker-a"].pause()
+
+    for exit_ in exits:
+        assert 1000 * EXPIRY_SECONDS < exit_["silent_ms"] < 1000 * (EXPIRY_SECONDS + 5)
+    for route in until_routed(name_servers, "TBW102"):
+        assert {"broker-b": {0: masters["broker-b"].address}} == route.brokers
+    masters["broker-a"].resume()
+    until_equal([{0: masters["broker-a"].address}] * 2, lambda: members_of(name_servers, "broker-a"))
+
+
+def _places(route: Route) -> set[tuple[str, int]]:
+    """Which master holds which global queue of a static topic."""
+    mappings = route.data["topicQueueMappingByBroker"]
+    assert {6} == {mapping["totalQueues"] for mapping in mappings.values()}
+    return {(name, int(queue)) for name, mapping in mappings.items() for queue in mapping["currIdMap"]}
