@@ -1,0 +1,44 @@
+# The broker agent as a side-car, and the example broker with its producer and consumer.
+# From the top of the repository: docker build --file docker/broker-agent.Dockerfile --tag namesrv-broker-agent .
+# The base may be any Debian-like image with python3 3.11 or newer and its venv module; pin yours by digest:
+#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.5-slim-bookworm@sha256:...
+ARG BASE_IMAGE=docker.io/library/python:3.13.5-slim-bookworm
+
+FROM ${BASE_IMAGE} AS build
+WORKDIR /src
+RUN python3 -m venv /build
+COPY locks/run.txt locks/
+# everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
+RUN /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/run.txt --wheel-dir /wheels
+COPY . .
+RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
+    && /build/bin/python -m pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && python3 -m venv --without-pip /opt/namesrv \
+    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels namesrv
+
+FROM ${BASE_IMAGE}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="namesrv-broker-agent" \
+    org.opencontainers.image.description="Keeps a broker registered with every NameServer" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}"
+# what installs software is of no use here but to somebody who broke in; the state is the user's who runs
+RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
+        -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
+    && install -d -o 10001 -g 10001 -m 0750 /var/lib/namesrv-broker-agent
+COPY --from=build /opt/namesrv /opt/namesrv
+COPY broker_agent/examples/memory_broker.py /opt/namesrv/examples/memory_broker.py
+ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+WORKDIR /var/lib/namesrv-broker-agent
+USER 10001:10001
+VOLUME ["/var/lib/namesrv-broker-agent"]
+STOPSIGNAL SIGTERM
+# a file that became wrong is refused by the running agent, which goes on with the old one; here it shows
+HEALTHCHECK --interval=30s --timeout=10s --start-period=20s --retries=3 \
+    CMD ["/opt/namesrv/bin/namesrv-broker-agent", "--config", "/etc/namesrv/agent.toml", "--check-config"]
+ENTRYPOINT ["/opt/namesrv/bin/namesrv-broker-agent"]
+CMD ["--config", "/etc/namesrv/agent.toml"]

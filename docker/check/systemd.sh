@@ -1,0 +1,56 @@
+#!/bin/sh
+# Are the systemd units valid, and as closed as they mean to be? Usage: systemd.sh WORK_DIR
+# The programs and users that they name need not be on this machine: they are checked in a root of their own.
+set -eu
+work=$1
+units=$(cd "$(dirname "$0")/../systemd" && pwd)
+top=$work/systemd-root
+
+mkdir -p "$top/etc/systemd/system" "$top/opt/namesrv/bin" "$top/bin" "$top/usr/lib/sysusers.d" "$top/usr/lib/tmpfiles.d" "$top/usr/lib/systemd"
+cp "$units"/*.service "$units"/*.timer "$top/etc/systemd/system/"
+cp "$units/namesrv.sysusers" "$top/usr/lib/sysusers.d/namesrv.conf"
+cp "$units/namesrv.tmpfiles" "$top/usr/lib/tmpfiles.d/namesrv.conf"
+# targets that the units refer to, as systemd itself ships them
+cp -r /usr/lib/systemd/system "$top/usr/lib/systemd/"
+for program in opt/namesrv/bin/namesrv opt/namesrv/bin/namesrv-broker-agent opt/namesrv/bin/namesrv-staleness bin/kill; do
+    printf '#!/bin/sh\n' >"$top/$program"
+    chmod 755 "$top/$program"
+done
+
+for unit in "$units"/*.service "$units"/*.timer; do
+    name=$(basename "$unit")
+    # what it says of other units is not about ours
+    said=$(timeout 60 systemd-analyze --root="$top" --man=no --recursive-errors=no verify "$top/etc/systemd/system/$name" 2>&1) || {
+        echo "$said" >&2
+        echo "systemd.sh: $name is not valid" >&2
+        exit 1
+    }
+    [ -z "$said" ] || {
+        echo "$said" >&2
+        echo "systemd.sh: systemd has something to say about $name" >&2
+        exit 1
+    }
+    echo "valid: $name"
+done
+
+is_closed() { # unit, most exposure in tenths
+    timeout 60 systemd-analyze --root="$top" --offline=yes --no-pager --threshold="$2" security "$1" >"$work/security-$1.txt" 2>&1 || {
+        cat "$work/security-$1.txt" >&2
+        echo "systemd.sh: $1 is more exposed than $2 tenths" >&2
+        exit 1
+    }
+    tail -n 1 "$work/security-$1.txt"
+}
+
+is_closed namesrv.service 15
+is_closed namesrv-broker-agent.service 15
+is_closed namesrv-staleness.service 20
+
+timeout 60 systemd-sysusers --root="$top" "$top/usr/lib/sysusers.d/namesrv.conf" >"$work/sysusers.log" 2>&1 || {
+    cat "$work/sysusers.log" >&2
+    exit 1
+}
+grep -q '^namesrv:' "$top/etc/passwd"
+timeout 60 systemd-tmpfiles --root="$top" --create "$top/usr/lib/tmpfiles.d/namesrv.conf"
+[ -d "$top/etc/namesrv" ]
+echo "sysusers.d and tmpfiles.d do what they say"

@@ -1,0 +1,39 @@
+"""Is the server in this container well? Exit code 0 when its own HTTP endpoint says so, 1 with the reason otherwise.
+
+The path is the argument, /livez without one; the address is NAMESRV_HTTP_LISTEN's, as the server's own.
+"""
+
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+
+# less than the check's own time-out, so that the reason is told
+_TIMEOUT_SECONDS = 3.0
+_ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # listening on all addresses, it is asked on loopback
+
+
+def reachable(listen: str) -> str:
+    """Where a server that listens there answers this container."""
+    host, _, port = listen.rpartition(":")
+    return f"{_ANY.get(host, host)}:{port}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code."""
+    path = next(iter(sys.argv[1:] if argv is None else argv), "/livez")
+    url = f"http://{reachable(os.environ.get('NAMESRV_HTTP_LISTEN', '127.0.0.1:9877'))}{path}"
+    # a proxy that is set for the way out is not the way to ourselves
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(url, timeout=_TIMEOUT_SECONDS):
+            return 0
+    except (OSError, ValueError) as error:
+        said = error.read(1000).decode(errors="replace").strip() if isinstance(error, urllib.error.HTTPError) else ""
+        sys.stdout.write(f"{url}: {error} {said}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

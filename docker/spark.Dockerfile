@@ -1,0 +1,52 @@
+# The staleness report, and the Spark master and workers it can run on.
+# From the top of the repository: docker build --file docker/spark.Dockerfile --tag namesrv-staleness .
+# The base must be Debian 12 with python3 3.11 to 3.13 and its venv module (Java 17 comes from there); pin yours by digest:
+#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.5-slim-bookworm@sha256:...
+ARG BASE_IMAGE=docker.io/library/python:3.13.5-slim-bookworm
+
+FROM ${BASE_IMAGE} AS build
+WORKDIR /src
+RUN python3 -m venv /build
+COPY locks/spark.txt locks/
+# everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
+RUN /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/spark.txt --wheel-dir /wheels
+COPY . .
+# the link is for SPARK_HOME, which must not depend on Python's version
+RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
+    && /build/bin/python -m pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && python3 -m venv --without-pip /opt/namesrv \
+    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels 'namesrv[spark]' \
+    && ln -s "$(/opt/namesrv/bin/python -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')" /opt/namesrv/spark
+
+FROM ${BASE_IMAGE}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="namesrv-staleness" \
+    org.opencontainers.image.description="Says from NameServers' heartbeat logs how long stale routes lasted" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}"
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
+# what installs software is of no use here but to somebody who broke in; the report is the user's who runs
+RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
+        -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
+    && install -d -o 10001 -g 10001 -m 0750 /report /logs \
+    && printf 'spark:x:10001:10001::/tmp:/usr/sbin/nologin\n' >>/etc/passwd
+COPY --from=build /opt/namesrv /opt/namesrv
+ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    SPARK_HOME=/opt/namesrv/spark \
+    PYSPARK_PYTHON=/opt/namesrv/bin/python \
+    SPARK_NO_DAEMONIZE=1
+# Spark writes beside where it runs: give it a tmpfs when the root is read-only
+WORKDIR /tmp
+USER 10001:10001
+VOLUME ["/report"]
+STOPSIGNAL SIGTERM
+# a batch job is well as long as it runs; the master and the workers in compose.yml have checks of their own
+HEALTHCHECK NONE
+ENTRYPOINT ["/opt/namesrv/bin/namesrv-staleness"]
+CMD ["--help"]

@@ -1,0 +1,167 @@
+"""Do the dashboard and the alerts ask for what a server really shows?"""
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from namesrv.observability.counters import Counters
+from tests.support.http_peer import Scrape, scrape
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import Broker
+from tests.support.raw_peer import until
+
+DOCKER = Path(__file__).parents[2] / "docker"
+DASHBOARD = DOCKER / "grafana" / "namesrv.json"
+ALERTS = DOCKER / "prometheus" / "alerts.yml"
+ALERT_TESTS = DOCKER / "prometheus" / "alerts.test.yml"
+
+# what Prometheus itself adds
+ADDED_METRICS = {"up"}
+ADDED_LABELS = {"job", "instance", "le"}
+VARIABLES = {"$job": "namesrv", "$instance": ".*", "$__rate_interval": "1m"}
+
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+
+
+def alert_expressions() -> Iterator[str]:
+    """What the alerts ask for."""
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
+        for rule in group["rules"]:
+            yield rule["expr"]
+
+
+def panels() -> list[dict[str, Any]]:
+    """The dashboard's panels that show something."""
+    return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
+
+
+def dashboard_expressions() -> Iterator[str]:
+    """What the dashboard asks for, its variables filled in."""
+    dashboard = json.loads(DASHBOARD.read_text())
+    found = [target["expr"] for panel in panels() for target in panel["targets"]]
+    found += [annotation["expr"] for annotation in dashboard["annotations"]["list"]]
+    for text in found:
+        for name, value in VARIABLES.items():
+            text = text.replace(name, value)  # noqa: PLW2901 - step by step
+        yield text
+
+
+def asked_for(expression: str) -> Iterator[tuple[str, set[str]]]:
+    """Metrics in an expression, with the labels that it selects by."""
+    for name, selector in re.findall(r"\b((?:nameserver|process)_[a-z_]+|up)\b(?:\{([^}]*)\})?", expression):
+        yield name, set(re.findall(r"([a-z_]+)\s*(?:=~|!=|!~|=)", selector))
+
+
+def grouped_by(expression: str) -> set[str]:
+    """Labels in an expression's `by`."""
+    return {label.strip() for labels in re.findall(r"by \(([^)]*)\)", expression) for label in labels.split(",")}
+
+
+@pytest.fixture
+async def shown(tmp_path: Path) -> Scrape:
+    """The metrics of a server to which everything has happened that has a label of its own."""
+    log_dir = str(tmp_path / "log")
+    async with namesrv_in_process(tmp_path / "data", http_listen="127.0.0.1:0", heartbeat_log_dir=log_dir) as server:
+        peer, stranger = await server.connect(), await server.connect()
+        await peer.register(Broker())
+        stranger.send(b"GET / HTTP/1.1\r\n\r\n")
+        await until(lambda: server.namesrv.counters.refusals)
+        await asyncio.to_thread(scrape, server.controller.http_addresses[0])
+        return await asyncio.to_thread(scrape, server.controller.http_addresses[0])
+
+
+@pytest.mark.parametrize("source", [alert_expressions, dashboard_expressions])
+async def test_every_metric_and_label_is_there(source: Any, shown: Scrape) -> None:
+    """A name that nobody shows is an alert that never fires."""
+    labels: dict[str, set[str]] = {}
+    for name in shown.names:
+        labels[name] = {label for found in shown.labels(name) for label in found}
+    for expression in source():
+        known: set[str] = set()
+        asked = list(asked_for(expression))
+        assert asked, expression
+        for name, selected in asked:
+            assert name in labels.keys() | ADDED_METRICS, expression
+            assert selected <= labels.get(name, set()) | ADDED_LABELS, expression
+            known |= labels.get(name, set())
+        assert grouped_by(expression) <= known | ADDED_LABELS, expression
+
+
+@pytest.mark.parametrize("source", [alert_expressions, dashboard_expressions])
+def test_reasons_are_those_that_are_counted(source: Any) -> None:
+    """A reason that nobody counts is never selected."""
+    for expression in source():
+        for selected in re.findall(r'reason=~?"([^"]*)"', expression):
+            assert set(selected.split("|")) <= set(Counters().staleness)
+
+
+def test_every_metric_is_on_the_dashboard(shown: Scrape) -> None:
+    """What is worth counting is worth seeing."""
+    asked = {name for expression in dashboard_expressions() for name, _ in asked_for(expression)}
+    seen = {name.removesuffix("_bucket").removesuffix("_total") for name in asked}
+
+    # parts of a ratio, or of no use in a graph
+    assert {"process_start_time_seconds", "process_virtual_memory_bytes"} == {
+        name for name in shown.families if name not in seen
+    }
+
+
+def test_panels_are_told_apart() -> None:
+    """Each has a title and a description of its own, a data source that can be chosen, and no place of another's."""
+    found = json.loads(DASHBOARD.read_text())["panels"]
+    assert len(found) == len({panel["id"] for panel in found})
+    places: set[tuple[int, int]] = set()
+    for panel in found:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & places, panel["title"]
+        assert all(0 <= x < 24 for x, _ in cells)
+        places |= cells
+    for panel in panels():
+        assert panel["title"]
+        assert panel["description"].endswith(".")
+        assert {"type": "prometheus", "uid": "${datasource}"} == panel["datasource"]
+
+
+def test_alerts_say_what_and_what_then() -> None:
+    """Each has a severity, a line for the pager and a sentence on what it means."""
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    assert len(rules) == len({rule["alert"] for rule in rules})
+    for rule in rules:
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"].endswith(".")
+
+
+@needs_promtool
+@pytest.mark.parametrize("arguments", [["check", "rules", str(ALERTS)], ["test", "rules", str(ALERT_TESTS)]])
+def test_alerts_fire_when_they_should(arguments: list[str]) -> None:
+    """Prometheus reads them, and made-up histories raise those alerts and no others."""
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+@needs_promtool
+def test_dashboard_asks_in_promql(tmp_path: Path) -> None:
+    """Every expression of the dashboard is one."""
+    rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(dashboard_expressions())]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(tmp_path / "rules.yml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stdout + done.stderr

@@ -1,0 +1,108 @@
+"""Do the systemd units start our commands with what there is?"""
+
+import configparser
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv.settings import Settings
+
+UNITS = Path(__file__).parents[2] / "docker" / "systemd"
+SERVICES = sorted(UNITS.glob("*.service"))
+MODULES = {
+    "namesrv": "namesrv",
+    "namesrv-broker-agent": "namesrv_broker_agent",
+    "namesrv-staleness": "namesrv_spark_jobs",
+}
+
+
+def unit(path: Path) -> configparser.ConfigParser:
+    """A unit file; of a key that is there twice, the last."""
+    found = configparser.ConfigParser(strict=False, interpolation=None)
+    found.optionxform = str  # type: ignore[assignment,method-assign]  # keys of systemd have capitals
+    found.read(path, encoding="utf-8")
+    return found
+
+
+def environment(path: Path) -> dict[str, str]:
+    """What an EnvironmentFile sets."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A command of ours, with no setting of the developer's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
+    return subprocess.run(
+        [sys.executable, *command], env=kept | environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.stem)
+def test_a_unit_starts_a_command_with_flags_that_there_are(path: Path) -> None:
+    """A flag that is none would end the service at its start."""
+    program, *flags = shlex.split(unit(path)["Service"]["ExecStart"])
+    assert program == f"/opt/namesrv/bin/{path.stem}"
+
+    shown = run("-m", MODULES[path.stem], "--help").stdout
+    assert [] == [flag for flag in flags if flag.startswith("--") and flag not in re.findall(r"--[a-z-]+", shown)]
+
+
+@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.stem)
+def test_a_unit_has_no_rights(path: Path) -> None:
+    """What systemd-analyze measures as a whole, by name: these three were left out by no accident."""
+    service = unit(path)["Service"]
+
+    assert ("", "yes", "strict") == (
+        service["CapabilityBoundingSet"],
+        service["NoNewPrivileges"],
+        service["ProtectSystem"],
+    )
+    assert service["User"] == "namesrv"
+    # Java writes machine code while it runs
+    assert ("MemoryDenyWriteExecute" in service) == (path.stem != "namesrv-staleness")
+
+
+def test_the_daemon_tells_systemd_and_is_told() -> None:
+    """Ready and alive by notification, reloaded by SIGHUP, started again unless its settings are wrong."""
+    service = unit(UNITS / "namesrv.service")["Service"]
+
+    assert ("notify", "/bin/kill -HUP $MAINPID", "on-failure", "2") == (
+        service["Type"],
+        service["ExecReload"],
+        service["Restart"],
+        service["RestartPreventExitStatus"],
+    )
+    assert service["Environment"] == f"NAMESRV_DATA_DIR=/var/lib/{service['StateDirectory']}"
+    # a descriptor for each connection, and some for files
+    assert int(service["LimitNOFILE"]) > Settings.model_fields["max_connections"].default + 1000
+
+
+def test_the_example_settings_are_accepted() -> None:
+    """Each name is a setting's, and each value is in its range."""
+    settings = environment(UNITS / "namesrv.env")
+
+    assert {name.removeprefix("NAMESRV_").lower() for name in settings} <= set(Settings.model_fields)
+    done = run("-m", "namesrv", "--check-config", **settings)
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_the_example_of_the_agent_is_accepted() -> None:
+    """The side-car starts with it as it is."""
+    done = run("-m", "namesrv_broker_agent", "--config", str(UNITS / "agent.toml"), "--check-config")
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_the_report_reads_what_the_daemon_writes() -> None:
+    """The default of --heartbeat-log-dir below the daemon's state directory; the file repeats the unit's defaults."""
+    service = unit(UNITS / "namesrv-staleness.service")["Service"]
+    settings = environment(UNITS / "staleness.env")
+
+    assert settings["STALENESS_INPUT"] == f"/var/lib/namesrv/{Settings.model_fields['heartbeat_log_dir'].default}"
+    for name in settings:
+        assert f"${name}" in shlex.split(service["ExecStart"])

@@ -1,0 +1,200 @@
+"""How does a test run the worked example of docs/deploying.md: three NameServers, two brokers, clients, an operator?
+
+Every file and every command comes from the page. What belongs to a real machine has a stand-in: `ssh HOST` runs a
+command in that host's namespace, `sudo` runs it, and `systemctl` is tests/netns/service.sh.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from tests.support.network import Host, Network
+from tests.support.pages import ROOT, example
+from tests.support.peer import until
+from tests.support.talking_process import TalkingProcess
+
+PAGE: Final = "docs/deploying.md"
+SERVERS: Final = ("ns1", "ns2", "ns3")
+# one that is added later
+NEW_SERVER: Final = "ns4"
+BROKERS: Final = ("broker-a", "broker-b")
+HOSTS: Final = MappingProxyType(
+    {
+        name: f"10.0.0.{first + number}"
+        for first, names in (
+            (11, (*SERVERS, NEW_SERVER)),
+            (21, BROKERS),
+            (31, ("app1", "app2", "app3")),
+            (41, ("ops",)),
+        )
+        for number, name in enumerate(names)
+    }
+)
+_SCRIPTS: Final = ROOT / "tests" / "netns"
+_SSH: Final = """#!/bin/sh
+# ssh HOST COMMAND...: in that host's namespace; as with the real one, its words are joined and read by a shell there
+host=$1
+shift
+export HOST="$host"
+exec ip netns exec "$PREFIX-$host" sh -c "$*"
+"""
+_SUDO: Final = '#!/bin/sh\nexec "$@"\n'
+# `python3 -m venv DIRECTORY`: one with the version under test, and a pip that says what it was to install
+_PYTHON3: Final = f"""#!/bin/sh
+set -eu
+mkdir -p "$3/bin"
+ln -s "{Path(sys.executable).parent}/namesrv" "$3/bin/namesrv"
+printf '#!/bin/sh\\necho "$@" >>"$(dirname "$0")/pip.said"\\n' >"$3/bin/pip"
+chmod +x "$3/bin/pip"
+"""
+# The longest takes a tenth of it, unless the machine is busy.
+_COMMAND_SECONDS: Final = 240
+
+
+class Application(TalkingProcess):
+    """tests/netns/application.py on a host."""
+
+    def end(self) -> dict[str, Any]:
+        """Stop it; what it has seen."""
+        assert 0 == self.stop(), self.lines
+        seen: dict[str, Any] = json.loads(self.lines[-1])
+        return seen
+
+
+class Deployment:
+    """The example, running; a context manager that ends it."""
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        # more lines for namesrv.env, for tests that cannot wait as long as the defaults
+        self._settings = settings
+        self._directory = directory
+        self._stack = ExitStack()
+        self.network = Network()
+        name_servers = re.search("'(.*)'", example(PAGE, "environment"))
+        assert name_servers is not None
+        self.name_servers = name_servers[1]
+        # what brokers and clients are told: the list of the page, until `lists` says otherwise
+        self._told = {"brokers": self.name_servers, "clients": self.name_servers}
+
+    def __enter__(self) -> Self:
+        """Make the hosts; nothing runs on them yet."""
+        self._stack.enter_context(self.network)
+        try:
+            self.network.add(HOSTS)
+            self._make_commands()
+            for name in (*SERVERS, NEW_SERVER):
+                self._make_service(self.host(name))
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """End everything."""
+        self._stack.close()
+
+    def host(self, name: str) -> Host:
+        """One of the hosts."""
+        return self.network.hosts[name]
+
+    # -- what runs where ----------------------------------------------------------------------------------------------
+
+    def lists(self, who: str, *servers: str) -> None:
+        """Let the brokers, or the clients, find their servers in a file; this is what it says from now on."""
+        path = self._directory / f"{who}.list"
+        new = path.with_suffix(".new")
+        new.write_text("".join(f"{name}:9876\n" for name in servers))
+        new.replace(path)
+        self._told[who] = f"file:{path}"
+
+    def start_servers(self) -> None:
+        """Start the three NameServers."""
+        for name in SERVERS:
+            self.run(f"ssh {name} sudo systemctl start namesrv")
+
+    def start_broker(self, name: str, *settings: str) -> TalkingProcess:
+        """Start the side-car of a broker, with more lines for its agent.toml."""
+        text = example(PAGE, "agent.toml").replace("broker-a", name).replace(HOSTS["broker-a"], HOSTS[name])
+        text = text.replace(self.name_servers, self._told["brokers"])
+        config = self._directory / f"{name}.toml"
+        config.write_text("\n".join((*settings, text)))
+        command = self.host(name).command(sys.executable, "-m", "namesrv_broker_agent", "--config", str(config))
+        return self._stack.enter_context(TalkingProcess(*command))
+
+    def start_application(self, name: str, kind: str) -> Application:
+        """Start an application that pulls all the time; it has seen a complete route when this returns."""
+        script = str(_SCRIPTS / "application.py")
+        command = self.host(name).command(sys.executable, script, kind, str(len(BROKERS)))
+        environ = {"NAMESRV_ADDR": self.name_servers, "NAME_SERVERS": self._told["clients"], "PYTHONPATH": str(ROOT)}
+        started = Application(*command, **environ)
+        self._stack.enter_context(started)
+        started.wait_for("^ready$")
+        return started
+
+    def run(self, script: str, *, code: int = 0) -> str:
+        """Run a script on `ops`, as it stands on the page; what it printed."""
+        command = self.host("ops").command("sh", "-c", script)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, env=self._environ(), check=False
+        )
+        assert code == done.returncode, f"{script}\n-- exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def run_example(self, name: str, *, code: int = 0) -> str:
+        """Run a script of the page, with the places of the hosts' files in the place of a real machine's."""
+        text = example(PAGE, name)
+        for place in ("/etc/namesrv/", "/opt/"):
+            text = text.replace(place, "$SERVICES/$host/")
+        return self.run(text, code=code)
+
+    def until(self, command: str) -> None:
+        """Run a command on `ops` until it ends with 0, as the page does."""
+        self.run(f'timeout 60 sh -c "until {command} >/dev/null; do sleep 0.1; done"')
+
+    # -- what they said -----------------------------------------------------------------------------------------------
+
+    def directory(self, name: str) -> Path:
+        """The files of a NameServer."""
+        return self._directory / name
+
+    def log(self, name: str, event: str, **fields: object) -> list[dict[str, Any]]:
+        """The lines of an event with these fields in a NameServer's log, of all its runs."""
+        here = self.directory(name)
+        text = "".join(path.read_text() for path in (here / "log", here / "log.now") if path.exists())
+        # the last line may still be on its way
+        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return [line for line in lines if line["event"] == event and fields.items() <= line.items()]
+
+    def wait_for_log(self, name: str, event: str, **fields: object) -> None:
+        """Return once an event with these fields is in a NameServer's log."""
+        until(lambda: self.log(name, event, **fields))
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def _make_service(self, host: Host) -> None:
+        here = self.directory(host.name)
+        here.mkdir()
+        # a version of its own below, and the link that says which one runs
+        (here / "namesrv-1").symlink_to(Path(sys.executable).parent.parent)
+        (here / "namesrv").symlink_to(here / "namesrv-1")
+        text = example(PAGE, "namesrv.env").replace("=ns1", f"={host.name}").replace(HOSTS["ns1"], host.address)
+        (here / "namesrv.env").write_text("\n".join((text, *self._settings)))
+
+    def _make_commands(self) -> None:
+        self._bin = self._directory / "bin"
+        self._bin.mkdir()
+        for name, text in (("ssh", _SSH), ("sudo", _SUDO), ("python3", _PYTHON3)):
+            (self._bin / name).write_text(text)
+            (self._bin / name).chmod(0o755)
+        (self._bin / "systemctl").symlink_to(_SCRIPTS / "service.sh")
+
+    def _environ(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
+        path = os.pathsep.join((str(self._bin), str(Path(sys.executable).parent), kept["PATH"]))
+        return {**kept, "PATH": path, "PREFIX": self.network.prefix, "SERVICES": str(self._directory)}

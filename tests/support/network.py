@@ -1,0 +1,136 @@
+"""How does a test have several hosts: network namespaces on a bridge of their own, which it can cut off one by one?
+
+Nothing outside is touched: the bridge lives in a namespace too, so that the addresses on it are nobody else's, and the
+names of all namespaces are unique to the run. Whatever runs in them ends with the network.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+_BRIDGE: Final = "br0"
+# `ip netns exec` shows NAME/hosts below it as /etc/hosts
+_ETC: Final = Path("/etc/netns")
+# Nothing that `ip` does takes a hundredth of it.
+_COMMAND_SECONDS: Final = 30
+_OURS: Final = re.compile(r"(namesrv-(\d+)-[0-9a-f]{6}-\S+)")
+
+
+def why_not() -> str | None:
+    """Why this machine can have no network namespaces; None when it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if shutil.which("ip") is None:
+        return "network namespaces need `ip` (package iproute2)"
+    probe = f"probe-{secrets.token_hex(4)}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
+    if made.returncode:
+        return f"network namespaces are not allowed here: {made.stderr.strip()}"
+    _ip("netns", "del", probe)
+    return None
+
+
+class Host:
+    """One host: a network namespace with one address."""
+
+    def __init__(self, network: "Network", name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        self.namespace = f"{network.prefix}-{name}"
+        self._network = network
+
+    def command(self, *words: str) -> tuple[str, ...]:
+        """A command, as it is run on this host. The process that it becomes is the command's own."""
+        return ("ip", "netns", "exec", self.namespace, *words)
+
+    def cut(self) -> None:
+        """Pull its cable."""
+        self._network.set_port(self, "down")
+
+    def mend(self) -> None:
+        """Put it back."""
+        self._network.set_port(self, "up")
+
+    def __repr__(self) -> str:
+        return f"<Host [{self.name} | {self.address}]>"
+
+
+class Network:
+    """Hosts that reach each other by name and address; a context manager that leaves nothing behind."""
+
+    def __init__(self) -> None:
+        # what the names of its namespaces begin with; interfaces' names are only unique within one of these
+        self.prefix = f"namesrv-{os.getpid()}-{secrets.token_hex(3)}"
+        self._switch = f"{self.prefix}-switch"
+        self.hosts: dict[str, Host] = {}
+
+    def __enter__(self) -> Self:
+        """A switch without hosts."""
+        _remove_what_killed_tests_left()
+        try:
+            _ip("netns", "add", self._switch)
+            _ip("-n", self._switch, "link", "add", _BRIDGE, "type", "bridge")
+            _ip("-n", self._switch, "link", "set", _BRIDGE, "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def add(self, addresses: Mapping[str, str]) -> None:
+        """Add hosts: name -> address, all in one /24."""
+        for name, address in addresses.items():
+            host = self.hosts[name] = Host(self, name, address)
+            _ip("netns", "add", host.namespace)
+            _ip(
+                "-n", self._switch, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", host.namespace
+            )
+            _ip("-n", self._switch, "link", "set", name, "master", _BRIDGE, "up")
+            _ip("-n", host.namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+            for device in ("lo", "eth0"):
+                _ip("-n", host.namespace, "link", "set", device, "up")
+        names = "".join(f"{host.address} {host.name}\n" for host in self.hosts.values())
+        for host in self.hosts.values():
+            hosts_file = _ETC / host.namespace / "hosts"
+            hosts_file.parent.mkdir(parents=True, exist_ok=True)
+            hosts_file.write_text(f"127.0.0.1 localhost\n{names}")
+
+    def set_port(self, host: Host, state: str) -> None:
+        """Switch the port of a host off or on: what a pulled cable looks like from both ends."""
+        _ip("-n", self._switch, "link", "set", host.name, state)
+
+    def __exit__(self, *raised: object) -> None:
+        """End all that runs in it, and remove it."""
+        for namespace in (*(host.namespace for host in self.hosts.values()), self._switch):
+            _remove(namespace)
+        with contextlib.suppress(OSError):
+            # if it was made for this
+            _ETC.rmdir()
+
+
+def _remove(namespace: str) -> None:
+    for pid in _ip("netns", "pids", namespace, is_checked=False).split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    _ip("netns", "del", namespace, is_checked=False)
+    shutil.rmtree(_ETC / namespace, ignore_errors=True)
+
+
+def _remove_what_killed_tests_left() -> None:
+    """A test that was itself killed could not; its process is in the names."""
+    for line in _ip("netns", "list").splitlines():
+        found = _OURS.match(line)
+        if found is not None and not Path(f"/proc/{found[2]}").exists():
+            _remove(found[1])
+
+
+def _ip(*words: str, is_checked: bool = True) -> str:
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
+    assert not is_checked or not done.returncode, f"ip {' '.join(words)}: {done.stderr}"
+    return done.stdout
