@@ -138,13 +138,13 @@ async def serve(options: argparse.Namespace) -> int:
         if broker is not None:
             await broker.serve_peer(reader, writer)
 
-    server = await asyncio.start_server(peer, "127.0.0.1", options.port, limit=_LONGEST_LINE)
+    server = await asyncio.start_server(peer, options.host, options.port, limit=_LONGEST_LINE)
     port = server.sockets[0].getsockname()[1]
     settings = AgentSettings.checked(
         cluster_name=options.cluster,
         broker_name=options.name,
         broker_id=options.id,
-        broker_addr=f"127.0.0.1:{port}",
+        broker_addr=f"{options.advertise or options.host}:{port}",
         name_servers=options.name_servers,
         heartbeat_seconds=options.heartbeat_seconds,
         client_poll_seconds=options.poll_seconds,
@@ -248,6 +248,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     serving.add_argument("--cluster", default="example")
     serving.add_argument("--name", default="broker-a")
     serving.add_argument("--id", type=int, default=MASTER_ID, help="0 for a master, more for a slave")
+    serving.add_argument("--host", default="127.0.0.1", help="where to listen")
+    serving.add_argument("--advertise", default="", help="host name for clients, when it is not that of --host")
     serving.add_argument("--port", type=int, default=0, help="0 takes a free one")
     serving.add_argument("--topic", action="append", default=[], help="may be repeated")
     serving.add_argument("--heartbeat-seconds", type=float, default=30.0)

@@ -1,0 +1,141 @@
+"""Does the demo show what happens, end by itself, and leave nothing running?"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.peer import until
+from tests.support.talking_process import TalkingProcess
+
+ROOT = Path(__file__).parents[2]
+# It takes 15 s; most of it is starting processes, which a busy machine does slowly.
+_DEMO_SECONDS = 150
+
+
+class Demo(TalkingProcess):
+    """The demo, three times faster than it is for people."""
+
+    def __init__(self, directory: Path, *flags: str, **environ: str) -> None:
+        super().__init__(
+            *(sys.executable, "-m", "demo", "--factor", "60", "--directory", str(directory), *flags),
+            PYTHONPATH=str(ROOT),
+            **environ,
+        )
+
+    def finished(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        self._process.wait(_DEMO_SECONDS)
+        return self.wait()
+
+    def __exit__(self, *raised: object) -> None:
+        """End it if it still runs: in good order first, so that its children end as well."""
+        if self._process.poll() is None:
+            self.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_DEMO_SECONDS)
+        super().__exit__(*raised)
+
+    def children(self) -> set[int]:
+        """The processes that it has started and that still run."""
+        return {
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and _parent(entry) == self._process.pid
+        }
+
+
+def _parent(process: Path) -> int | None:
+    try:
+        found = re.search(r"^PPid:\t(\d+)$", (process / "status").read_text(), re.MULTILINE)
+    except OSError:
+        # it ended while it was looked at
+        return None
+    return int(found[1]) if found else None
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Demo]:
+    """The demo with these flags; none of its children may be left at the end of the test."""
+    with Demo(tmp_path, *request.param) as running:
+        running.wait_for("ns1 .* listens")
+        children = running.children()
+        yield running
+        # the test has ended it
+        children |= running.children()
+    until(lambda: not [pid for pid in children if is_running(pid)])
+
+
+@pytest.mark.parametrize("demo", [("--no-report", "--scenes", "kill", "pause", "freeze", "drain")], indirect=True)
+def test_short_demo(demo: Demo, tmp_path: Path) -> None:
+    """Three brokers are lost in three ways; both servers and both clients notice, in the time that was said."""
+    assert 0 == demo.finished(), demo.lines
+
+    text = "\n".join(demo.lines)
+    assert "Time runs 60 times faster than by default" in text
+    assert "\x1b" not in text
+    assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-b, after .*: its connection was closed$")
+    assert demo.said(r"^ +\d+\.\d\d s  ns2        drops broker-c, after .*: silent for \d+\.\d\d s$")
+    assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-a, after .*: it said goodbye$")
+    for name in ("a", "b", "c"):
+        for client in ("producer", "consumer"):
+            assert demo.said(rf"{client}   no longer sees broker-{name}, after"), (client, name)
+    # it paused for less than its expiry
+    assert demo.said("kill -CONT broker-b: it is still known")
+    assert [] == demo.said("drops broker-b.*silent")
+    rows = [re.findall(r"(\d+\.\d\d) s", line) for line in demo.said(r"^  (kill -9|kill -STOP|drain) ")]
+    assert [4, 4, 4] == [len(row) for row in rows]
+    # at most expiry, scan and poll: 160 s / 60; the rest is for a machine that is busy
+    assert all(float(seconds) < 160 / 60 + 10 for row in rows[:2] for seconds in row)
+    assert demo.said(r"[1-9]\d+ messages sent, .* 0 could not be sent")
+    logs = [*tmp_path.glob("ns[12]/heartbeats/dt=*/hour=*/*.jsonl*")]
+    assert {"ns1", "ns2"} == {log.relative_to(tmp_path).parts[0] for log in logs}
+
+
+@pytest.mark.parametrize("demo", [("--no-report", "--scenes", "nameserver", "blackout")], indirect=True)
+def test_nameservers_that_die(demo: Demo) -> None:
+    """Not one message fails, with one of them gone nor with both."""
+    assert 0 == demo.finished(), demo.lines
+
+    # on a busy machine the brokers may be back before anybody has looked
+    assert demo.said("gives no routes yet: waiting")
+    assert demo.said(r"producer   has sent [1-9]\d* messages meanwhile")
+    assert demo.said(r"[1-9]\d+ messages sent, .* 0 could not be sent")
+
+
+@pytest.mark.parametrize("demo", [("--no-report",)], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_demo_leaves_nothing(demo: Demo, number: signal.Signals) -> None:
+    """Also when a broker is frozen just then."""
+    demo.wait_for("kill -STOP broker-c")
+    assert len(demo.children()) > 2
+    demo.send_signal(number)
+
+    assert 130 == demo.finished(), demo.lines
+    assert "interrupted; everything is stopped" == demo.lines[-1]
+    assert [] == demo.said("Traceback")
+
+
+def test_without_java_it_says_how_to_get_the_report(tmp_path: Path) -> None:
+    """The demo itself does not need it."""
+    bin_directory = tmp_path / "bin"
+    bin_directory.mkdir()
+    with Demo(tmp_path, "--scenes", PATH=str(bin_directory)) as demo:
+        assert 0 == demo.finished(), demo.lines
+    assert ["  make setup-spark"] == demo.lines[-2:-1]
+    assert demo.lines[-1].startswith("  .venv/bin/namesrv-staleness ")
