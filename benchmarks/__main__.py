@@ -18,12 +18,14 @@ from benchmarks import (
     client,
     connections,
     eviction,
+    heartbeat_log,
     heartbeats,
     memory,
     pulls,
     registration,
     registration_cost,
     report,
+    staleness,
     startup,
 )
 from benchmarks.build import BuildError, program
@@ -46,6 +48,7 @@ class Question(Protocol):
 QUESTIONS: Final[Mapping[str, Question]] = {
     "pulls": pulls,
     "heartbeats": heartbeats,
+    "heartbeat_log": heartbeat_log,
     "registration": registration,
     "registration_cost": registration_cost,
     "eviction": eviction,
@@ -54,6 +57,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "startup": startup,
     "agents": agents,
     "client": client,
+    "staleness": staleness,
 }
 
 
@@ -62,11 +66,15 @@ def title(question: Question) -> str:
     return (question.__doc__ or "").partition("\n")[0]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    questions: Mapping[str, Question] = QUESTIONS,
+    command: str = "python -m benchmarks",
+) -> int:
     """Measure, print, and write where the options say."""
-    options = _options().parse_args(arguments)
+    options = _options(questions, command).parse_args(arguments)
     if options.list:
-        print(report.listing({name: title(question) for name, question in QUESTIONS.items()}))
+        print(report.listing({name: title(question) for name, question in questions.items()}))
         return 0
     signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -74,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.write is not None:
             # before minutes are spent: there is a place for what comes out
             report.with_block(options.write.read_text(encoding="utf-8"), "")
-        return _run(bench, options)
+        return _run(bench, options, questions)
     except (BuildError, BenchError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -82,9 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
 
 
-def _run(bench: Bench, options: argparse.Namespace) -> int:
+def _run(bench: Bench, options: argparse.Namespace, questions: Mapping[str, Question]) -> int:
     conditions = Conditions.now(bench)
-    sections, failed = _measured(bench, options.only or list(QUESTIONS))
+    sections, failed = _measured(bench, {name: questions[name] for name in options.only or questions})
     conditions = conditions.ended()
     print(report.text_table(sections))
     print(f"\n{conditions}\n{report.summary([figure for section in sections.values() for figure in section])}")
@@ -105,13 +113,13 @@ def _bench(effort: Effort) -> Bench:
     return Bench(effort, cores, *programs)
 
 
-def _options() -> argparse.ArgumentParser:
+def _options(questions: Mapping[str, Question], command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
+        prog=command,
         description="Measure speed and size of the NameServer. Missed targets are reported and are no failure.",
     )
     parser.add_argument(
-        "--only", nargs="+", choices=list(QUESTIONS), metavar="NAME", help="these questions (see --list)"
+        "--only", nargs="+", choices=list(questions), metavar="NAME", help="these questions (see --list)"
     )
     parser.add_argument("--quick", action="store_true", help="two short rounds instead of five: a rough idea")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure with all of its rounds")
@@ -125,14 +133,14 @@ def _terminated(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _measured(bench: Bench, names: Sequence[str]) -> tuple[dict[str, list[Figure]], bool]:
+def _measured(bench: Bench, questions: Mapping[str, Question]) -> tuple[dict[str, list[Figure]], bool]:
     """The figures under their titles, and whether any could not be measured."""
     sections: dict[str, list[Figure]] = {}
     failed = False
-    for name in names:
+    for name, question in questions.items():
         began = time.monotonic()
         try:
-            sections[title(QUESTIONS[name])] = QUESTIONS[name].measure(bench)
+            sections[title(question)] = question.measure(bench)
         except (BenchError, OSError) as error:
             bench.progress(f"{name} cannot be measured: {error}")
             failed = True

@@ -32,7 +32,7 @@ def _reading(bench: Bench, name: str, *, is_shared: bool) -> list[Figure]:
     bench.progress(f"memory: {what}")
     with daemon(bench) as server, Wire(server) as wire:
         for broker in range(CLUSTERS * BROKERS):
-            wire.ask_well(_broker(broker, is_shared=is_shared).json_frame())
+            wire.ask_well(clustered_broker(broker, is_shared=is_shared).json_frame())
         registered = server.resident_bytes()
         pulled = _after_pulling(bench, server, count, "json")
         pulled_twice = _after_pulling(bench, server, count, "native")
@@ -43,7 +43,8 @@ def _reading(bench: Bench, name: str, *, is_shared: bool) -> list[Figure]:
     ]
 
 
-def _broker(number: int, *, is_shared: bool) -> Broker:
+def clustered_broker(number: int, *, is_shared: bool) -> Broker:
+    """One of CLUSTERS x BROKERS, by number."""
     cluster = number // BROKERS
     first = TOPICS * (cluster if is_shared else number)
     return Broker(

@@ -44,7 +44,7 @@ def measure(bench: Bench) -> list[Figure]:
             "receiving": [encode_command(RemotingCommand(_NO_SUCH_CODE, body=body))],
         }
         found = bench.in_turn(
-            "cost of a registration", {name: _case(server, wire, frames) for name, frames in cases.items()}
+            "cost of a registration", {name: case(server, wire, frames) for name, frames in cases.items()}
         )
         sizes = {name: len(frames[0]) / 1000 for name, frames in cases.items()}
     return [
@@ -60,7 +60,9 @@ def measure(bench: Bench) -> list[Figure]:
     ]
 
 
-def _case(server: Server, wire: Wire, frames: Sequence[bytes]) -> Callable[[], Cost]:
+def case(server: Server, wire: Wire, frames: Sequence[bytes]) -> Callable[[], Cost]:
+    """What these cost, sent in turn, REGISTRATIONS in all."""
+
     def run() -> Cost:
         # not counted: the last case left another registration behind
         for frame in frames:

@@ -50,6 +50,8 @@ def _line(cells: Row, widths: Sequence[int]) -> str:
 def summary(figures: Sequence[Figure]) -> str:
     """How many targets there were, and which were missed."""
     aimed = [figure for figure in figures if figure.target is not None]
+    if not aimed:
+        return "no targets: the ratios are the result"
     missed = [figure.name for figure in aimed if figure.verdict == "missed"]
     met = f"{len(aimed) - len(missed)} of {len(aimed)} targets met"
     return f"{met}; missed: {', '.join(missed)}" if missed else met

@@ -26,6 +26,8 @@ _LIMIT_LIVES_SECONDS: Final = 900
 # Nothing but what is measured: no waiting at the start, none at the end, and no broker that expires meanwhile.
 _DAEMON_FLAGS: Final = (
     *("--listen-host", "127.0.0.1", "--listen-port", "0", "--log-format", "json", "--drain-seconds", "0"),
+    # on, as it is by default, and on a free port
+    *("--http-listen", "127.0.0.1:0"),
     *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
 )
 
@@ -75,8 +77,8 @@ def daemon(bench: Bench, *flags: str) -> Iterator[Server]:
         command = [sys.executable, "-m", "namesrv", *_DAEMON_FLAGS, "--data-dir", data_dir, *flags]
         started = time.monotonic()
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=_environment(), cwd=data_dir)
-        with _Output(process.stderr, daemon_port) as output, _owned(bench, process):
-            yield output.server("namesrv", process.pid, started)
+        with watched(bench, "namesrv", process, daemon_port, started) as server:
+            yield server
 
 
 @contextmanager
@@ -85,8 +87,21 @@ def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
     command = [str(bench.limit_program), "--body", str(body_bytes), "--seconds", str(_LIMIT_LIVES_SECONDS)]
     started = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    with _Output(process.stdout, limit_port) as output, _owned(bench, process):
-        yield output.server("limit", process.pid, started)
+    with watched(bench, "limit", process, limit_port, started) as server:
+        yield server
+
+
+@contextmanager
+def watched(
+    bench: Bench,
+    name: str,
+    process: "subprocess.Popen[str]",
+    read_port: Callable[[str], int | None],
+    started: float,
+) -> Iterator[Server]:
+    """The server of a process, as soon as its piped output says on which port it listens, until the block ends."""
+    with _Output(process.stdout or process.stderr, read_port) as output, _owned(bench, process):
+        yield output.server(name, process.pid, started)
 
 
 def daemon_port(line: str) -> int | None:

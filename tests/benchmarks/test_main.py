@@ -17,6 +17,7 @@ def test_list_names_every_question() -> None:
     assert [
         "pulls",
         "heartbeats",
+        "heartbeat_log",
         "registration",
         "registration_cost",
         "eviction",
@@ -25,6 +26,7 @@ def test_list_names_every_question() -> None:
         "startup",
         "agents",
         "client",
+        "staleness",
     ] == [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
     assert listed.stderr == ""
 
