@@ -1,0 +1,63 @@
+"""Which parts of our pages are written by a program, and what do they say today?
+
+    python -m tests.docs.generated
+
+writes them anew: the frames of docs/protocol.md, as a real server answers, and the settings of docs/operating.md, as
+they are declared. The tests say when that has to be done.
+"""
+
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.docs import recording
+from tests.docs.hexdump import dump
+from tests.docs.settings_table import settings_table
+from tests.support.daemon import Daemon
+from tests.support.pages import ROOT
+
+PROTOCOL: Final = ROOT / "docs" / "protocol.md"
+OPERATING: Final = ROOT / "docs" / "operating.md"
+BEGIN: Final = "<!-- settings: begin, written by `python -m tests.docs.generated` -->\n"
+END: Final = "<!-- settings: end -->\n"
+_BLOCK: Final = "(<!-- example: {} -->\n```hex\n)(.*?)(```\n)"
+
+
+def frames(data_dir: Path) -> dict[str, str]:
+    """The blocks of docs/protocol.md that are frames, by name."""
+    with Daemon(data_dir) as daemon:
+        asked = recording.questions()
+        answered = recording.answers(daemon.listening(), asked)
+    found = {f"{name}.question": dump(frame) for name, frame in asked.items()}
+    return found | {f"{name}.answer": dump(frame) for name, frame in answered.items()}
+
+
+def with_frames(page: str, blocks: Mapping[str, str]) -> str:
+    """The page with these blocks in it; those that it does not show are left out."""
+    for name, text in blocks.items():
+        found = re.search(_BLOCK.format(re.escape(name)), page, re.DOTALL)
+        if found is not None:
+            page = f"{page[: found.start(2)]}{text}{page[found.end(2) :]}"
+    return page
+
+
+def with_settings(page: str) -> str:
+    """The page with today's settings in it."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{settings_table()}\n{END}{after}"
+
+
+def main() -> int:
+    """Write both pages."""
+    with tempfile.TemporaryDirectory() as directory:
+        PROTOCOL.write_text(with_frames(PROTOCOL.read_text(), frames(Path(directory) / "data")))
+    OPERATING.write_text(with_settings(OPERATING.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

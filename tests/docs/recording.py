@@ -1,0 +1,56 @@
+"""What does a real server answer to the examples of docs/protocol.md?"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from namesrv_remoting.frames import HEAD
+from namesrv_remoting.serializers import encode_command
+from tests.docs.wire_examples import BOOT_ID, EXCHANGES, Exchange
+from tests.support.daemon import Daemon
+from tests.support.peer import Peer, until
+
+
+def questions() -> dict[str, bytes]:
+    """The frame of each question, as our code spells it."""
+    return {exchange.name: encode_command(exchange.question) for exchange in EXCHANGES}
+
+
+def answers(daemon: Daemon, asked: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The frame of each answer to these questions, with the page's boot id in the place of the server's own."""
+    recorded: dict[str, bytes] = {}
+    held: list[Exchange] = []
+    with ExitStack() as stack:
+        peers = {name: stack.enter_context(RecordedPeer(daemon.address)) for name in ("broker", "client")}
+        info = stack.enter_context(Peer(daemon.address, native=True))
+        own = info.call(20002)["boot_id"].encode()
+        assert len(own) == len(BOOT_ID)
+        for exchange in EXCHANGES:
+            peer = peers[exchange.connection]
+            peer.send_bytes(asked[exchange.name].replace(BOOT_ID.encode(), own))
+            if exchange.is_held:
+                until(lambda: info.call(20002)["watchers"])
+                held.append(exchange)
+                continue
+            for answered in (exchange, *held):
+                frame = peers[answered.connection].receive_frame()
+                recorded[answered.name] = frame.replace(own, BOOT_ID.encode())
+            held.clear()
+    return recorded
+
+
+class RecordedPeer(Peer):
+    """A connection whose frames are wanted as they are."""
+
+    def receive_frame(self) -> bytes:
+        """The bytes of the next frame."""
+        head = self._read_exactly(HEAD.size)
+        length, _ = HEAD.unpack(head)
+        return head + self._read_exactly(length - 4)
+
+    def _read_exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            assert more, f"hung up after {len(data)} of {size} bytes"
+            data += more
+        return data

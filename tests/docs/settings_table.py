@@ -1,0 +1,34 @@
+"""How are all settings of the daemon shown on a page?"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from namesrv.reload import RELOADABLE
+from namesrv.setting_catalog import SETTINGS, Setting, text_of
+
+
+def settings_table() -> str:
+    """One table for each topic, in the order of --help."""
+    parts = groupby(SETTINGS.values(), key=lambda setting: setting.topic)
+    return "\n".join(f"### {topic}\n\n{''.join(_rows(settings))}" for topic, settings in parts)
+
+
+def _rows(settings: Iterable[Setting]) -> Iterator[str]:
+    yield "| setting | default | may be | SIGHUP | what it means |\n|---|---|---|---|---|\n"
+    for setting in settings:
+        at_once = "changes it" if setting.name in RELOADABLE else "restart"
+        facts = (f"`{setting.name}`", setting.default or "empty", _may_be(setting), at_once, _cell(setting.consequence))
+        yield f"| {' | '.join(facts)} |\n"
+
+
+def _may_be(setting: Setting) -> str:
+    if setting.choices:
+        return ", ".join(setting.choices)
+    if setting.between is None:
+        return setting.demand
+    low, high = setting.between
+    return f"{text_of(low)} to {text_of(high)}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,261 @@
+"""Does every command in the README and in our manuals do what it says?
+
+All of them are found; each is run here or is listed with the file that runs it, so that a new one cannot be forgotten.
+"""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.docs.command_catalogue import ELSEWHERE, OF_MAKE, OWN, RUNS, STAND_INS, Run
+from tests.support.daemon import Daemon
+from tests.support.pages import ROOT, blocks, pages, prose
+from tests.support.talking_process import TalkingProcess
+
+# what a block that is no shell may be written in
+LANGUAGES = {"hex", "ini", "java", "json", "jsonl", "nft", "properties", "python", "sh", "text", "toml", "yaml"}
+PROGRAMS = (
+    *("make", "namesrv", "namesrvctl", "namesrv-broker-agent", "namesrv-staleness", "pip", "python", "python3", "curl"),
+    *(
+        "systemctl",
+        "docker",
+        "mqadmin",
+        "ssh",
+        "sudo",
+        "spark-submit",
+        "jq",
+        "git",
+        "apt",
+        "apt-get",
+        "npm",
+        "mvn",
+        "go",
+    ),
+    *(".venv/bin/namesrv", ".venv/bin/namesrvctl", ".venv/bin/python", "sh", "buildah", "kill", "ip", "nft", "curl"),
+)
+COMMAND_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command, and the first place where it stands."""
+
+    text: str
+    place: str
+
+
+def manuals() -> list[Path]:
+    """The pages for users; those below tests/ are notes for whoever changes them."""
+    return [page for page in pages() if page.relative_to(ROOT).parts[0] not in ("tests", "CHANGELOG.md")]
+
+
+def commands() -> dict[str, Command]:
+    """Every command of every manual, by its text."""
+    found: dict[str, Command] = {}
+    for page in manuals():
+        for place, text in (*in_blocks(page), *in_prose(page)):
+            found.setdefault(text, Command(text, place))
+    return found
+
+
+def in_blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Each line of a shell block; a block with a name is one script, and is looked for in the test that runs it."""
+    for block in blocks(page):
+        if block.language == "sh" and block.example is None:
+            lines = block.text.replace("\\\n", " ").splitlines()
+            for text in filter(None, (" ".join(re.sub(r"(^|\s+)#.*", "", line).split()) for line in lines)):
+                yield f"{block.page}:{block.line}", text
+
+
+def in_prose(page: Path) -> Iterator[tuple[str, str]]:
+    """What stands in backticks, also in a TOML file, and begins with a program; a word alone is only its name."""
+    remarks = (
+        (block.line, line) for block in blocks(page) if block.language == "toml" for line in block.text.splitlines()
+    )
+    for number, line in (*prose(page), *remarks):
+        for text in re.findall(r"`([^`]+)`", line):
+            if text.startswith(tuple(f"{program} " for program in PROGRAMS)):
+                yield f"{page.relative_to(ROOT)}:{number}", text
+
+
+COMMANDS = commands()
+RUN_HERE = sorted(text for text in COMMANDS if text in RUNS or (f"{text} ".startswith(OWN) and text not in ELSEWHERE))
+
+
+def test_every_block_says_what_it_is() -> None:
+    """Or nobody could tell whether it has to be run."""
+    unnamed = [
+        f"{b.page}:{b.line}: {b.language!r}" for page in manuals() for b in blocks(page) if b.language not in LANGUAGES
+    ]
+    assert [] == unnamed
+
+
+def test_every_command_is_run() -> None:
+    """Here, or by the file that the catalogue names; what is not ours to run has to be in it."""
+    unknown = [f"{command.place}: {text}" for text, command in COMMANDS.items() if text not in {*RUN_HERE, *ELSEWHERE}]
+    assert [] == unknown
+
+
+def test_catalogue_is_that_of_the_pages() -> None:
+    """What it names stands on a page, and the files that run it are there."""
+    assert set() == (RUNS.keys() | ELSEWHERE.keys()) - COMMANDS.keys()
+    assert [] == [file for file in ELSEWHERE.values() if not (ROOT / file).is_file()]
+
+
+def test_every_script_of_a_page_is_run() -> None:
+    """A shell block with a name is a script, which the tests for that page name."""
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    named = [block for page in manuals() for block in blocks(page) if block.language == "sh" and block.example]
+    assert named
+    assert [] == [f"{b.page}:{b.line}: {b.example}" for b in named if f'"{b.example}"' not in tests]
+
+
+@pytest.mark.parametrize("text", sorted(text for text in COMMANDS if text.startswith("make ")))
+def test_make_knows_the_target(text: str) -> None:
+    """And hands on the arguments in one piece."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "-n", *shlex.split(text)[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+
+
+def with_arguments(*targets: str) -> list[tuple[str, str]]:
+    """The commands that hand arguments to one of these targets: the target, and its arguments."""
+    starts = tuple(f"make {target} ARGS=" for target in targets)
+    return sorted((text.split()[1], shlex.split(text)[2]) for text in COMMANDS if text.startswith(starts))
+
+
+@pytest.mark.parametrize(("target", "arguments"), with_arguments("bench", "bench-peers"))
+def test_benchmarks_understand_their_arguments(target: str, arguments: str) -> None:
+    """Put together with --list, which measures nothing."""
+    module = "benchmarks.peers" if target == "bench-peers" else "benchmarks"
+    words = shlex.split(arguments.removeprefix("ARGS="))
+    command = [sys.executable, "-m", module, *words, "--list"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("text", sorted(text for text in COMMANDS if text.startswith("namesrv-staleness heartbeats/")))
+def test_report_understands_its_arguments(text: str, tmp_path: Path) -> None:
+    """Put together with --print-submit, which runs nothing."""
+    log = tmp_path / "heartbeats" / "dt=2026-03-01" / "hour=07" / "ns1-1-1.jsonl"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    command = [sys.executable, "-m", "namesrv_spark_jobs", *shlex.split(text)[1:], "--print-submit"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Three servers and a broker, and a directory with the files that the pages speak of."""
+
+    directory: Path
+    stand_ins: dict[str, str]
+    environ: dict[str, str]
+
+    def words(self, text: str) -> str:
+        """A command, with what is there in the place of what the page names."""
+        for written, meant in STAND_INS.items():
+            text = text.replace(written, meant.format_map(self.stand_ins))
+        text = re.sub(r"(^|\s)\.venv/bin/", rf"\1{Path(sys.executable).parent}/", text)
+        if text.startswith(OF_MAKE):
+            return self.recipe(text)
+        return text
+
+    def recipe(self, text: str) -> str:
+        """What make runs last for a target: what comes before sets up what is set up here."""
+        done = subprocess.run(
+            ["make", "--no-print-directory", "-n", *shlex.split(text)[1:]],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return (
+            done.stdout.splitlines()[-1].replace(".venv/bin/", f"{Path(sys.executable).parent}/").removeprefix("exec ")
+        )
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """What the pages take for granted."""
+    directory = tmp_path_factory.mktemp("scene")
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Daemon(directory / f"data{n}", "--http-listen=127.0.0.1:0")) for n in range(3)]
+        addresses = ["{}:{}".format(*server.listening().address) for server in servers]
+        everyone = ";".join(addresses)
+        http = servers[0].wait_for("listening")["http"][0]
+        environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")},
+            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
+            "PYTHONUNBUFFERED": "1",
+            # for namesrvctl; a namesrv that is started without a flag finds the rest
+            "NAMESRV_ADDR": everyone,
+            "NAMESRV_LISTEN_PORT": "0",
+            "NAMESRV_HTTP_LISTEN": "127.0.0.1:0",
+            "NAMESRV_DATA_DIR": str(directory / "data"),
+        }
+        agent = (ROOT / "broker_agent" / "README.md").read_text().partition("```toml\n")[2].partition("```")[0]
+        agent = re.sub('name_servers = ".*"', f'name_servers = "{everyone}"', agent)
+        (directory / "agent.toml").write_text(agent.replace("broker-a", "broker-z").replace(":10911", ":10999"))
+        (directory / "broker.toml").write_text(agent + '\n[[topics]]\ntopic_name = "bills"\n')
+        (directory / "namesrv.toml").write_text("broker_expiry_seconds = 60\n")
+        (directory / "namesrv.properties").write_text("orderMessageEnable=true\nserverWorkerThreads=8\n")
+        broker = ("namesrv-broker-agent", "--config", str(directory / "broker.toml"))
+        stack.enter_context(TalkingProcess(*(str(Path(sys.executable).parent / broker[0]), *broker[1:])))
+        for server in servers:
+            server.wait_for("broker_registered", broker_name="broker-a")
+        found = Scene(directory, dict(zip(("ns1", "ns2", "ns3"), addresses, strict=True)) | {"http": http}, environ)
+        subprocess.run(
+            [sys.executable, "-m", "namesrv_client.ctl", "kv", "put", "NAMESPACE", "KEY", "value", "--yes"],
+            env=environ,
+            check=True,
+            capture_output=True,
+        )
+        yield found
+
+
+# one worker: the scene is large
+@pytest.mark.xdist_group("commands")
+@pytest.mark.parametrize("text", RUN_HERE)
+def test_command(text: str, scene: Scene) -> None:
+    """It ends with the code, and says what, it should."""
+    run = RUNS.get(text, Run())
+    if run.is_lasting:
+        lasting(scene, scene.words(text), run)
+        return
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", scene.words(text)],
+        cwd=scene.directory,
+        env=scene.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert run.code == done.returncode, said
+    assert re.search(run.says, said), said
+
+
+def lasting(scene: Scene, words: str, run: Run) -> None:
+    """Wait until it has said what it should, and end it as Ctrl-C does."""
+    with TalkingProcess("sh", "-c", f"cd '{scene.directory}' && exec {words}", **scene.environ) as process:
+        process.wait_for(run.says)
+        process.send_signal(signal.SIGINT)
+        assert run.code == process.wait(), process.lines
