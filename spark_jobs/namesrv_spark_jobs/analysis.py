@@ -130,5 +130,5 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
         replayed=replayed_rows(tables.as_logged, tables.clocks.boots, tables.brokers, redact=options.redact),
         metrics=metric_rows(found.distributions),
         charts={**charts, "bound_ms": made["bound_ms"], "worst": made["worst"], "what_if": made["what_if"]},
-        bad=bad_lines(tables.lines.bad, options),
+        bad=bad_lines(tables.lines.bad, tables.lines.files, options),
     )

@@ -102,8 +102,8 @@ def _named_lives(tables: Tables) -> DataFrame:
 
 def _files(tables: Tables, asked: Asked) -> Rows:
     anchors = tables.clocks.moments.filter(F.col("event").isin(*ANCHORS))
-    steps = clock.clock_steps(anchors).groupBy("file").agg(F.count(F.lit(1)).alias("count"))
-    stepped = {row["file"]: row["count"] for row in steps.collect()}
+    steps = clock.clock_steps(anchors).join(F.broadcast(tables.lines.files), on="file", how="left")
+    stepped = {row["name"]: row["count"] for row in steps.groupBy("name").count().collect()}
     return counts.per_file(asked.files, _rows(counts.by_file(tables.lines.tallied)), stepped, asked.truncated)
 
 

@@ -25,11 +25,15 @@ def _bucketed(events: DataFrame) -> DataFrame:
     return events.withColumn("bucket", F.shiftright("seq", _BITS))
 
 
-def numbered(events: DataFrame, suspected: DataFrame) -> DataFrame:
-    """Events with `copy`: 1 for the one that is kept, more for its duplicates; only suspects are sorted for it."""
+def numbered(events: DataFrame, suspected: DataFrame, files: DataFrame) -> DataFrame:
+    """Events with `copy`: 1 for the one that is kept, more for its duplicates; only suspects are sorted for it.
+
+    `files` names the files: of equal lines the one in the first file counts.
+    """
     bucketed = _bucketed(events)
     keys = ["boot", "bucket"]
     clear = bucketed.join(F.broadcast(suspected), on=keys, how="left_anti").withColumn("copy", F.lit(1))
-    order = W.partitionBy("boot", "seq").orderBy("mono", "ts_ms", "event", "file", F.xxhash64(*events.columns))
+    order = W.partitionBy("boot", "seq").orderBy("mono", "ts_ms", "event", "name", F.xxhash64(*events.columns))
     unclear = bucketed.join(F.broadcast(suspected), on=keys, how="left_semi")
-    return clear.unionByName(unclear.withColumn("copy", F.row_number().over(order))).drop("bucket")
+    named = unclear.join(F.broadcast(files), on="file", how="left")
+    return clear.unionByName(named.withColumn("copy", F.row_number().over(order)).drop("name")).drop("bucket")

@@ -1,14 +1,16 @@
 """From files to events: every line is a beat, another event, or bad, and none gets lost."""
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from namesrv_spark_jobs import naming
 from namesrv_spark_jobs.files import PARQUET_SUFFIX, literal
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.schemas import BEATS, CORRUPT, LINE, LINE_OR_CORRUPT, REQUIRED
+from namesrv_spark_jobs.schemas import BEATS, CORRUPT, LINE, LINE_OR_CORRUPT, REQUIRED, VERSION
 
 # the parts that `events` divides lines into
 BEAT_PART: Final = "beat"
@@ -25,13 +27,20 @@ _OF_ANY_TIME: Final = ("start", "opened")
 
 def lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     """All lines of all files in the columns of the contract, with `file` and `corrupt_line`."""
-    tables = [literal(file) for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
-    texts = [literal(file) for file in files if not file.rstrip("/").endswith(PARQUET_SUFFIX)]
+    tables, texts = _tables(files), _texts(files)
     if not tables:
         return _of_text(spark, texts)
     if not texts:
         return _of_parquet(spark, tables)
     return _of_text(spark, texts).unionByName(_of_parquet(spark, tables))
+
+
+def _tables(files: Sequence[str]) -> list[str]:
+    return [literal(file) for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
+
+
+def _texts(files: Sequence[str]) -> list[str]:
+    return [literal(file) for file in files if not file.rstrip("/").endswith(PARQUET_SUFFIX)]
 
 
 def _of_text(spark: SparkSession, paths: list[str]) -> DataFrame:
@@ -64,47 +73,57 @@ def _from_table(name: str, kind: str, found: str | None) -> Column:
     return F.expr(f"try_cast(`{name}` as {kind})").alias(name)
 
 
+def file_names(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    """The `name` behind each `file`: lines carry its number, because a text in each of them costs too much."""
+    tables, texts = _tables(files), _texts(files)
+    found = _of_text(spark, texts).inputFiles() if texts else []
+    # one literal: rows that are made here would need pandas with Spark Connect
+    listed = F.from_json(F.lit(json.dumps(found)), "array<string>")
+    names = spark.range(1).select(F.explode(listed).alias("name"))
+    if tables:
+        names = names.unionByName(_of_parquet(spark, tables).select(F.col("file").alias("name")).distinct())
+    return names.select(_number_of("name").alias("file"), "name")
+
+
+def _number_of(name: str) -> Column:
+    return F.xxhash64(name)
+
+
 def events(read: DataFrame, options: Options) -> DataFrame:
     """Lines with their `part`, times in whole microseconds, and numbers in place of names.
 
-    `boot`, `key` (a broker's address on a boot), `who` (a broker's name and id) and `agent` stand for texts:
-    shuffling and comparing twenty million of them is what takes the time.
+    `file`, `boot`, `key` (a broker's address on a boot), `who` (a broker's name and id) and `agent` stand for texts:
+    shuffling and comparing twenty million of them is what takes the time. Of beats, which nearly all lines are, only
+    numbers are written, and the one text `said` (see `naming`), which is the same in thousands of lines.
     """
+    read = read.withColumns({"part": _part(options), "problem": _problem()})
+    is_looked_at = F.col("part").isin(REST_PART, BAD_PART)
     return read.select(
-        "file",
-        _part(options).alias("part"),
-        _problem().alias("problem"),
-        "v",
+        "part",
+        "problem",
+        _number_of("file").alias("file"),
+        (F.col("v") > VERSION).alias("is_newer"),
         "seq",
         "ts_ms",
         microseconds("mono_ms").alias("mono"),
-        "nameserver",
-        "boot_id",
         "event",
+        naming.said(),
         F.xxhash64("boot_id").alias("boot"),
         F.xxhash64("boot_id", F.lit(1), "cluster", F.lit(2), "broker_addr").alias("key"),
         F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
         F.when(F.col("agent_id").isNotNull(), F.xxhash64("agent_id")).alias("agent"),
-        "cluster",
-        "broker_name",
-        "broker_id",
-        "broker_addr",
-        "agent_id",
         microseconds("expiry_ms").alias("expiry"),
-        "reason",
-        microseconds("silent_ms").alias("silent"),
-        "scan",
-        "topic",
-        "revision",
-        "brokers",
-        "client",
-        "count",
-        microseconds("late_ms").alias("late"),
-        microseconds("scan_interval_ms").alias("scan_interval"),
-        microseconds("broker_expiry_ms").alias("broker_expiry"),
-        "version",
-        CORRUPT,
+        *(F.when(is_looked_at, value).alias(name) for name, value in _of_others().items()),
     )
+
+
+def _of_others() -> dict[str, Column]:
+    """What is asked of lines that are no beats, beside what is asked of all."""
+    broker = ("cluster", "broker_name", "broker_addr", "agent_id")
+    texts = ("nameserver", "boot_id", *broker, "reason", "topic", "brokers", "client", "version", CORRUPT)
+    whole = ("v", "broker_id", "scan", "revision", "count")
+    times = ("silent", "late", "scan_interval", "broker_expiry")
+    return {name: F.col(name) for name in (*texts, *whole)} | {name: microseconds(f"{name}_ms") for name in times}
 
 
 def microseconds(name: str) -> Column:
@@ -146,9 +165,10 @@ def _is_wanted(options: Options) -> Column:
     return wanted
 
 
-def bad_lines(bad: DataFrame, options: Options) -> DataFrame:
+def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
     """The bad lines as they are shown: one without what is required is shown as what was understood of it."""
-    names = ("v", "seq", "ts_ms", "nameserver", "boot_id", "event")
-    text = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*names)))
+    fields = ("v", "seq", "ts_ms", "nameserver", "boot_id", "event")
+    text = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*fields)))
     shown = F.lit(None).cast("string") if options.redact else F.substring(text, 1, _SHOWN_CHARACTERS)
-    return bad.select("file", F.col("problem").alias("reason"), shown.alias("line"))
+    known = bad.join(F.broadcast(names), on="file", how="left")
+    return known.select(F.col("name").alias("file"), F.col("problem").alias("reason"), shown.alias("line"))

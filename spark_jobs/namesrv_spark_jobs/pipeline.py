@@ -37,6 +37,8 @@ _MOST_SLICES: Final = 200_000
 class Lines:
     """What was read."""
 
+    # see `extract.file_names`
+    files: DataFrame
     # see `tally`
     tallied: DataFrame
     bad: DataFrame
@@ -77,19 +79,21 @@ class Tables:
 def read(store: Staging, files: Sequence[str], options: Options) -> Lines:
     """Parse every line once, tell apart what was met before, and count."""
     events = store.stored(extract.events(extract.lines(store.spark, files), options), "events", by="part")
+    names = store.stored(extract.file_names(store.spark, files), "files")
     is_event = F.col("part").isin(BEAT_PART, REST_PART)
     suspects = duplicates.suspects(events.filter(is_event))
     if suspects.isEmpty():
         numbered = events.withColumn("copy", F.lit(1))
     else:
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
-        told_apart = duplicates.numbered(events.filter(is_event), store.stored(suspects, "suspects"))
+        told_apart = duplicates.numbered(events.filter(is_event), store.stored(suspects, "suspects"), names)
         numbered = store.stored(told_apart.unionByName(others), "numbered", by="part")
-    tallied = store.stored(tally(numbered), "tally")
+    tallied = store.stored(tally(numbered, names), "tally")
     once = numbered.filter(F.col("copy") == 1)
     # of the same lines as the clocks: one that was not asked for must not tell a boot's kind here and not there
     servers = once.join(F.broadcast(boots.client_boots(_taken(tallied))), on="boot", how="left_anti")
     return Lines(
+        files=names,
         tallied=tallied,
         bad=numbered.filter(F.col("part") == BAD_PART),
         beats=servers.filter(F.col("part") == BEAT_PART),

@@ -3,22 +3,20 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.schemas import VERSION
+from namesrv_spark_jobs import naming
 
 
-def tally(events: DataFrame) -> DataFrame:
-    """Lines by file, boot, event and broker, with the first and last moment of each."""
-    columns = ("file", "part", "event", "boot", "boot_id", "nameserver", "key", "who")
-    broker = ("cluster", "broker_addr", "broker_name", "broker_id")
-    groups = events.groupBy(
-        *columns, *broker, (F.col("v") > VERSION).alias("is_newer"), (F.col("copy") > 1).alias("is_copy")
-    )
-    return groups.agg(
+def tally(events: DataFrame, files: DataFrame) -> DataFrame:
+    """Lines by file, boot, event and broker, with the first and last moment of each; `files` names the files."""
+    columns = ("file", "part", "event", "boot", "key", "who", "said", "is_newer")
+    counted = events.groupBy(*columns, (F.col("copy") > 1).alias("is_copy")).agg(
         F.count(F.lit(1)).alias("lines"),
         F.min("mono").alias("first"),
         F.max("mono").alias("last"),
         F.sum(F.when(F.col("event") == "dropped", F.col("count")).otherwise(0)).alias("dropped"),
     )
+    named = counted.join(F.broadcast(files), on="file", how="left").withColumn("file", F.col("name"))
+    return named.select("*", *naming.names()).drop("said", "name")
 
 
 def brokers(tallied: DataFrame) -> DataFrame:
