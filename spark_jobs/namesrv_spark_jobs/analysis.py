@@ -27,8 +27,10 @@ _RUNTIME_CONF: Final[Mapping[str, str]] = {
     # lines are written into their parts as they come, and not sorted by part before
     "spark.sql.maxConcurrentOutputFileWriters": "16",
     # closed logs are compressed and cannot be split: a few of them to a task, so that no core waits for a long one
-    "spark.sql.files.maxPartitionBytes": "32m",
+    "spark.sql.files.maxPartitionBytes": "12m",
     "spark.sql.files.openCostInBytes": "1m",
+    # the beats of a broker are walked through in memory, and sorted a second time only when there are very many
+    "spark.sql.windowExec.buffer.in.memory.threshold": "100000",
     # intermediate tables live for minutes
     "spark.sql.parquet.compression.codec": "lz4_raw",
     # listing files with tasks pays for thousands of them on an object store, not for hundreds
