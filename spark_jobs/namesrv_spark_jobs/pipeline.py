@@ -23,7 +23,7 @@ from namesrv_spark_jobs import (
 from namesrv_spark_jobs.extract import BAD_PART, BEAT_PART, REST_PART
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.schemas import ANCHORS
-from namesrv_spark_jobs.staging import Staging
+from namesrv_spark_jobs.staging import Staging, at_once
 from namesrv_spark_jobs.tally import brokers, tally
 
 # rows to a task of the one big sort: what is sorted fits into the memory of a small executor
@@ -109,29 +109,46 @@ def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str
     points = store.stored(_points(store, lines.beats, clocks, options), "points")
     progress("lives")
     evicts = lines.rest.filter(F.col("event") == "evict")
-    life_table = store.stored(lives.lives(points, evicts), "lives")
-    begun = store.stored(lives.beginnings(points), "beginnings")
+    first = at_once(
+        {
+            "lives": lambda: store.stored(lives.lives(points, evicts), "lives"),
+            "begun": lambda: store.stored(lives.beginnings(points), "beginnings"),
+            "routes": lambda: store.stored(clients.routes(lines.rest), "routes"),
+            "brokers": lambda: store.stored(brokers(clocks.taken), "brokers"),
+        }
+    )
+    life_table, begun, routes = first["lives"], first["begun"], first["routes"]
     late = clocks.moments.filter(F.col("event") == "late")
-    intervals = store.stored(staleness.intervals(life_table, clocks.boots, late, begun), "intervals")
     progress("clients")
-    routes = store.stored(clients.routes(lines.rest), "routes")
-    members = store.stored(clients.members(routes), "members")
+    second = at_once(
+        {
+            "intervals": lambda: store.stored(staleness.intervals(life_table, clocks.boots, late, begun), "intervals"),
+            "gaps": lambda: store.stored(what_if.gaps(points, life_table, begun, clocks.boots), "gaps"),
+            "members": lambda: store.stored(clients.members(routes), "members"),
+        }
+    )
+    intervals, gaps, members = second["intervals"], second["gaps"], second["members"]
     exposures = clients.exposures(intervals, members, clients.served(lines.rest, routes), lines.rest)
+    pulls = clients.exposed_pulls(intervals, members, lines.rest)
     progress("what if")
-    gaps = store.stored(what_if.gaps(points, life_table, begun, clocks.boots), "gaps")
+    third = at_once(
+        {
+            "exposures": lambda: store.stored(exposures, "exposures"),
+            "pulls": lambda: store.stored(pulls, "pulls"),
+            "evictions": lambda: store.stored(what_if.replayed(gaps, options.what_if), "evictions"),
+            "as_logged": lambda: store.stored(as_logged.replayed_as_logged(gaps, clocks.moments), "as_logged"),
+        }
+    )
     return Tables(
         lines=lines,
         clocks=clocks,
-        brokers=store.stored(brokers(clocks.taken), "brokers"),
+        brokers=first["brokers"],
         points=points,
         lives=life_table,
         intervals=intervals,
-        exposures=store.stored(exposures, "exposures"),
-        pulls=store.stored(clients.exposed_pulls(intervals, members, lines.rest), "pulls"),
         unknown_revisions=clients.unknown_revisions(lines.rest, routes),
         gaps=gaps,
-        evictions=store.stored(what_if.replayed(gaps, options.what_if), "evictions"),
-        as_logged=store.stored(as_logged.replayed_as_logged(gaps, clocks.moments), "as_logged"),
+        **third,
     )
 
 
