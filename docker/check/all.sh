@@ -49,16 +49,17 @@ install() { # packages
 
 check_compose() {
     if docker compose version >/dev/null 2>&1; then
-        timeout 60 docker compose --file "$root/docker/compose.yml" --profile report config --quiet
-        echo "compose.yml: docker compose config has nothing against it"
+        set -- docker compose
     elif has go; then
-        # the library that the plug-in loads files with, by the versions and hashes in compose/
-        (cd "$here/compose" && timeout 600 go build -o "$work/compose" .)
-        timeout 60 "$work/compose" "$root/docker/compose.yml"
-        echo "compose.yml: the library of docker compose config has nothing against it"
+        # the plug-in itself, by the versions and hashes in compose/; two minutes when nothing of it was fetched before
+        (cd "$here/compose" && timeout 1200 go build -o "$work/compose" github.com/docker/compose/v2/cmd)
+        set -- "$work/compose"
     else
-        missing "docker compose, or go for its library," "compose.yml"
+        missing "docker compose, or go to build it," "compose.yml"
+        return
     fi
+    timeout 60 "$@" --file "$root/docker/compose.yml" --profile report config --quiet
+    echo "compose.yml: docker compose config has nothing against it"
 }
 
 check_dockerfiles() {
