@@ -76,7 +76,7 @@ def _from_table(name: str, kind: str, found: str | None) -> Column:
 def file_names(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     """The `name` behind each `file`: lines carry its number, because a text in each of them costs too much."""
     tables, texts = _tables(files), _texts(files)
-    found = _of_text(spark, texts).inputFiles() if texts else []
+    found = list(_of_text(spark, texts).inputFiles()) if texts else []
     # one literal: rows that are made here would need pandas with Spark Connect
     listed = F.from_json(F.lit(json.dumps(found)), "array<string>")
     names = spark.range(1).select(F.explode(listed).alias("name"))

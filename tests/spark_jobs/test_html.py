@@ -10,7 +10,7 @@ from selenium import webdriver
 
 from namesrv_spark_jobs.html.document import document
 from tests.support.browser import DESKTOP, PHONE, browser, console, requested, show, take_picture
-from tests.support.staleness_sample import empty_charts, empty_summary, sample_charts, sample_summary
+from tests.support.staleness_sample import NOTHING, empty_charts, empty_summary, sample_charts, sample_summary
 
 # one worker gets all of them: a browser costs seconds
 pytestmark = pytest.mark.xdist_group("browser")
@@ -157,6 +157,18 @@ def test_page_of_a_quiet_hour_has_words_in_place_of_pictures(opened: webdriver.C
     assert 6 == opened.execute_script("return document.querySelectorAll('.empty').length")
     first = opened.execute_script("return document.querySelector('.finding').textContent")
     assert "GoodNo broker went away, and none was removed by mistake." == first
+
+
+def test_settings_that_would_only_have_hit_the_living_are_told_apart() -> None:
+    """Nobody's route was stale then, but nobody is told either that all was well."""
+    charts = sample_charts()
+    rows = [{**row, "false": row["evictions"], "registry": NOTHING, "client": NOTHING} for row in charts["what_if"]]
+
+    text = document(sample_summary(), {**charts, "what_if": rows})
+
+    assert "Whom these settings would have evicted was alive" in text
+    assert "Under none of the settings" not in text
+    assert "Every setting that was tried" in text
 
 
 def test_page_loads_and_runs_nothing() -> None:

@@ -30,11 +30,12 @@ _WORDS: Final = (
 def what_if_card(rows: Sequence[Row], as_logged: Mapping[str, Any]) -> Html:
     """The same heartbeats under each setting of the grid."""
     words = element("p", _WORDS, kind="note")
+    if not any(row["evictions"] for row in rows):
+        return _card(words, empty("Under none of the settings was a broker silent for too long."))
     settings = [setting for row in rows if (setting := _setting(row)) is not None]
+    told = (_replayed(as_logged), details("All settings as a table", _table(rows)))
     if not settings:
-        return card(
-            "what-if", "Other settings", words, empty("Under none of the settings was a broker silent for too long.")
-        )
+        return _card(words, empty("Whom these settings would have evicted was alive: there is no staleness."), *told)
     entries = [
         ("dot", "logged", "as logged"),
         ("dot", "fixed", "a fixed expiry"),
@@ -42,14 +43,11 @@ def what_if_card(rows: Sequence[Row], as_logged: Mapping[str, Any]) -> Html:
         ("line", "front", "the best to choose from"),
     ]
     picture = figure("what-if-picture", lambda width: draw_what_if(settings, width), below=legend(entries))
-    return card(
-        "what-if",
-        "Other settings",
-        words,
-        picture,
-        _replayed(as_logged),
-        details("All settings as a table", _table(rows)),
-    )
+    return _card(words, picture, *told)
+
+
+def _card(*content: Html) -> Html:
+    return card("what-if", "Other settings", *content)
 
 
 def _replayed(as_logged: Mapping[str, Any]) -> Html:
