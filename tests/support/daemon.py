@@ -5,10 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, Self
+
+from tests.support.heard import Heard
 
 LoopName = Literal["auto", "asyncio"]
 
@@ -31,10 +32,6 @@ class Daemon:
         self, data_dir: Path, *flags: str, loop: LoopName = "auto", missing_packages: tuple[str, ...] = ()
     ) -> None:
         self.data_dir = data_dir
-        # every line that was logged so far; one that is no JSON, as of a traceback, has the event "printed"
-        self.log: list[LogLine] = []
-        self._has_news = threading.Condition()
-        self._is_silent = False
         # no HTTP: its usual port is free for one server of this machine only
         place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
         self._process = subprocess.Popen(
@@ -54,25 +51,11 @@ class Daemon:
             # what is set for a server of the developer's says nothing about this one
             env={name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")},
         )
-        # reads all the time: a full pipe would stop the server
-        self._reader = threading.Thread(target=self._read_log, daemon=True)
-        self._reader.start()
+        self._heard = Heard(self._process.stderr, _log_line)
+        # every line that was logged so far
+        self.log = self._heard.all
 
     # -- the log ------------------------------------------------------------------------------------------------------
-
-    def _read_log(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                entry = {"event": "printed", "line": line.rstrip()}
-            with self._has_news:
-                self.log.append(entry)
-                self._has_news.notify_all()
-        with self._has_news:
-            self._is_silent = True
-            self._has_news.notify_all()
 
     def wait_for(self, event: str, *, count: int = 1, **fields: object) -> LogLine:
         """The first line (or the `count`th) of an event with these fields, as soon as it is logged.
@@ -80,13 +63,10 @@ class Daemon:
         Raises:
             AssertionError: it is not logged in time, or the process ended without.
         """
-        with self._has_news:
-            self._has_news.wait_for(
-                lambda: self._is_silent or len(self.lines(event, **fields)) >= count, timeout=GUARD_SECONDS
-            )
-            found = self.lines(event, **fields)
-            assert len(found) >= count, f"{len(found)} of {count} lines of {event} {fields} in {self.log[-20:]}"
-            return found[count - 1]
+        is_logged = self._heard.wait_until(lambda: len(self.lines(event, **fields)) >= count, GUARD_SECONDS)
+        found = self.lines(event, **fields)
+        assert is_logged, f"{len(found)} of {count} lines of {event} {fields} in {self.log[-20:]}"
+        return found[count - 1]
 
     def lines(self, event: str, **fields: object) -> list[LogLine]:
         """What was logged of an event with these fields, so far."""
@@ -142,7 +122,7 @@ class Daemon:
     def wait(self) -> int:
         """The exit code, once it has ended and all it said is in the log; negative: the signal that ended it."""
         code = self._process.wait(GUARD_SECONDS)
-        self._reader.join(GUARD_SECONDS)
+        self._heard.to_the_end(GUARD_SECONDS)
         return code
 
     def __enter__(self) -> Self:
@@ -165,6 +145,15 @@ class Daemon:
     def __repr__(self) -> str:
         state = "running" if self.is_running else f"ended with {self._process.returncode}"
         return f"<Daemon [{self.pid} | {state} | {len(self.log)} lines]>"
+
+
+def _log_line(line: str) -> LogLine:
+    """One that is no JSON, as of a traceback, has the event "printed"."""
+    try:
+        entry: LogLine = json.loads(line)
+    except ValueError:
+        return {"event": "printed", "line": line.rstrip()}
+    return entry
 
 
 def _run(*missing_packages: str) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ import os
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Sequence
 from typing import Final, Self
+
+from tests.support.heard import Heard
 
 # Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
 GUARD_SECONDS: Final = 30.0
@@ -16,10 +17,6 @@ class TalkingProcess:
     """A command, as a context manager; at its end the process is gone, whatever happens."""
 
     def __init__(self, *command: str, **environ: str) -> None:
-        # every line of both outputs so far, in the order in which they came
-        self.lines: list[str] = []
-        self._has_news = threading.Condition()
-        self._is_silent = False
         kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
         self._process = subprocess.Popen(
             command,
@@ -29,19 +26,9 @@ class TalkingProcess:
             text=True,
             env={**kept, "PYTHONUNBUFFERED": "1", **environ},
         )
-        # reads all the time: a full pipe would stop the process
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._has_news:
-                self.lines.append(line.rstrip("\n"))
-                self._has_news.notify_all()
-        with self._has_news:
-            self._is_silent = True
-            self._has_news.notify_all()
+        self._heard = Heard(self._process.stdout, str)
+        # every line of both outputs so far, in the order in which they came
+        self.lines = self._heard.all
 
     def said(self, pattern: str) -> list[str]:
         """The lines so far that match somewhere."""
@@ -53,11 +40,10 @@ class TalkingProcess:
         Raises:
             AssertionError: it is not said in time, or the process ended without.
         """
-        with self._has_news:
-            self._has_news.wait_for(lambda: self._is_silent or len(self.said(pattern)) >= count, within)
-            found = self.said(pattern)
-            assert len(found) >= count, f"{len(found)} of {count} lines with {pattern!r} in {self.lines[-20:]}"
-            return found[count - 1]
+        is_said = self._heard.wait_until(lambda: len(self.said(pattern)) >= count, within)
+        found = self.said(pattern)
+        assert is_said, f"{len(found)} of {count} lines with {pattern!r} in {self.lines[-20:]}"
+        return found[count - 1]
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal."""
@@ -71,7 +57,7 @@ class TalkingProcess:
     def wait(self, *, within: float = GUARD_SECONDS) -> int:
         """The exit code, once it has ended and all it said is there; negative: the signal that ended it."""
         code = self._process.wait(within)
-        self._reader.join(GUARD_SECONDS)
+        self._heard.to_the_end(GUARD_SECONDS)
         return code
 
     def __enter__(self) -> Self:

@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.interop.peers.place import INTEROP
 from tests.interop.peers.waiting import GUARD_SECONDS
+from tests.support.heard import Heard
 
 PROGRAM: Final = INTEROP / "go" / "driver"
 
@@ -24,10 +24,6 @@ class GoProcess:
     def __init__(self, home: Path, *words: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
-        # everything it said so far
-        self._said: list[Said] = []
-        self._has_news = threading.Condition()
-        self._is_silent = False
         with (home / "printed.log").open("ab") as errors:
             self._process = subprocess.Popen(
                 [PROGRAM, *words],
@@ -39,19 +35,9 @@ class GoProcess:
                 # it keeps the addresses of its NameServers below its home
                 env={"HOME": str(home), "ROCKETMQ_GO_LOG_LEVEL": "warn"},
             )
-        # reads all the time: a full pipe would stop the process
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._has_news:
-                self._said.append(json.loads(line))
-                self._has_news.notify_all()
-        with self._has_news:
-            self._is_silent = True
-            self._has_news.notify_all()
+        self._heard: Heard[Said] = Heard(self._process.stdout, json.loads)
+        # everything it said so far
+        self._said = self._heard.all
 
     def started(self) -> Self:
         """Return once the client has started."""
@@ -72,9 +58,8 @@ class GoProcess:
         Raises:
             AssertionError: not in that time, or the process ended without.
         """
-        with self._has_news:
-            self._has_news.wait_for(lambda: self._is_silent or condition(), within)
-            assert condition(), f"{self} after {within:g} s: {self._said[-10:]} {self._printed()}"
+        is_so = self._heard.wait_until(condition, within)
+        assert is_so, f"{self} after {within:g} s: {self._said[-10:]} {self._printed()}"
 
     def _printed(self) -> str:
         return (self.home / "printed.log").read_text(encoding="utf-8", errors="replace")[-2000:]
@@ -93,7 +78,7 @@ class GoProcess:
         """End the process if it still runs."""
         self._process.kill()
         self._process.wait(GUARD_SECONDS)
-        self._reader.join(GUARD_SECONDS)
+        self._heard.to_the_end(GUARD_SECONDS)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()

@@ -4,13 +4,13 @@ import contextlib
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
 from tests.interop.peers.place import class_path
 from tests.interop.peers.waiting import GUARD_SECONDS
+from tests.support.heard import Heard
 
 # a broker of 5.3 takes ten to shut down when it has the machine for itself
 _END_SECONDS: Final = 120.0
@@ -44,11 +44,7 @@ class JavaProcess:
 
     def __init__(self, command: Sequence[str], *, home: Path, shown: str) -> None:
         self.home = home
-        # every line of its output so far
-        self.lines: list[str] = []
         self._shown = shown
-        self._has_news = threading.Condition()
-        self._is_silent = False
         with (home / "printed.log").open("ab") as errors:
             self._process = subprocess.Popen(
                 command,
@@ -59,24 +55,14 @@ class JavaProcess:
                 encoding="utf-8",
                 cwd=home,
             )
-        # reads all the time: a full pipe would stop the process
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._heard = Heard(self._process.stdout, str)
+        # every line of its output so far
+        self.lines = self._heard.all
 
     @classmethod
     def of_peer(cls, peer: str, main: str, *args: str, home: Path, shown: str) -> Self:
         """Run a main class of a fetched peer."""
         return cls(java_command(class_path(peer), main, *args, home=home), home=home, shown=shown)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._has_news:
-                self.lines.append(line.rstrip("\n"))
-                self._has_news.notify_all()
-        with self._has_news:
-            self._is_silent = True
-            self._has_news.notify_all()
 
     def wait_until(self, condition: Callable[[], object], *, within: float = GUARD_SECONDS) -> None:
         """Return as soon as a condition on its output is so.
@@ -84,9 +70,8 @@ class JavaProcess:
         Raises:
             AssertionError: not in that time, or the process ended without.
         """
-        with self._has_news:
-            self._has_news.wait_for(lambda: self._is_silent or condition(), within)
-            assert condition(), f"{self} after {within:g} s: {self.lines[-20:]} {self.printed()[-2000:]}"
+        is_so = self._heard.wait_until(condition, within)
+        assert is_so, f"{self} after {within:g} s: {self.lines[-20:]} {self.printed()[-2000:]}"
 
     def wait_for(self, pattern: str, *, within: float = GUARD_SECONDS) -> str:
         """The first line that matches somewhere, as soon as it is said."""
@@ -139,7 +124,7 @@ class JavaProcess:
 
     def _wait(self) -> int:
         code = self._process.wait(_END_SECONDS)
-        self._reader.join(_END_SECONDS)
+        self._heard.to_the_end(_END_SECONDS)
         return code
 
     def __enter__(self) -> Self:
