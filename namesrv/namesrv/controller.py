@@ -1,8 +1,6 @@
 """How does the daemon start, run and end?"""
 
 import asyncio
-import fcntl
-import gc
 import logging
 import os
 import signal
@@ -24,6 +22,7 @@ from namesrv.limits import kv_limits, server_limits
 from namesrv.log import event
 from namesrv.notifier import MinBrokerIdNotifier
 from namesrv.observability.surface import Surface
+from namesrv.process import StartError, lock_data_dir, settle_garbage_collector
 from namesrv.reload import Reloader, has_terminal
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.sd_notify import ServiceManager
@@ -52,10 +51,6 @@ _FINISH_SECONDS: Final = 2.0
 _SPARE_SECONDS: Final = 10.0
 
 
-class StartError(Exception):
-    """The daemon cannot start; the message is for the operator."""
-
-
 class _Stopped(Exception):  # noqa: N818 - no error: it ends the TaskGroup
     """Everything was done; what still runs may be cancelled."""
 
@@ -66,7 +61,7 @@ def run(settings: Settings, read_again: Callable[[], Loaded] | None = None) -> i
     On SIGHUP the settings are read again, if it is known how.
     """
     # the process is ours here, and its collector with it
-    _settle_garbage_collector()
+    settle_garbage_collector()
     try:
         loops.run(lambda: NamesrvController(settings).run(read_again))
     except StartError as error:
@@ -127,7 +122,7 @@ class NamesrvController:
     async def serve(self) -> None:
         """Serve until `ask_to_stop`, then leave in good order."""
         data_dir = self._settings.data_dir
-        lock = _lock_data_dir(data_dir)
+        lock = lock_data_dir(data_dir)
         try:
             self.namesrv = namesrv = self._build(data_dir)
             housekeeping = Housekeeping(namesrv)
@@ -301,29 +296,3 @@ class NamesrvController:
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.close()
         event(logger, logging.INFO, "stopped")
-
-
-def _lock_data_dir(data_dir: Path) -> int:
-    """Make the data directory ours: two servers in one would overwrite each other's files."""
-    try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StartError(f"data directory {data_dir}: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise StartError(f"data directory {data_dir} is in use by another namesrv") from error
-    return lock
-
-
-def _settle_garbage_collector() -> None:
-    """Keep the cycle collector from stopping the loop.
-
-    What was loaded until now stays for ever and is not looked at again. The tables hold untracked values, so that a
-    full collection is short; it is asked for rarely all the same.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)

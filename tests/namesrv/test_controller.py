@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from namesrv.controller import EXIT_START_FAILED, NamesrvController, StartError, run
+from namesrv.controller import EXIT_START_FAILED, NamesrvController, run
+from namesrv.process import StartError
 from namesrv.settings import Settings
 from namesrv.version import version
 from tests.support.fake_clock import FakeClock, settle

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from namesrv.controller import StartError
 from namesrv.observability.loop_lag import INTERVAL_SECONDS
+from namesrv.process import StartError
 from tests.support.http_peer import ask
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
