@@ -34,13 +34,16 @@ test: setup ## run the tests
 test-long: setup ## run the tests that take a minute or more each: whole reports on Spark and on a Spark cluster
 	@$(PYTEST) -m long $(ARGS)
 
-.PHONY: check
-check: setup ## what CI runs: format, lint, types, layers, tests with coverage
+.PHONY: lint
+lint: setup ## check format, lint, types and layers
 	$(PY) -m ruff format --check
 	$(PY) -m ruff check
 	$(PY) -m mypy $(TYPED)
 	.venv/bin/lint-imports
-	$(PYTEST) --cov --cov-report term-missing:skip-covered $(ARGS)
+
+.PHONY: check
+check: lint ## lint, and run the tests with coverage
+	@$(PYTEST) --cov --cov-report term-missing:skip-covered $(ARGS)
 
 .PHONY: format
 format: setup ## rewrite the sources as `make check` wants them

@@ -84,6 +84,7 @@ ELSEWHERE: Final = MappingProxyType(
     {
         "make test": ".ci/run",
         "make test-long": ".ci/run",
+        "make lint": ".ci/run",
         "make check": ".ci/run",
         # each measures for minutes; that their arguments are understood is seen here
         "make bench": "benchmarks/__main__.py",

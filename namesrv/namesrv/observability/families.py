@@ -100,6 +100,8 @@ def connection_families(namesrv: Namesrv, found: Survey) -> Iterator[Metric]:
         found.connections.items(),
         "proto,role",
     )
+    moved = [(("in",), namesrv.server.bytes_received), (("out",), namesrv.server.bytes_sent)]
+    yield _counter("bytes", "Bytes of requests read, and of answers written.", moved, "dir")
     refusals = namesrv.counters.refusals
     by_reason: Counter[str] = Counter()
     for (_, reason), count in refusals.items():

@@ -179,6 +179,7 @@ class PeerConnection(asyncio.Protocol):
             self._report(RemoteProtocolError("peer does not read", reason="slow_reader"))
             self.abort()
             return
+        self._server.bytes_sent += len(data)
         transport.write(data)
 
     def pause_writing(self) -> None:

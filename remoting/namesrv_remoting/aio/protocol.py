@@ -52,6 +52,7 @@ class ServerConnection(PeerConnection):
         if self._is_deaf:
             return
         server = self._server
+        server.bytes_received += len(data)
         self.last_read = server.clock.monotonic()
         reader = self._reader
         if self._held or self._preamble is not None or (reader is not None and reader.is_inside_frame):
@@ -236,5 +237,7 @@ class ServerConnection(PeerConnection):
 
     def _receive_held(self) -> None:
         held, self._held = self._held, b""
+        # counted when it came
+        self._server.bytes_received -= len(held)
         self.data_received(held)
         self._throttle()

@@ -80,6 +80,9 @@ class RemotingServer:
         self.connections: dict[int, ServerConnection] = {}
         # refusals by reason, for metrics
         self.refusals: Counter[str] = Counter()
+        # of all connections that ever were, the closed ones too
+        self.bytes_received = 0
+        self.bytes_sent = 0
         self._listener = listener
         self._tasks = tasks
         self._sockets_per_ip: Counter[str] = Counter()

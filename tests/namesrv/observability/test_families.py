@@ -274,6 +274,28 @@ async def test_peer_that_does_not_read(tmp_path: Path) -> None:
         assert 1 == (await seen.metrics())("nameserver_slow_consumers_total")
 
 
+async def test_bytes_both_ways(tmp_path: Path) -> None:
+    """Also of connections that are gone."""
+    count = 40
+    asked = question(206) * count
+    async with shown(tmp_path) as (server, seen):
+        broker = await server.connect()
+        await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
+        before = await seen.metrics()
+        peer = await RawPeer.connect(server.address)
+        peer.send(asked)
+        answered = 0
+        for _ in range(count):
+            length = await peer.reader.readexactly(4)
+            answered += 4 + len(await peer.reader.readexactly(int.from_bytes(length)))
+        peer.close()
+        await until(lambda: len(server.namesrv.server.connections) == 1)
+
+        metrics = await seen.metrics()
+        assert len(asked) == metrics("nameserver_bytes_total", dir="in") - before("nameserver_bytes_total", dir="in")
+        assert answered == metrics("nameserver_bytes_total", dir="out") - before("nameserver_bytes_total", dir="out")
+
+
 async def test_requests_by_code_and_result(tmp_path: Path) -> None:
     """Those answered from memory and all others, under RocketMQ's names."""
     async with shown(tmp_path) as (server, seen):

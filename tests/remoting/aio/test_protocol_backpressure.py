@@ -215,10 +215,13 @@ async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
     limits = ServerLimits(write_buffer_bytes=MEBIBYTE)
     async with serving(limits=limits, fast_lane=answer_at_once) as served:
         peer = await served.connect()
-        peer.send(b"".join(json_frame(ECHO, opaque) for opaque in range(1, count + 1)))
+        asked = b"".join(json_frame(ECHO, opaque) for opaque in range(1, count + 1))
+        peer.send(asked)
 
         assert list(range(1, count + 1)) == [(await peer.receive()).opaque for _ in range(count)]
         assert [] == served.heard.refused
+        # what had to wait was not counted again
+        assert len(asked) == served.server.bytes_received
 
 
 async def test_peer_that_pipelines_a_lot_and_does_not_read_is_held() -> None:
