@@ -22,7 +22,7 @@ _EXIT_OK: Final = 0
 _EXIT_FAILED: Final = 1
 _EXIT_INTERRUPTED: Final = 130
 _FACTOR: Final = 20.0
-_DIRECTORY: Final = Path("build/demo")
+_DIRECTORY: Final = "build/demo"
 
 
 async def demo(options: argparse.Namespace, screen: Screen) -> int:
@@ -66,6 +66,11 @@ async def _until_told(options: argparse.Namespace, screen: Screen) -> int:
     return await demo(options, screen)
 
 
+def _directory(text: str) -> Path:
+    """Absolute: a server takes the folder of its log from its data directory, and not from where we are."""
+    return Path(text).resolve()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(
@@ -73,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--factor", type=float, default=_FACTOR, help="how much faster than by default (20)")
     parser.add_argument("--scenes", nargs="*", choices=SCENES, default=list(SCENES), help="all, if none is named")
-    parser.add_argument("--directory", type=Path, default=_DIRECTORY, help="for logs and report (build/demo)")
+    parser.add_argument(
+        "--directory", type=_directory, default=str(_DIRECTORY), help="for logs and report (build/demo)"
+    )
     parser.add_argument("--report", action=argparse.BooleanOptionalAction, default=True, help="the Spark report")
     options = parser.parse_args(argv)
     # what the libraries log is for operators; here it is told in other words

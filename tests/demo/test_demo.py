@@ -72,7 +72,8 @@ def is_running(pid: int) -> bool:
 @pytest.fixture
 def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Demo]:
     """The demo with these flags; none of its children may be left at the end of the test."""
-    with Demo(tmp_path, *request.param) as running:
+    # as people name it, and as it is by default: from where they are
+    with Demo(Path(os.path.relpath(tmp_path)), *request.param) as running:
         running.wait_for("ns1 .* listens")
         children = running.children()
         yield running
