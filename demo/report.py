@@ -30,7 +30,8 @@ async def report(logs: list[Path], directory: Path, times: Times, screen: Screen
         f"expiry={times.expiry_seconds / 4:g},{times.expiry_seconds / 2:g},{times.expiry_seconds:g} "
         f"scan={times.scan_seconds / 2:g},{times.scan_seconds:g} poll={times.poll_seconds / 6:g},{times.poll_seconds:g}"
     )
-    arguments = [*map(str, logs), "--out", str(directory), "--what-if", what_if]
+    told = ("--poll", f"{times.poll_seconds:g}", "--what-if", what_if)
+    arguments = [*map(str, logs), "--out", str(directory), *told]
     screen.heading("How long did stale routes last? The staleness report, by Spark, of the logs just written:")
     if (lacking := missing()) is not None:
         screen.note(f"It needs {lacking}, which is not here. This installs it, and this makes the report:")
@@ -39,10 +40,6 @@ async def report(logs: list[Path], directory: Path, times: Times, screen: Screen
         return _EXIT_OK
     code = await _run(sys.executable, "-m", _PACKAGE, *arguments)
     if code == _EXIT_OK:
-        screen.note(
-            f"(The report counts a client's poll as 30 s, as by default; here it is {times.poll_seconds:g} s, and the "
-            f"bound {times.bound_seconds:g} s.)"
-        )
         screen.note(f"Look at it: {(directory / 'report.html').resolve().as_uri()}")
     return code
 

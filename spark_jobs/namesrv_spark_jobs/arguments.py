@@ -11,6 +11,9 @@ from namesrv_spark_jobs.times import moment_ms
 
 _T = TypeVar("_T")
 
+# a thousandth of a second to a day
+_SHORTEST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.001, 86_400
+
 _EPILOG: Final = """\
 exit codes:
   0    the report is written, and no gate found anything
@@ -66,7 +69,14 @@ def _add_data(made: argparse.ArgumentParser) -> None:
 
 
 def _add_what_if(made: argparse.ArgumentParser) -> None:
-    what_if = made.add_argument_group("other settings")
+    what_if = made.add_argument_group("settings")
+    what_if.add_argument(
+        "--poll",
+        metavar="SECONDS",
+        type=_checked(_milliseconds),
+        default=30_000,
+        help="how often clients ask for routes: a part of the bound that staleness is held against (default: 30)",
+    )
     what_if.add_argument(
         "--what-if",
         metavar="GRID",
@@ -122,6 +132,18 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise ValueError(f"{text!r} is not KEY=VALUE")
     return key.strip(), value
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not _SHORTEST_POLL_SECONDS <= seconds <= _LONGEST_POLL_SECONDS:
+        raise ValueError(
+            f"{text!r} is no number of seconds from {_SHORTEST_POLL_SECONDS:g} to {_LONGEST_POLL_SECONDS:,}"
+        )
+    return round(seconds * 1000)
 
 
 def _ratio(text: str) -> float:

@@ -77,6 +77,7 @@ def collect(
         boots=[row.asDict() for row in tables.clocks.boot_rows],
         truncated=len(asked.truncated),
         policies=what_if.policies(grid),
+        poll_ms=asked.options.poll_ms,
         polls_ms=grid.poll_ms,
     )
     return found, charts

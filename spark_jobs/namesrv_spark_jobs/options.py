@@ -26,6 +26,8 @@ class Options:
     clusters: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     nameservers: tuple[str, ...] = ()
+    # how often clients ask for routes, which no NameServer's log says
+    poll_ms: int = 30_000
     what_if: WhatIf = field(default_factory=WhatIf)
     # addresses, agents and clients are told by a digest
     redact: bool = False

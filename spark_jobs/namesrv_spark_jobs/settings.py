@@ -65,6 +65,7 @@ def _options(given: argparse.Namespace) -> Options:
         clusters=tuple(given.cluster),
         topics=tuple(given.topic),
         nameservers=tuple(given.nameserver),
+        poll_ms=given.poll,
         what_if=given.what_if,
         redact=given.redact,
     )

@@ -13,8 +13,6 @@ from namesrv_spark_jobs.what_if import LOGGED, Policy
 SCHEMA: Final = 1
 # of groups that may be many, so many are shown: the worst
 MOST: Final = 100
-# how long a client waits for its next poll, unless it was told otherwise
-POLL_MS: Final = 30_000
 DEFAULT_EXPIRY_MS: Final = 120_000
 DEFAULT_SCAN_MS: Final = 10_000
 
@@ -27,6 +25,7 @@ class Found:
 
     files: Sequence[Row]
     truncated: int
+    poll_ms: int
     events: Sequence[Row]
     boots: Sequence[Row]
     distributions: Sequence[Row]
@@ -53,7 +52,7 @@ def summary(found: Found) -> dict[str, Any]:
         "schema": SCHEMA,
         "input": _input(found),
         "settings": [_settings(boot) for boot in found.boots],
-        "bound_ms": bound_ms(found.boots),
+        "bound_ms": bound_ms(found.boots, found.poll_ms),
         "registry": _registry(found),
         "client": _client(found),
         "false_evictions": _counted(found.false_evictions, "count"),
@@ -104,12 +103,12 @@ def _maybe_ms(value: int | None) -> int | None:
     return None if value is None else whole_ms(value)
 
 
-def bound_ms(boots: Iterable[Row]) -> int:
+def bound_ms(boots: Iterable[Row], poll_ms: int) -> int:
     """How long a client may have a dead broker's route, by the settings: expiry, then a scan, then a poll."""
     known = list(boots)
     expiry = max((whole_ms(boot["broker_expiry"]) for boot in known if boot["broker_expiry"] is not None), default=None)
     scan = max((whole_ms(boot["scan_interval"]) for boot in known if boot["scan_interval"] is not None), default=None)
-    return (DEFAULT_EXPIRY_MS if expiry is None else expiry) + (DEFAULT_SCAN_MS if scan is None else scan) + POLL_MS
+    return (DEFAULT_EXPIRY_MS if expiry is None else expiry) + (DEFAULT_SCAN_MS if scan is None else scan) + poll_ms
 
 
 def _scopes(found: Found, measure: str) -> dict[str, list[Row]]:

@@ -55,6 +55,7 @@ def folders(tmp_path: Path) -> Callable[[], Path]:
         Options(what_if=GRID),
         Options(
             what_if=GRID,
+            poll_ms=1_500,
             since_ms=1_772_323_205_000,
             until_ms=1_772_323_300_000,
             nameservers=("ns-0", "ns-1"),

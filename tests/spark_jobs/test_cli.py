@@ -36,6 +36,7 @@ def test_help_names_every_option_and_code() -> None:
     assert (0, "") == (shown.returncode, shown.stderr)
     for said in (
         *("INPUT", "--out DIR", "--since", "--until", "--cluster", "--topic", "--nameserver", "--what-if", "--redact"),
+        "--poll SECONDS",
         *("--fail-if", "--max-bad-ratio", "--output", "--quiet", "--follow", "--master", "--deploy-mode", "--conf"),
         *("--print-submit", "which events:", "Spark:", "exit codes:", "130", "(default: table)"),
         "expiry=30,60,120 scan=5,10 poll=5,30 phi=5,8,12",
@@ -56,6 +57,7 @@ def test_help_needs_no_spark() -> None:
     [
         (["--what-if", "expiry=fast"], "argument --what-if: expiry: 'fast' is no number"),
         (["--fail-if", "p98>1"], "argument --fail-if: 'p98' is no measure"),
+        (["--poll", "0"], "argument --poll: '0' is no number of seconds from 0.001 to 86,400"),
         (["--max-bad-ratio", "2"], "argument --max-bad-ratio: '2' is no ratio from 0 to 1"),
         (["--since", "soon"], "argument --since: 'soon' is no time"),
         (["--conf", "spark.x"], "argument --conf: 'spark.x' is not KEY=VALUE"),

@@ -72,7 +72,7 @@ class Analysis:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The content of summary.json, without findings and worst rows."""
-        return summary(self, self.options.what_if)
+        return summary(self, self.options.what_if, self.options.poll_ms)
 
     def interval_rows(self) -> list[Row]:
         """The report's rows of lives that ended."""

@@ -19,18 +19,18 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 # of groups that may be many, so many are shown: the worst
 MOST = 100
 # what the bound is made of when no boot says more
-EXPIRY_MS, SCAN_MS, POLL_MS = 120_000, 10_000, 30_000
+EXPIRY_MS, SCAN_MS = 120_000, 10_000
 
 Stats = dict[str, int | None]
 
 
-def summary(analysis: "Analysis", grid: WhatIf) -> dict[str, Any]:
+def summary(analysis: "Analysis", grid: WhatIf, poll_ms: int) -> dict[str, Any]:
     """All of it but the findings and the worst rows, which only say again what is in the others."""
     return {
         "schema": 1,
         "input": _input(analysis.reading, analysis.boots),
         "settings": [_settings(boot) for boot in analysis.boots],
-        "bound_ms": _bound_ms(analysis.boots),
+        "bound_ms": _bound_ms(analysis.boots, poll_ms),
         "registry": _registry(analysis.intervals),
         "client": _client(analysis),
         "false_evictions": _counted("count", Counter(life.broker.label for life in analysis.false_evictions)),
@@ -84,10 +84,10 @@ def _settings(boot: Boot) -> dict[str, Any]:
     }
 
 
-def _bound_ms(boots: Sequence[Boot]) -> int:
+def _bound_ms(boots: Sequence[Boot], poll_ms: int) -> int:
     expiries = [whole_milliseconds(boot.expiry) for boot in boots if boot.expiry is not None]
     scans = [whole_milliseconds(boot.scan_interval) for boot in boots if boot.scan_interval is not None]
-    return max(expiries, default=EXPIRY_MS) + max(scans, default=SCAN_MS) + POLL_MS
+    return max(expiries, default=EXPIRY_MS) + max(scans, default=SCAN_MS) + poll_ms
 
 
 def _registry(intervals: Sequence[Life]) -> dict[str, Any]:
