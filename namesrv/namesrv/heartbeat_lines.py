@@ -4,7 +4,7 @@ The writer's half of the contract in docs/heartbeat-log.md. Everything here runs
 the lines too: what the loop hands over are things that happened, in the order in which they did.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -105,6 +105,9 @@ class HeartbeatLines:
     # milliseconds by which the process was late, in all
     _late_ms: float = 0.0
     _beating: dict[BrokerAddrInfo, _Beating] = field(default_factory=dict)
+    # brokers of routes as they are spelt, by the names in them, as long as the groups are these
+    _spelt: dict[tuple[str, ...], bytes] = field(default_factory=dict)
+    _spelt_groups: dict[str, BrokerData] | None = None
 
     def __post_init__(self) -> None:
         self._who = b'"nameserver":%b,"boot_id":%b,"event":' % (_json(self.nameserver), _json(self.boot_id))
@@ -222,15 +225,27 @@ class HeartbeatLines:
 
     def _routes(self, item: Item) -> bytes:
         published: RoutesPublished = item.what
-        # many topics share a row
-        spelt: dict[int, bytes] = {}
+        if published.groups is not self._spelt_groups:
+            self._spelt_groups = published.groups
+            self._spelt = {}
+        spelt = self._spelt
+        # as `_line` does, with all in it that stays the same
+        before = b',"ts_ms":%d,"mono_ms":%.3f,%b"route","topic":' % (
+            round(item.wall * 1000),
+            item.monotonic * 1000,
+            self._who,
+        )
+        after = b',"revision":%d,"brokers":' % published.revision
         made = []
+        seq = self.seq
         for topic, row in zip(published.topics, published.rows, strict=True):
-            brokers = spelt.get(id(row))
+            names = tuple([queues.broker_name for queues in row or ()])
+            brokers = spelt.get(names)
             if brokers is None:
-                brokers = spelt[id(row)] = _json(route_brokers(row, published.groups))
-            fields = b'"topic":%b,"revision":%d,"brokers":%b' % (_json(topic), published.revision, brokers)
-            made.append(self._line(item, b"route", fields))
+                brokers = spelt[names] = _json(route_brokers(names, published.groups))
+            seq += 1
+            made.append(b'{"v":1,"seq":%d%b%b%b%b}\n' % (seq, before, _json(topic), after, brokers))
+        self.seq = seq
         return b"".join(made)
 
     def _served(self, item: Item) -> bytes:
@@ -252,12 +267,11 @@ class HeartbeatLines:
         return self._line(item, b"stop", _inner(fields))
 
 
-def route_brokers(row: QueueRow | None, groups: dict[str, BrokerData]) -> list[dict[str, Any]]:
-    """The brokers of a route: `[{"name": str, "master": bool, "ids": [int]}]`, by name."""
-    names = sorted({queues.broker_name for queues in row or ()})
+def route_brokers(names: Iterable[str], groups: dict[str, BrokerData]) -> list[dict[str, Any]]:
+    """The brokers of these groups as a route has them: `[{"name": str, "master": bool, "ids": [int]}]`, by name."""
     return [
         {"name": name, "master": MASTER_ID in groups[name].broker_addrs, "ids": sorted(groups[name].broker_addrs)}
-        for name in names
+        for name in sorted(set(names))
         if name in groups
     ]
 

@@ -24,8 +24,13 @@ DEFAULT_MAX_QUEUED: Final = 200_000
 # A line is on disk (for other processes to see) this long after it happened.
 FLUSH_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
-# Lines made and written at once: while Python runs here, the loop waits for it.
-_CHUNK_LINES: Final = 128
+# Lines made and written at once: while Python runs here, the loop waits for it. More of them when many wait.
+_LEAST_CHUNK_LINES: Final = 128
+_MOST_CHUNK_LINES: Final = 1024
+_CHUNKS_QUEUED: Final = 32
+# Between two chunks the interpreter is the loop's alone: a thread that always wants it gets it after every single
+# event of the loop, and a burst of lines would make each event wait for a chunk.
+_PAUSE_SECONDS: Final = 0.002
 # Compression is below everything else, where the system has priorities for threads.
 _NICE: Final = 5
 
@@ -183,13 +188,15 @@ class LineLog:
             if not self._persist(lambda made=lines: self._files.write(made)):  # type: ignore[misc]
                 self.dropped += taken
             self._taken += taken
+            self._closing.wait(_PAUSE_SECONDS)
 
     def _next_lines(self, hour: int) -> tuple[bytes, int]:
         """Some lines of one hour, and how many were taken out of the queue for them."""
         items = self._items
         made: list[bytes] = []
         taken = 0
-        while items and taken < _CHUNK_LINES and hour_of(items[0].wall) == hour:
+        most = min(max(self.queued // _CHUNKS_QUEUED, _LEAST_CHUNK_LINES), _MOST_CHUNK_LINES)
+        while items and taken < most and hour_of(items[0].wall) == hour:
             item = items.popleft()
             taken += item.lines
             if type(item.what) is _Dropped:
