@@ -9,7 +9,7 @@ from benchmarks.figures import Figure, Target, ratios, spelt_medians
 from benchmarks.loads import Load
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, pulled_brokers, register
-from benchmarks.servers import daemon
+from benchmarks.servers import WITHOUT_LOG, daemon
 
 # what a client does: it asks for its topics every 30 s
 _AGAIN: Final = ("--topics", "20")
@@ -24,7 +24,7 @@ def measure(bench: Bench) -> list[Figure]:
     flags = ("--no-evict-on-disconnect",)
     with (
         daemon(bench, *flags) as with_log,
-        daemon(bench, "--heartbeat-log-dir", "", *flags) as without,
+        daemon(bench, *WITHOUT_LOG, *flags) as without,
         Wire(with_log) as to_one,
         Wire(without) as to_other,
     ):
@@ -48,7 +48,9 @@ def measure(bench: Bench) -> list[Figure]:
         )
     return [
         _figure("pulls", "pulls of 20 topics each, again and again", *pulls, Target(">=", 0.95)),
+        _p99("pulls", "pulls of 20 topics each, again and again", *pulls),
         _figure("first_pulls", "pulls of 1,000 topics each: nearly every answer is a first one, a line", *first, None),
+        _p99("first_pulls", "the same", *first),
         _figure("904", "904 JSON, each a line", *beats, None),
     ]
 
@@ -69,4 +71,16 @@ def _figure(name: str, what: str, with_log: list[Load], without: list[Load], tar
         ratios(mine, theirs),
         target,
         behind=spelt_medians("per_second", mine, theirs),
+    )
+
+
+def _p99(name: str, what: str, with_log: list[Load], without: list[Load]) -> Figure:
+    mine, theirs = loads.p99s(with_log), loads.p99s(without)
+    return Figure(
+        f"heartbeat_log.{name}.p99",
+        f"{what}: p99 with the log / without",
+        "times",
+        ratios(mine, theirs),
+        None,
+        behind=spelt_medians("milliseconds", mine, theirs),
     )

@@ -8,7 +8,7 @@ from benchmarks.figures import Figure, Target, ratios, spelt_medians
 from benchmarks.loads import Load
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, register
-from benchmarks.servers import Server, daemon, limit
+from benchmarks.servers import WITHOUT_LOG, Server, daemon, limit
 from namesrv_remoting.bodies.tables import data_version_to_json
 from namesrv_remoting.bodies.topic import DataVersion
 
@@ -24,7 +24,7 @@ NATIVE_BEAT: Final = (*BEAT, "--header", "native")
 def measure(bench: Bench) -> list[Figure]:
     """904 and 322 of many brokers, against the limit server with answers of the same size."""
     # without it, the end of each round would evict every broker whose last heartbeat came over one of its connections
-    with daemon(bench, "--no-evict-on-disconnect") as server, Wire(server) as wire:
+    with daemon(bench, *WITHOUT_LOG, "--no-evict-on-disconnect") as server, Wire(server) as wire:
         register(wire, _brokers())
         with limit(bench, 0) as empty, limit(bench, len(data_version_to_json(DataVersion(1)))) as versions:
             found = bench.in_turn("heartbeats", _cases(bench, server, empty, versions))

@@ -8,7 +8,7 @@ from benchmarks.figures import Figure, Target, ratios, spelt_medians
 from benchmarks.loads import Load
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Wire, pulled_body_bytes, pulled_brokers, register
-from benchmarks.servers import daemon, limit
+from benchmarks.servers import WITHOUT_LOG, daemon, limit
 from namesrv_remoting.codes import SerializeType
 
 NATIVE: Final = ("--header", "native")
@@ -18,7 +18,7 @@ PIPELINED: Final = ("--connections", "50", "--depth", "8")
 
 def measure(bench: Bench) -> list[Figure]:
     """Pulls against the limit server, JSON and native, and pipelined ones."""
-    with daemon(bench) as server, Wire(server) as brokers:
+    with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as brokers:
         register(brokers, pulled_brokers())
         json_bytes = pulled_body_bytes(brokers, SerializeType.JSON)
         native_bytes = pulled_body_bytes(brokers, SerializeType.MSGPACK)

@@ -13,7 +13,7 @@ from benchmarks.figures import BenchError, Figure, Target, ratios, spelt_medians
 from benchmarks.loads import Load
 from benchmarks.rounds import Bench
 from benchmarks.seeding import PULLED_TOPICS, Wire, pulled_body_bytes, pulled_brokers, register, topics
-from benchmarks.servers import Server, daemon
+from benchmarks.servers import WITHOUT_LOG, Server, daemon
 from namesrv_remoting.codes import SerializeType
 
 TOPICS: Final = 10_000
@@ -27,7 +27,7 @@ PROBE: Final = ("--connections", "1", "--depth", "1")
 
 def measure(bench: Bench) -> list[Figure]:
     """Pulls and the longest stall, with every topic changed and with only the DataVersion changed."""
-    with daemon(bench) as server, Wire(server) as wire:
+    with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         # the first of them: its topics are among those that are pulled, so that each change makes every answer anew
         brokers = pulled_brokers(topics(TOPIC_NAME, TOPICS - PULLED_TOPICS))
         register(wire, brokers)

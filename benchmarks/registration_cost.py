@@ -10,7 +10,7 @@ from benchmarks.figures import Figure, Target, spelt_medians
 from benchmarks.registration import TOPIC_NAME, TOPICS
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, topics
-from benchmarks.servers import Server, daemon
+from benchmarks.servers import WITHOUT_LOG, Server, daemon
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
 
@@ -32,7 +32,7 @@ class Cost:
 
 def measure(bench: Bench) -> list[Figure]:
     """Unchanged registrations in each form, and changed ones."""
-    with daemon(bench) as server, Wire(server) as wire:
+    with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         broker = Broker("DefaultCluster", "broker0", 0, "127.0.0.1:10911", topics(TOPIC_NAME, TOPICS))
         body = b"x" * len(broker.json_frame())
         cases = {

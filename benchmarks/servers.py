@@ -31,6 +31,10 @@ _DAEMON_FLAGS: Final = (
     *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
 )
 
+# What the heartbeat log costs is a question of its own: a load of seconds asks everything for the first time, and beats
+# as often as thousands of brokers do, so that every answer would be a line.
+WITHOUT_LOG: Final = ("--heartbeat-log-dir", "")
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
