@@ -183,13 +183,20 @@ def test_numbers_end_at_400_digits() -> None:
     ids=lambda data: repr(data[:6]),
 )
 def test_hostile_mebibyte_fails_fast(data: bytes) -> None:
-    """No document makes the reader go over its bytes again and again; one that does needs minutes, not seconds."""
+    """No document makes the reader go over its bytes again and again: that would be 64 times the work for 8 times."""
+    eighth, whole = _computing_seconds(data[: MEBIBYTE // 8]), _computing_seconds(data)
+
+    # what ends at once takes no time that could be compared
+    assert whole < 24 * max(eighth, 0.01)
+
+
+def _computing_seconds(data: bytes) -> float:
+    """Compared with each other only: how fast the machine is makes no difference."""
     started = time.process_time()
     with pytest.raises(FastjsonError):
         loads(data)
     quote_bare_keys(data)
-
-    assert time.process_time() - started < 5
+    return time.process_time() - started
 
 
 @pytest.mark.parametrize("data", [b"[" * MEBIBYTE, (b'{"a":' * MEBIBYTE)[:MEBIBYTE]], ids=["arrays", "objects"])
