@@ -32,7 +32,7 @@ test: setup ## run the tests
 
 .PHONY: test-long
 test-long: setup ## run the tests that take a minute or more each: whole reports on Spark and on a Spark cluster
-	@$(PYTEST) -m long $(ARGS)
+	@$(PYTEST) -m long -o faulthandler_timeout=1800 $(ARGS)
 
 .PHONY: lint
 lint: setup ## check format, lint, types and layers
