@@ -25,6 +25,7 @@ from benchmarks import (
     registration,
     registration_cost,
     report,
+    scrapes,
     staleness,
     startup,
 )
@@ -54,6 +55,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "eviction": eviction,
     "memory": memory,
     "connections": connections,
+    "scrapes": scrapes,
     "startup": startup,
     "agents": agents,
     "client": client,

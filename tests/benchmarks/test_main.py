@@ -23,6 +23,7 @@ def test_list_names_every_question() -> None:
         "eviction",
         "memory",
         "connections",
+        "scrapes",
         "startup",
         "agents",
         "client",
