@@ -20,10 +20,9 @@ from namesrv_spark_jobs.staging import Staging
 from namesrv_spark_jobs.summary import summary
 from namesrv_spark_jobs.tables import client_rows, interval_rows, replayed_rows
 
-# What `analyse` relies on, and sets.
-_RUNTIME_CONF: Final[Mapping[str, str]] = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "true",
+# What a session is best built with; all of it is about time, none about results, and the user's own word comes after it.
+SESSION_CONF: Final[Mapping[str, str]] = {
+    "spark.sql.shuffle.partitions": "64",
     # lines are written into their parts as they come, and not sorted by part before
     "spark.sql.maxConcurrentOutputFileWriters": "16",
     # closed logs are compressed and cannot be split: a few of them to a task, so that no core waits for a long one
@@ -36,8 +35,6 @@ _RUNTIME_CONF: Final[Mapping[str, str]] = {
     # listing files with tasks pays for thousands of them on an object store, not for hundreds
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
-# What a session is best built with.
-SESSION_CONF: Final[Mapping[str, str]] = {**_RUNTIME_CONF, "spark.sql.shuffle.partitions": "64"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +108,8 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
     if not files:
         raise FileNotFoundError("no file to read")
     store = Staging(spark, staging)
-    for key, value in _RUNTIME_CONF.items():
-        spark.conf.set(key, value)
+    # days are those of UTC, wherever it runs
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
     tables = pipeline.make(store, pipeline.read(store, files, options), options, progress)

@@ -74,6 +74,8 @@ def test_the_same_summary_however_the_work_is_divided(spark: SparkSession, tmp_p
     spark.conf.set("spark.sql.files.maxPartitionBytes", "4096")
     try:
         divided = run(spark, reversed(files), tmp_path / "s2")
+        # what the session was told is still so: else neither this test nor --conf would change anything
+        assert "4096" == spark.conf.get("spark.sql.files.maxPartitionBytes")
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
