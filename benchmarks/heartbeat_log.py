@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from benchmarks import heartbeats, loads
-from benchmarks.figures import Figure, Target, ratios, spelt_medians
+from benchmarks.figures import Figure, Target, Unit, ratios, spelt_medians
 from benchmarks.loads import Load
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, pulled_brokers, register
@@ -47,11 +47,11 @@ def measure(bench: Bench) -> list[Figure]:
             lambda: beat(bench, without, *heartbeats.BEAT),
         )
     return [
-        _figure("pulls", "pulls of 20 topics each, again and again", *pulls, Target(">=", 0.95)),
+        _rate("pulls", "pulls of 20 topics each, again and again", *pulls, Target(">=", 0.95)),
         _p99("pulls", "pulls of 20 topics each, again and again", *pulls),
-        _figure("first_pulls", "pulls of 1,000 topics each: nearly every answer is a first one, a line", *first, None),
+        _rate("first_pulls", "pulls of 1,000 topics each: nearly every answer is a first one, a line", *first, None),
         _p99("first_pulls", "the same", *first),
-        _figure("904", "904 JSON, each a line", *beats, None),
+        _rate("904", "904 JSON, each a line", *beats, None),
     ]
 
 
@@ -62,25 +62,17 @@ def _in_turn(
     return found["with"], found["without"]
 
 
-def _figure(name: str, what: str, with_log: list[Load], without: list[Load], target: Target | None) -> Figure:
-    mine, theirs = loads.rates(with_log), loads.rates(without)
-    return Figure(
-        f"heartbeat_log.{name}.rate",
-        f"{what}: rate with the log / without",
-        "times",
-        ratios(mine, theirs),
-        target,
-        behind=spelt_medians("per_second", mine, theirs),
-    )
+def _rate(name: str, what: str, with_log: list[Load], without: list[Load], target: Target | None) -> Figure:
+    found = (loads.rates(with_log), loads.rates(without))
+    return _compared(f"{name}.rate", f"{what}: rate", "per_second", found, target)
 
 
 def _p99(name: str, what: str, with_log: list[Load], without: list[Load]) -> Figure:
-    mine, theirs = loads.p99s(with_log), loads.p99s(without)
-    return Figure(
-        f"heartbeat_log.{name}.p99",
-        f"{what}: p99 with the log / without",
-        "times",
-        ratios(mine, theirs),
-        None,
-        behind=spelt_medians("milliseconds", mine, theirs),
-    )
+    return _compared(f"{name}.p99", f"{what}: p99", "milliseconds", (loads.p99s(with_log), loads.p99s(without)))
+
+
+def _compared(
+    name: str, what: str, unit: Unit, found: tuple[list[float], list[float]], target: Target | None = None
+) -> Figure:
+    what = f"{what} with the log / without"
+    return Figure(f"heartbeat_log.{name}", what, "times", ratios(*found), target, behind=spelt_medians(unit, *found))
