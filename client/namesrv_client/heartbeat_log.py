@@ -18,7 +18,6 @@ from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.aio.line_files import LineFiles, Retention
 from namesrv_remoting.aio.line_log import Item, LineLog
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.codes import MASTER_ID
 
 logger: Final = logging.getLogger(__name__)
 
@@ -131,10 +130,7 @@ class ClientLog:
 
 
 def _brokers(data: TopicRouteData) -> list[dict[str, Any]]:
-    return [
-        {"name": group.broker_name, "master": MASTER_ID in group.broker_addrs, "ids": sorted(group.broker_addrs)}
-        for group in sorted(data.broker_datas, key=lambda group: group.broker_name)
-    ]
+    return [group.logged() for group in sorted(data.broker_datas, key=lambda group: group.broker_name)]
 
 
 def _report(level: int, name: str, fields: dict[str, Any]) -> None:

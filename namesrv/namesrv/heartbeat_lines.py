@@ -23,7 +23,6 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.aio.line_log import Item
 from namesrv_remoting.bodies.route import BrokerData
-from namesrv_remoting.codes import MASTER_ID
 
 _json: Final = msgspec.json.encode
 
@@ -268,12 +267,8 @@ class HeartbeatLines:
 
 
 def route_brokers(names: Iterable[str], groups: dict[str, BrokerData]) -> list[dict[str, Any]]:
-    """The brokers of these groups as a route has them: `[{"name": str, "master": bool, "ids": [int]}]`, by name."""
-    return [
-        {"name": name, "master": MASTER_ID in groups[name].broker_addrs, "ids": sorted(groups[name].broker_addrs)}
-        for name in sorted(set(names))
-        if name in groups
-    ]
+    """The brokers of these groups as a route has them, by name."""
+    return [groups[name].logged() for name in sorted(set(names)) if name in groups]
 
 
 def _inner(fields: dict[str, Any]) -> bytes:

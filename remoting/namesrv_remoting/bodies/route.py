@@ -12,6 +12,7 @@ import msgspec
 
 from namesrv_remoting.bodies.base import read_json, read_msgpack
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
+from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.headers.base import Int32, Name
 
 
@@ -33,6 +34,10 @@ class BrokerData(msgspec.Struct, frozen=True, gc=False):
     broker_addrs: Mapping[int, str]
     zone_name: str | None = None
     enable_acting_master: bool = False
+
+    def logged(self) -> dict[str, Any]:
+        """As heartbeat logs have it (docs/heartbeat-log.md): `{"name": str, "master": bool, "ids": [int]}`."""
+        return {"name": self.broker_name, "master": MASTER_ID in self.broker_addrs, "ids": sorted(self.broker_addrs)}
 
 
 class TopicRouteData(msgspec.Struct, frozen=True):
