@@ -22,6 +22,7 @@ from namesrv.heartbeat_lines import (
     Stopped,
 )
 from namesrv.late_brokers import LateBrokers
+from namesrv.limits import retention
 from namesrv.log import event
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import (
@@ -39,7 +40,7 @@ from namesrv.served import ServedAnswers
 from namesrv.settings import Settings
 from namesrv.version import version
 from namesrv_remoting.aio.clock import Clock
-from namesrv_remoting.aio.line_files import LineFiles, Retention
+from namesrv_remoting.aio.line_files import LineFiles
 from namesrv_remoting.aio.line_log import Item, LineLog
 from namesrv_remoting.aio.protocol import ServerConnection
 
@@ -83,7 +84,7 @@ class HeartbeatLog:
         self.log = LineLog(
             LineFiles(directory, settings.nameserver_name, boot_id),
             self._lines,
-            Retention(settings.heartbeat_log_keep_days, settings.heartbeat_log_max_bytes),
+            retention(settings),
             report=_report,
         )
         self._put = self.log.put
