@@ -20,7 +20,7 @@ from namesrv_spark_jobs.staging import Staging
 from namesrv_spark_jobs.summary import summary
 from namesrv_spark_jobs.tables import client_rows, interval_rows, replayed_rows
 
-# What a session is best built with; all of it is about time, none about results, and the user's own word comes after it.
+# What a session is best built with: about time, not about results. The user's own word comes after it.
 SESSION_CONF: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "64",
     # lines are written into their parts as they come, and not sorted by part before

@@ -25,6 +25,7 @@ pytestmark = [
 ]
 ROOT: Final = Path(__file__).parents[2]
 GUARD_SECONDS: Final = 600.0
+_COMMAND: Final = (sys.executable, "-m", "namesrv_spark_jobs")
 # a test's few lines need no compiler that thinks for long
 _QUICK: Final = ("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.executor.memory=512m")
 
@@ -65,7 +66,7 @@ def test_cluster_gives_the_numbers_of_one_machine(spark: SparkSession, cluster: 
     assert 0 == main([str(logs), "--out", str(here), "--what-if", SMALL_GRID, "--quiet"])
     words = [str(logs), "--out", str(there), "--what-if", SMALL_GRID, "--master", cluster.url, *_QUICK]
 
-    ended = _run(sys.executable, "-m", "namesrv_spark_jobs", *words)
+    ended = _run(*_COMMAND, *words)
 
     assert 0 == ended.returncode, ended.stderr
     assert (here / "summary.json").read_bytes() == (there / "summary.json").read_bytes()
@@ -74,7 +75,7 @@ def test_cluster_gives_the_numbers_of_one_machine(spark: SparkSession, cluster: 
 
 
 def _check_submitted(words: list[str], here: Path, folder: Path) -> None:
-    printed = _run(sys.executable, "-m", "namesrv_spark_jobs", *words, "--print-submit").stdout
+    printed = _run(*_COMMAND, *words, "--print-submit").stdout
     build(folder / "namesrv_spark_jobs.zip")
     line = shlex.split(
         printed.replace(str(ROOT / "dist" / "namesrv_spark_jobs.zip"), f"{folder}/namesrv_spark_jobs.zip")
@@ -96,16 +97,7 @@ def test_unreachable_master_is_told_at_once(tmp_path: Path) -> None:
     """One line, exit code 2, and the directory is not there."""
     logs = write_log(tmp_path / "logs")
 
-    ended = _run(
-        sys.executable,
-        "-m",
-        "namesrv_spark_jobs",
-        str(logs),
-        "--out",
-        str(tmp_path / "r"),
-        "--master",
-        "spark://127.0.0.1:1",
-    )
+    ended = _run(*_COMMAND, str(logs), "--out", str(tmp_path / "r"), "--master", "spark://127.0.0.1:1")
 
     assert 2 == ended.returncode
     assert "namesrv-staleness: --master spark://127.0.0.1:1: 127.0.0.1:1 Connection refused\n" == ended.stderr
@@ -116,16 +108,7 @@ def test_unreachable_master_is_told_at_once(tmp_path: Path) -> None:
 def test_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """While Spark works: exit code 130, one line, no half-written directory, and no Java that goes on."""
     logs = write_log(tmp_path / "logs")
-    command = [
-        sys.executable,
-        "-m",
-        "namesrv_spark_jobs",
-        str(logs),
-        "--out",
-        str(tmp_path / "r"),
-        "--master",
-        "local[1]",
-    ]
+    command = [*_COMMAND, str(logs), "--out", str(tmp_path / "r"), "--master", "local[1]"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=_environ()) as running:
         try:
             _wait_until(lambda: any(tmp_path.glob(".r.tmp-*/.staging/*")) or running.poll() is not None)
