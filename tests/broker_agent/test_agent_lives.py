@@ -11,7 +11,6 @@ import pytest
 from namesrv.routeinfo.records import Registered
 from namesrv_broker_agent import BrokerAgent, TopicConfig
 from tests.support.agents import (
-    GUARD_SECONDS,
     TOPICS,
     accepted,
     address_of,
@@ -22,6 +21,7 @@ from tests.support.agents import (
     running,
 )
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import namesrv_in_process
 from tests.support.raw_peer import until
 from tests.support.scripted_server import ScriptedServer

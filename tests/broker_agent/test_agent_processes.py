@@ -12,7 +12,8 @@ import pytest
 
 from namesrv_broker_agent import BrokerAgent, TopicConfig
 from tests.support.agents import NAME, TOPICS, agent_settings
-from tests.support.daemon import GUARD_SECONDS, Daemon
+from tests.support.daemon import Daemon
+from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 

@@ -10,7 +10,6 @@ import pytest
 
 from namesrv_broker_agent import BrokerAgent, TopicConfig, TopicStateError
 from tests.support.agents import (
-    GUARD_SECONDS,
     TOPICS,
     address_of,
     agent_settings,
@@ -22,6 +21,7 @@ from tests.support.agents import (
     versions,
 )
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import namesrv_in_process
 from tests.support.passing_time import passing
 from tests.support.raw_peer import until

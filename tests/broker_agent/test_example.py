@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import pytest
 
-from tests.support.daemon import GUARD_SECONDS, Daemon
+from tests.support.daemon import Daemon
+from tests.support.guard import GUARD_SECONDS
 from tests.support.peer import Peer
 from tests.support.talking_process import TalkingProcess
 

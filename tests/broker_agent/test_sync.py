@@ -12,7 +12,8 @@ import pytest
 
 from namesrv_broker_agent import AgentSettings, MasterInfo, SyncBrokerAgent, TopicConfig, TopicStateError
 from namesrv_broker_agent.sync import StoppedError
-from tests.support.daemon import GUARD_SECONDS, Daemon
+from tests.support.daemon import Daemon
+from tests.support.guard import GUARD_SECONDS
 from tests.support.peer import Peer
 
 ORDERS = TopicConfig("orders", 8, 8)

@@ -14,7 +14,8 @@ import pytest
 from namesrv_remoting.codes import FLAG_RESPONSE
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
-from tests.support.daemon import GUARD_SECONDS, Daemon
+from tests.support.daemon import Daemon
+from tests.support.guard import GUARD_SECONDS
 from tests.support.peer import Peer
 from tests.support.python_script import run_script
 

@@ -12,14 +12,13 @@ from namesrv_client.server import Server
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError, RequestCodeNotSupportedError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock
+from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import namesrv_in_process
 from tests.support.raw_peer import until
 from tests.support.route_clients import BROKER_A, INFO, address_of, asked, client_settings, registered
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
-
-GUARD_SECONDS = 30.0
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from namesrv_remoting.errors import RemotingError, RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import FakeClock
+from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import topic_config
 from tests.support.passing_time import passing
@@ -35,8 +36,6 @@ from tests.support.route_clients import (
 from tests.support.scripted_server import ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
-
-GUARD_SECONDS = 30.0
 
 
 class Scene:

@@ -20,7 +20,8 @@ from namesrv_client import (
 )
 from namesrv_remoting.aio.background_loop import StoppedError
 from tests.support.broker import Broker
-from tests.support.daemon import GUARD_SECONDS, Daemon
+from tests.support.daemon import Daemon
+from tests.support.guard import GUARD_SECONDS
 from tests.support.peer import Peer, until
 
 

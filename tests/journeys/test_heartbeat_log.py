@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import Broker
-from tests.support.daemon import GUARD_SECONDS, Daemon, Start
+from tests.support.daemon import Daemon, Start
+from tests.support.guard import GUARD_SECONDS
 from tests.support.heartbeat_files import of, read_log
 from tests.support.peer import Connect
 

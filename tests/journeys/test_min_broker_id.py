@@ -9,7 +9,8 @@ from namesrv_remoting.codes import FLAG_ONEWAY
 from namesrv_remoting.command import RemotingCommand
 from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
-from tests.support.peer import GUARD_SECONDS, Connect, Peer
+from tests.support.guard import GUARD_SECONDS
+from tests.support.peer import Connect, Peer
 
 NOTIFY_MIN_BROKER_ID_CHANGE = 905
 

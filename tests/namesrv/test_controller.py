@@ -18,7 +18,8 @@ from namesrv.process import StartError
 from namesrv.settings import Settings
 from namesrv.version import version
 from tests.support.fake_clock import FakeClock, settle
-from tests.support.in_process import GUARD_SECONDS, namesrv_in_process
+from tests.support.guard import GUARD_SECONDS
+from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, native, outcome, value
 from tests.support.raw_peer import until
 

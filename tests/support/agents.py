@@ -11,6 +11,7 @@ import msgpack
 from namesrv.routeinfo.records import Registered, Touched
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.passing_time import STEP_SECONDS
 from tests.support.scripted_server import Peer, Question, ScriptedServer
@@ -22,9 +23,6 @@ ADDR = "10.0.0.1:10911"
 CLUSTER = "cluster-1"
 IDENTITY = {"clusterName": CLUSTER, "brokerName": NAME, "brokerAddr": ADDR, "brokerId": "0"}
 TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4))
-
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS = 30.0
 
 
 def address_of(server: InProcess) -> str:

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from tests.support.guard import GUARD_SECONDS
 from tests.support.heard import Heard
 
 LoopName = Literal["auto", "asyncio"]
 
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS: Final = 30.0
 
 # The daemon takes uvloop where it is installed; `asyncio` is what it runs on where it is not.
 _MISSING: Final[dict[LoopName, tuple[str, ...]]] = {"auto": (), "asyncio": ("uvloop",)}

@@ -17,11 +17,10 @@ from namesrv.settings import Settings
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.fuzz_streams import Due, Stream, chopped
 from tests.support.fuzz_values import Dice
+from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import until
 from tests.support.spelling import JSON, Answer, binary_frame, json_frame, native_frame, read_answers
 
-# Nothing that is right takes a tenth of it; whoever is not answered by then never will be.
-GUARD_SECONDS: Final = 30.0
 # connections that are busy at the same time
 BUSY: Final = 24
 LOGGERS: Final = ("namesrv", "namesrv_remoting", "asyncio")
@@ -147,7 +146,7 @@ class FuzzServer:
         loop.set_exception_handler(self.trouble.loop_failed)
         try:
             with self.trouble.listening():
-                async with asyncio.timeout(4 * GUARD_SECONDS):
+                async with asyncio.timeout(2 * GUARD_SECONDS):
                     serving = asyncio.create_task(self._controller.serve())
                     await self._controller.listening.wait()
                     try:

@@ -3,12 +3,10 @@
 import http.client
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS: Final = 30.0
+from tests.support.guard import GUARD_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

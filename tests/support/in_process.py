@@ -12,14 +12,13 @@ from namesrv.routeinfo.records import Effect
 from namesrv.settings import Settings
 from namesrv_remoting.aio.protocol import ServerConnection
 from tests.support.fake_clock import FakeClock
+from tests.support.guard import GUARD_SECONDS
 from tests.support.namesrv_peer import NamesrvPeer
 from tests.support.raw_peer import until
 
 E = TypeVar("E", bound=Effect)
 
 HOST = "127.0.0.1"
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS = 30.0
 
 
 class InProcess:

@@ -5,9 +5,9 @@ import os
 import secrets
 import socket
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
-GUARD_SECONDS: Final = 30.0
+from tests.support.guard import GUARD_SECONDS
 
 
 class NotifySocket:

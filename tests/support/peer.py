@@ -6,16 +6,14 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
 from namesrv_remoting.codes import CURRENT_VERSION, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command
-
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS: Final = 30.0
+from tests.support.guard import GUARD_SECONDS
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.fake_clock import FakeClock
+from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.passing_time import STEP_SECONDS
@@ -21,8 +22,6 @@ BROKER_A = Broker("broker-a", 0, "10.0.0.1:10911")
 BROKER_B = Broker("broker-b", 0, "10.0.0.2:10911")
 SLAVE_A = Broker("broker-a", 1, "10.0.0.11:10911")
 
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS = 30.0
 # what threads and sockets get before it is the clock that somebody waits for
 PATIENCE_SECONDS = 0.02
 

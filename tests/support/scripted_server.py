@@ -13,10 +13,9 @@ from typing import Any, NamedTuple, Self
 import msgpack
 
 from tests.support.fake_clock import settle
+from tests.support.guard import GUARD_SECONDS
 
 HOST = "127.0.0.1"
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS = 20.0
 
 
 class Question(NamedTuple):

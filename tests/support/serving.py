@@ -10,10 +10,8 @@ from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.aio.server import FastLane, RemotingServer, no_fast_lane
 from namesrv_remoting.errors import RemoteProtocolError
 from tests.support.fake_clock import FakeClock
+from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import RawPeer, until
-
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS = 30.0
 
 # request codes that these servers know
 ECHO = 1

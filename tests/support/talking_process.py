@@ -5,12 +5,10 @@ import re
 import signal
 import subprocess
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Self
 
+from tests.support.guard import GUARD_SECONDS
 from tests.support.heard import Heard
-
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS: Final = 30.0
 
 
 class TalkingProcess:

@@ -11,10 +11,9 @@ import subprocess
 import termios
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from typing import Self
 
-# Nothing that is right takes a tenth of it; a test that waits for what never comes fails instead of hanging.
-GUARD_SECONDS: Final = 30.0
+from tests.support.guard import GUARD_SECONDS
 
 
 class Terminal:
