@@ -13,6 +13,9 @@ from benchmarks.servers import Server
 
 # load gives up by itself 30 s after its time
 _PATIENCE_SECONDS: Final = 45
+# One connection that always waits for one answer: the longest it waited is the longest that the loop did something
+# else. Nothing should run beside it but what is asked about, so that nobody takes the core from it.
+PROBE: Final = ("--connections", "1", "--depth", "1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 import itertools
 import statistics
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks import loads
-from benchmarks.figures import BenchError, Figure, Target, ratios, spelt_medians
+from benchmarks.beside import Beside
+from benchmarks.figures import Figure, Target, ratios, spelt_medians
 from benchmarks.loads import Load
 from benchmarks.rounds import Bench
 from benchmarks.seeding import PULLED_TOPICS, Wire, pulled_body_bytes, pulled_brokers, register, topics
@@ -20,9 +19,6 @@ TOPICS: Final = 10_000
 PER_SECOND: Final = 10
 # 36 characters, about what RocketMQ's own benchmark uses
 TOPIC_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdef%d"
-# One connection that always waits for one answer: the longest it waited is the longest that the loop did something
-# else. Nothing runs beside it but the broker, so that nobody takes the core from it.
-PROBE: Final = ("--connections", "1", "--depth", "1")
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -43,7 +39,7 @@ def measure(bench: Bench) -> list[Figure]:
         )
         probes = bench.in_turn(
             "stalls while registering",
-            {name: _case(bench, server, wire, frames, PROBE) for name, frames in disturbances.items()},
+            {name: _case(bench, server, wire, frames, loads.PROBE) for name, frames in disturbances.items()},
         )
     return [
         *_figures("fields", "every topic changed", pulls, probes),
@@ -69,49 +65,12 @@ def _case(
     def run() -> Disturbed:
         if not frames:
             return Disturbed(loads.run(bench, server, *flags))
-        broker = _Broker(wire, frames)
-        broker.start()
-        try:
+        turns = itertools.cycle(frames)
+        with Beside(lambda: wire.ask_well(next(turns)), at_most=PER_SECOND) as broker:
             load = loads.run(bench, server, *flags)
-        finally:
-            broker.stop()
-        if broker.error is not None:
-            raise broker.error
         return Disturbed(load, broker.per_second)
 
     return run
-
-
-class _Broker(threading.Thread):
-    """Registers on time, as long as the server answers in time."""
-
-    def __init__(self, wire: Wire, frames: Sequence[bytes]) -> None:
-        super().__init__()
-        self._wire = wire
-        self._frames = frames
-        self._stopped = threading.Event()
-        # how often it really did, once it has stopped
-        self.per_second = 0.0
-        # why it ended early
-        self.error: BenchError | None = None
-
-    def run(self) -> None:
-        began = time.monotonic()
-        done = 0
-        try:
-            for frame in itertools.cycle(self._frames):
-                if self._stopped.wait(max(0.0, began + done / PER_SECOND - time.monotonic())):
-                    break
-                self._wire.ask_well(frame)
-                done += 1
-        except BenchError as error:
-            self.error = error
-        self.per_second = done / (time.monotonic() - began)
-
-    def stop(self) -> None:
-        """Finish the registration in hand, and end."""
-        self._stopped.set()
-        self.join()
 
 
 def _figures(

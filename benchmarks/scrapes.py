@@ -1,12 +1,13 @@
 """How late is a pull while somebody scrapes the metrics, over and over?"""
 
 import socket
-import threading
 import urllib.request
 from contextlib import ExitStack
-from typing import Final, Self
+from functools import partial
+from typing import Final
 
 from benchmarks import loads
+from benchmarks.beside import Beside
 from benchmarks.figures import BenchError, Figure, Target
 from benchmarks.loads import Load
 from benchmarks.rounds import Bench
@@ -15,9 +16,6 @@ from benchmarks.servers import daemon
 
 BROKERS: Final = 1_000
 CONNECTIONS: Final = 1_000
-# One connection that always waits for one answer: each step of a scrape makes one of its answers late. There are a few
-# dozen of them in a scrape, so that the longest step is among the latest hundredth of all answers.
-_PROBE: Final = ("--connections", "1", "--depth", "1")
 _PATIENCE_SECONDS: Final = 10
 
 
@@ -35,12 +33,14 @@ def measure(bench: Bench) -> list[Figure]:
         scraped: list[float] = []
 
         def with_scrapes() -> Load:
-            with _Scraper(f"http://127.0.0.1:{http_port}/metrics") as scraper:
-                load = loads.run(bench, server, *_PROBE)
-            scraped.append(scraper.done() / bench.effort.seconds)
+            with Beside(partial(_scrape, f"http://127.0.0.1:{http_port}/metrics")) as scraper:
+                load = loads.run(bench, server, *loads.PROBE)
+            scraped.append(scraper.per_second)
             return load
 
-        cases = {"scraped": with_scrapes, "quiet": lambda: loads.run(bench, server, *_PROBE)}
+        # Each step of a scrape makes one answer late. There are a few dozen in a scrape, so that the longest is among
+        # the latest hundredth of all answers.
+        cases = {"scraped": with_scrapes, "quiet": lambda: loads.run(bench, server, *loads.PROBE)}
         found = bench.in_turn("pulls during scrapes", cases)
     mine, quiet = (loads.p99s(found[name]) for name in ("scraped", "quiet"))
     later = tuple(one - other for one, other in zip(mine, quiet, strict=True))
@@ -51,43 +51,12 @@ def measure(bench: Bench) -> list[Figure]:
     ]
 
 
-class _Scraper(threading.Thread):
-    """Scrapes until the block ends."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._url = url
-        self._stopped = threading.Event()
-        self._count = 0
-        # why it ended early
-        self._error: OSError | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self.join()
-
-    def run(self) -> None:
-        try:
-            while not self._stopped.is_set():
-                with urllib.request.urlopen(self._url, timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310 - of our own server
-                    answer.read()
-                self._count += 1
-        except OSError as error:
-            self._error = error
-
-    def done(self) -> int:
-        """How many there were.
-
-        Raises:
-            BenchError: one failed, or there was none.
-        """
-        if self._error is not None or not self._count:
-            raise BenchError(f"{self._count} scrapes, and then: {self._error}")
-        return self._count
+def _scrape(url: str) -> None:
+    try:
+        with urllib.request.urlopen(url, timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310 - of our own server
+            answer.read()
+    except OSError as error:
+        raise BenchError(f"{url}: {error}") from error
 
 
 def _free_port() -> int:
