@@ -14,7 +14,6 @@ from tests.support.heard import Heard
 
 LoopName = Literal["auto", "asyncio"]
 
-
 # The daemon takes uvloop where it is installed; `asyncio` is what it runs on where it is not.
 _MISSING: Final[dict[LoopName, tuple[str, ...]]] = {"auto": (), "asyncio": ("uvloop",)}
 
