@@ -8,7 +8,7 @@ PY := .venv/bin/python
 ARGS ?=
 # more workers than that spend their time starting
 PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
-TYPED := $(wildcard remoting namesrv broker_agent client spark_jobs benchmarks demo docker tests)
+TYPED := $(wildcard runtime remoting namesrv broker_agent client spark_jobs benchmarks demo docker tests)
 
 .PHONY: help
 help: ## list the targets

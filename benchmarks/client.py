@@ -14,11 +14,11 @@ from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, topics
 from benchmarks.servers import Server, daemon
 from namesrv_client import ClientSettings, RouteClient, SyncRouteClient
-from namesrv_remoting.aio import loops
 from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
+from namesrv_runtime import loops
 
 # of a large producer, on so many broker groups
 TOPICS: Final = 10_000

@@ -15,10 +15,10 @@ from typing import Final
 from namesrv.fast_lane import FastLane
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import Effect, Registration, RouteOptions
-from namesrv_remoting.aio import loops
-from namesrv_remoting.aio.clock import SystemClock
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_runtime import loops
+from namesrv_runtime.clock import SystemClock
 
 # of each broker, and nobody else's
 TOPICS: Final = 1_000

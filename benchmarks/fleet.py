@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
-from namesrv_remoting.aio import loops
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.clock import SystemClock
 from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
 from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_runtime import loops
+from namesrv_runtime.clock import SystemClock
 
 AGENTS: Final = 1_000
 # of each broker, and nobody else's

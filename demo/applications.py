@@ -11,7 +11,7 @@ from demo.servers import NameServer, called
 from demo.witness import Instance, Witness
 from namesrv_client import RouteClient, RouteError
 from namesrv_client.route import Route, RouteChange
-from namesrv_remoting.aio.address import parse_address
+from namesrv_runtime.address import parse_address
 
 TOPIC: Final = "orders"
 _ATTEMPTS: Final = 4

@@ -22,12 +22,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
-from namesrv_remoting.aio.address import parse_address
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.clock import SystemClock
-from namesrv_remoting.aio.name_servers import resolve
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE, RequestCode
 from namesrv_remoting.errors import RemotingError
+from namesrv_runtime.address import parse_address
+from namesrv_runtime.clock import SystemClock
+from namesrv_runtime.name_servers import resolve
 
 logger: Final = logging.getLogger("memory_broker")
 

@@ -16,14 +16,14 @@ from namesrv_broker_agent.link import ServerLink, ServerState
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.tasks import call_back, cancelled, report_bug, whole
 from namesrv_broker_agent.topics import TopicChange, TopicTable
-from namesrv_remoting.aio.clock import Clock, SystemClock
-from namesrv_remoting.aio.name_servers import NameServerList
-from namesrv_remoting.aio.timeouts import timeout_on
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
+from namesrv_runtime.clock import Clock, SystemClock
+from namesrv_runtime.name_servers import NameServerList
+from namesrv_runtime.timeouts import timeout_on
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.config_file import AgentConfig, ConfigFileError, read_config
 from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.topics import TopicStateError
-from namesrv_remoting.aio import loops
-from namesrv_remoting.aio.clock import SystemClock
+from namesrv_runtime import loops
+from namesrv_runtime.clock import SystemClock
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1

@@ -9,10 +9,7 @@ from typing import Final, Literal
 from namesrv_broker_agent.dialects import Dialect, NativeDialect, Registered, RocketmqDialect
 from namesrv_broker_agent.identity import BrokerIdentity
 from namesrv_broker_agent.topics import TopicChange
-from namesrv_remoting.aio.backoff import Backoff
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.clock import Clock
-from namesrv_remoting.aio.timeouts import timeout_on
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
@@ -23,6 +20,9 @@ from namesrv_remoting.errors import (
     RequestCodeNotSupportedError,
     ResponseError,
 )
+from namesrv_runtime.backoff import Backoff
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.timeouts import timeout_on
 
 Status = Literal["connecting", "registered", "unreachable", "stopped"]
 # The shortest period is this part of the setting: four always fit into four times the setting.

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from namesrv_remoting.aio.address import parse_address
-from namesrv_remoting.aio.name_servers import REFRESH_SECONDS, check_source
-from namesrv_remoting.settings_errors import plain_words
+from namesrv_runtime.address import parse_address
+from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
+from namesrv_runtime.settings_errors import plain_words
 
 MAX_NAME_CHARACTERS = 255
 

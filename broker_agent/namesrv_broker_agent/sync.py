@@ -12,8 +12,8 @@ from namesrv_broker_agent.agent import BrokerAgent, MasterInfo
 from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicChange
-from namesrv_remoting.aio.background_loop import BackgroundLoop, StoppedError
 from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
 
 __all__ = ["StoppedError", "SyncBrokerAgent"]
 

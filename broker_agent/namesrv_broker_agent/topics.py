@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
-from namesrv_remoting.durable_file import remove_leftovers, write_atomically
+from namesrv_runtime.durable_file import remove_leftovers, write_atomically
 
 # In UTF-8: RocketMQ's compressed registration counts bytes.
 MAX_TOPIC_BYTES: Final = 255

@@ -22,9 +22,9 @@ from namesrv_client.route_cache import RouteCache
 from namesrv_client.saver import RouteSaver
 from namesrv_client.session import ServerSession
 from namesrv_client.settings import ClientSettings
-from namesrv_remoting.aio.clock import Clock, SystemClock
-from namesrv_remoting.aio.name_servers import NameServerList
 from namesrv_remoting.codes import MASTER_ID
+from namesrv_runtime.clock import Clock, SystemClock
+from namesrv_runtime.name_servers import NameServerList
 
 logger: Final = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ import msgspec
 from namesrv_client.route import RouteChange
 from namesrv_client.settings import ClientSettings
 from namesrv_client.sync_point import SyncPoint
-from namesrv_remoting.aio.clock import Clock
-from namesrv_remoting.aio.line_files import LineFiles, Retention
-from namesrv_remoting.aio.line_log import Item, LineLog
 from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.line_files import LineFiles, Retention
+from namesrv_runtime.line_log import Item, LineLog
 
 logger: Final = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from namesrv_client.route import Route, RouteChange, Source
 from namesrv_client.route_cache import RouteCache
 from namesrv_client.session import ServerSession
 from namesrv_client.settings import ClientSettings
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.errors import RemotingError
+from namesrv_runtime.clock import Clock
 
 logger: Final = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from namesrv_client.publish_info import PublishInfo, publish_info
 from namesrv_client.route import Route
 from namesrv_client.route_cache import RouteCache
 from namesrv_client.settings import ClientSettings
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
+from namesrv_runtime.clock import Clock
 
 # How long the default topic's queues stand in before the topic itself is asked for again.
 _DEFAULT_SECONDS: Final = 1.0

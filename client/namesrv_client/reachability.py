@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from namesrv_client.fault_strategy import FaultStrategy
-from namesrv_remoting.aio.address import parse_address
-from namesrv_remoting.aio.clock import Clock
-from namesrv_remoting.aio.timeouts import timeout_on
+from namesrv_runtime.address import parse_address
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.timeouts import timeout_on
 
 PROBE_SECONDS: Final = 3.0
 PROBE_TIMEOUT_SECONDS: Final = 0.2

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from namesrv_runtime.clock import Clock
 
 Source = Literal["pull", "watch", "disk", "default"]
 

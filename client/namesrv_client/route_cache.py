@@ -8,8 +8,8 @@ from namesrv_client.answer import Answer
 from namesrv_client.interning import RouteInterner
 from namesrv_client.route import Route, RouteChange, Source, difference, lost_brokers
 from namesrv_client.sync_point import SyncPoint
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
+from namesrv_runtime.clock import Clock
 
 # what came from no server
 _NO_RUN = ""

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from namesrv_client.decode import route_from_json
 from namesrv_client.route_cache import SavedRoute
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.route import TopicRouteData, route_to_json
-from namesrv_remoting.durable_file import write_atomically
 from namesrv_remoting.errors import RemotingError
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.durable_file import write_atomically
 
 VERSION: Final = 1
 # Nothing but the exact envelope is looked into, and nothing in it before its checksum is right: a torn or damaged file

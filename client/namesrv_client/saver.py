@@ -9,7 +9,7 @@ from typing import Final
 from namesrv_client.route_cache import RouteCache, SavedRoute
 from namesrv_client.route_snapshot import RouteSnapshot, RouteSnapshotError
 from namesrv_client.settings import ClientSettings
-from namesrv_remoting.aio.clock import Clock
+from namesrv_runtime.clock import Clock
 
 logger: Final = logging.getLogger(__name__)
 

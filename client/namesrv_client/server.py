@@ -9,9 +9,7 @@ from typing import Final
 from namesrv_client.answer import Answer
 from namesrv_client.decode import pulled_routes, route_from_json, server_info
 from namesrv_client.settings import ClientSettings
-from namesrv_remoting.aio.backoff import Backoff
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.extensions import to_msgpack
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.zone import in_zone
@@ -23,6 +21,8 @@ from namesrv_remoting.errors import (
     ResponseError,
     TopicNotExistError,
 )
+from namesrv_runtime.backoff import Backoff
+from namesrv_runtime.clock import Clock
 
 logger: Final = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from namesrv_client.server import Server
 from namesrv_client.settings import ClientSettings
 from namesrv_client.sync_point import SyncPoint
 from namesrv_client.topic_questions import SERVER_FAILED, Take, TopicQuestions
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemError_
+from namesrv_runtime.clock import Clock
 
 T = TypeVar("T")
 

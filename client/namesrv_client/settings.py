@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from namesrv_remoting.aio.name_servers import REFRESH_SECONDS, check_source
-from namesrv_remoting.settings_errors import plain_words
+from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
+from namesrv_runtime.settings_errors import plain_words
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 

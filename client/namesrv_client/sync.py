@@ -10,7 +10,7 @@ from namesrv_client.message_queue import MessageQueue
 from namesrv_client.publish_info import PublishInfo
 from namesrv_client.route import Route, RouteChange
 from namesrv_client.settings import ClientSettings
-from namesrv_remoting.aio.background_loop import BackgroundLoop
+from namesrv_runtime.background_loop import BackgroundLoop
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from typing import Final
 from namesrv_client.answer import Answer
 from namesrv_client.server import Server
 from namesrv_client.sync_point import SyncPoint
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.errors import (
     GoAwayError,
     NotReadyError,
@@ -23,6 +22,7 @@ from namesrv_remoting.errors import (
     SystemBusyError,
     SystemError_,
 )
+from namesrv_runtime.clock import Clock
 
 Take = Callable[[Answer], None]
 

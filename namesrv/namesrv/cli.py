@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import partial
 
 from namesrv import log
-from namesrv.flags import Action, help_text, parse
-from namesrv.settings_sources import Loaded, SettingsError, config_table, load_command_line
+from namesrv.settings.flags import Action, help_text, parse
+from namesrv.settings.sources import Loaded, SettingsError, config_table, load_command_line
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -40,7 +40,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded]) -> int:
     log.configure(loaded.settings.log_level, loaded.settings.log_format, sys.stderr)
     for warning in loaded.warnings:
         log.event(_logger, logging.WARNING, "settings_doubted", warning=warning)
-    from namesrv.controller import run  # noqa: PLC0415  # brings the event loop, which --help does not need
+    from namesrv.server.controller import run  # noqa: PLC0415  # brings the event loop, which --help does not need
 
     return run(loaded.settings, read_again)
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from namesrv.events import EventRing
-from namesrv.heartbeat_log import HeartbeatLog
-from namesrv.kvconfig import KVConfig
-from namesrv.observability.counters import Counters
+from namesrv.counters import Counters
+from namesrv.heartbeat_log.log import HeartbeatLog
+from namesrv.kv.store import KVConfig
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import RouteOptions
-from namesrv.sd_notify import ServiceManager
-from namesrv.settings import Settings
-from namesrv.snapshot import Readiness
-from namesrv.watchers import RouteWatchers
-from namesrv_remoting.aio.clock import Clock
+from namesrv.server.events import EventRing
+from namesrv.server.sd_notify import ServiceManager
+from namesrv.server.snapshot import Readiness
+from namesrv.server.watchers import RouteWatchers
+from namesrv.settings.model import Settings
+from namesrv_runtime.clock import Clock
 
 if TYPE_CHECKING:
     from namesrv.fast_lane import FastLane

@@ -4,8 +4,8 @@ import logging
 from pathlib import Path
 
 from namesrv.log import event
-from namesrv_remoting import durable_file
-from namesrv_remoting.durable_file import remove_leftovers, write_atomically
+from namesrv_runtime import durable_file
+from namesrv_runtime.durable_file import remove_leftovers, write_atomically
 
 logger = logging.getLogger(__name__)
 

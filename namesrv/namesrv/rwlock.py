@@ -16,7 +16,7 @@ from collections import OrderedDict
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
-from namesrv.observability.histogram import WAIT_BOUNDS, Histogram
+from namesrv.histogram import WAIT_BOUNDS, Histogram
 
 
 class ReadWriteLock:

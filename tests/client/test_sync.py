@@ -18,7 +18,7 @@ from namesrv_client import (
     SyncRouteClient,
     TopicNotFoundError,
 )
-from namesrv_remoting.aio.background_loop import StoppedError
+from namesrv_runtime.background_loop import StoppedError
 from tests.support.broker import Broker
 from tests.support.daemon import Daemon
 from tests.support.guard import GUARD_SECONDS

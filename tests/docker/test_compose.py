@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from namesrv.settings import Settings
+from namesrv.settings.model import Settings
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from namesrv.observability.counters import Counters
+from namesrv.counters import Counters
 from tests.support.http_peer import Scrape, scrape
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.settings import Settings
+from namesrv.settings.model import Settings
 
 UNITS = Path(__file__).parents[2] / "docker" / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))

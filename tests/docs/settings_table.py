@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from namesrv.reload import RELOADABLE
-from namesrv.setting_catalog import SETTINGS, Setting, text_of
+from namesrv.server.reload import RELOADABLE
+from namesrv.settings.catalog import SETTINGS, Setting, text_of
 
 
 def settings_table() -> str:

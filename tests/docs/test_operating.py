@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from namesrv.settings import Settings
+from namesrv.settings.model import Settings
 from tests.docs.generated import OPERATING, with_settings
 from tests.support.daemon import Daemon
 from tests.support.http_peer import ask

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from namesrv_remoting.aio.loops import LoopName, loop_factory
+from namesrv_runtime.loops import LoopName, loop_factory
 from tests.support.fuzz_budget import FRAMES, GOLDEN, Counted, in_batches
 from tests.support.fuzz_frames import FrameMaker, recorded_frames
 from tests.support.fuzz_server import FuzzServer

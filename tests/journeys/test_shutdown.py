@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv import snapshot
-from namesrv.snapshot import ExpectedBroker
+from namesrv.server import snapshot
+from namesrv.server.snapshot import ExpectedBroker
 from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
 from tests.support.broker import Broker
 from tests.support.daemon import LogLine, Start

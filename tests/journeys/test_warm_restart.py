@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv import snapshot
-from namesrv.snapshot import ExpectedBroker, Snapshot
+from namesrv.server import snapshot
+from namesrv.server.snapshot import ExpectedBroker, Snapshot
 from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
 from tests.support.peer import Connect, Peer

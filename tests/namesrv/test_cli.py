@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from namesrv.cli import main
-from namesrv.setting_catalog import SETTINGS
+from namesrv.settings.catalog import SETTINGS
 
 
 def environment(**changes: str) -> dict[str, str]:

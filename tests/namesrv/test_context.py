@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from namesrv.context import LiveSettings
-from namesrv.controller import NamesrvController
 from namesrv.routeinfo.records import RouteOptions
-from namesrv.settings import Settings
-from namesrv.snapshot import ExpectedBroker, Snapshot, save
+from namesrv.server.controller import NamesrvController
+from namesrv.server.snapshot import ExpectedBroker, Snapshot, save
+from namesrv.settings.model import Settings
 from tests.support.fake_clock import FakeClock
 
 

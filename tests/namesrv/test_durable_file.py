@@ -6,7 +6,7 @@ import pytest
 
 from namesrv import durable_file
 from namesrv.durable_file import set_aside
-from namesrv_remoting.durable_file import remove_leftovers, write_atomically
+from namesrv_runtime.durable_file import remove_leftovers, write_atomically
 
 # 2025-01-31 23:59:59 UTC
 LAST_SECOND_OF_JANUARY = 1_738_367_999.0

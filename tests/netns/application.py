@@ -21,10 +21,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from namesrv_client import ClientSettings, RouteClient, RouteError
-from namesrv_remoting.aio.address import parse_address
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command
+from namesrv_runtime.address import parse_address
 
 TOPIC: Final = "orders"
 _PAUSE_SECONDS: Final = 0.02

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from namesrv.context import Namesrv
-from namesrv.controller import NamesrvController
 from namesrv.routeinfo.records import Effect
-from namesrv.settings import Settings
+from namesrv.server.controller import NamesrvController
+from namesrv.settings.model import Settings
 from namesrv_remoting.aio.protocol import ServerConnection
 from tests.support.fake_clock import FakeClock
 from tests.support.guard import GUARD_SECONDS

@@ -16,9 +16,9 @@ from namesrv_client.ctl.running import follow
 from namesrv_client.ctl.servers import Answers, Servers, reason
 from namesrv_client.ctl.tables import table
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.clock import SystemClock
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.errors import RemotingError
+from namesrv_runtime.clock import SystemClock
 
 MAX_SECONDS: Final = 60.0
 MAX_CONNECTIONS: Final = 256

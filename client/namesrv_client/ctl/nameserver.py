@@ -11,9 +11,7 @@ from typing import Final
 from namesrv_client.ctl import answers
 from namesrv_client.ctl.answers import ClusterInfo, Connection, Events, LiveBroker, ServerInfo
 from namesrv_client.decode import PulledRoutes, pulled_routes, route_from_json
-from namesrv_remoting.aio.backoff import Backoff
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.extensions import to_msgpack
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import RequestCode, SerializeType
@@ -24,6 +22,8 @@ from namesrv_remoting.errors import (
     RequestCodeNotSupportedError,
     TopicNotExistError,
 )
+from namesrv_runtime.backoff import Backoff
+from namesrv_runtime.clock import Clock
 
 # a frame is at most 16 MiB; so many routes of 8 broker groups are a tenth of it
 ROUTES_PER_PULL: Final = 1000

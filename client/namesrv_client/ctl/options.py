@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from namesrv_remoting.aio.name_servers import parse_list
+from namesrv_runtime.name_servers import parse_list
 
 OutputFormat = Literal["table", "json", "yaml"]
 

@@ -14,7 +14,7 @@ from namesrv_client.ctl.escaping import shown
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain
 from namesrv_client.ctl.servers import Servers
-from namesrv_remoting.aio import loops
+from namesrv_runtime import loops
 
 Question = Callable[[Servers], Awaitable[Report]]
 Stream = Callable[[Servers, Output], Awaitable[int]]

@@ -7,8 +7,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from namesrv_client.ctl import exit_codes
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_remoting.aio.clock import Clock, SystemClock
 from namesrv_remoting.errors import RemotingError, ResponseError
+from namesrv_runtime.clock import Clock, SystemClock
 
 T = TypeVar("T")
 

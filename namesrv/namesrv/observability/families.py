@@ -12,8 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.utils import floatToGoString
 
 from namesrv.context import Namesrv
-from namesrv.observability.counters import REASONS
-from namesrv.observability.histogram import Histogram
+from namesrv.counters import REASONS
+from namesrv.histogram import Histogram
 from namesrv.observability.survey import PROTOCOLS, Survey
 from namesrv.version import version
 from namesrv_remoting.codes import RequestCode, ResponseCode

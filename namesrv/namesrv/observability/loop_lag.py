@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Final
 
-from namesrv.observability.histogram import Histogram
+from namesrv.histogram import Histogram
 
 INTERVAL_SECONDS: Final = 0.1
 

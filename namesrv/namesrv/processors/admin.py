@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from namesrv.admin_settings import apply_update, effective_properties
 from namesrv.context import Namesrv
+from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.routeinfo import views
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of

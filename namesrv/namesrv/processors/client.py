@@ -9,13 +9,13 @@ import msgspec
 
 from namesrv.context import Namesrv
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
-from namesrv_remoting.aio.timeouts import timeout_on
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import PullRoutesRequest, pull_routes_request
 from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, TopicNotExistError
 from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
+from namesrv_runtime.timeouts import timeout_on
 
 FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # Routes put into one answer between two looks at the loop.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from namesrv.context import Namesrv
-from namesrv.kvconfig import KVLimitError, KVWriteError
+from namesrv.kv.store import KVLimitError, KVWriteError
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode

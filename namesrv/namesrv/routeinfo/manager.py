@@ -43,10 +43,10 @@ from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
+from namesrv_runtime.clock import Clock
 
 T = TypeVar("T")
 

@@ -9,16 +9,16 @@ import random
 from collections.abc import Callable
 from typing import Final, Self
 
-from namesrv_remoting.aio.address import parse_address
-from namesrv_remoting.aio.backoff import DEFAULT_BACKOFF, Backoff, ConnectFailure
 from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from namesrv_remoting.aio.timeouts import timeout_on
 from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RequestTimeoutError, response_error
 from namesrv_remoting.frames import MAX_FRAME_BYTES
+from namesrv_runtime.address import parse_address
+from namesrv_runtime.backoff import DEFAULT_BACKOFF, Backoff, ConnectFailure
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.timeouts import timeout_on
 
 # what a closing client leaves to a slow peer, to read what was sent last
 _FLUSH_SECONDS: Final = 1.0

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from namesrv_remoting.aio.clock import Clock
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.periodic import Periodic
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.periodic import Periodic
 
 logger: Final = logging.getLogger(__name__)
 

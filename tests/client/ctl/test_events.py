@@ -6,7 +6,7 @@ from pathlib import Path
 from namesrv_client.ctl.answers import Event, Events
 from namesrv_client.ctl.events import _missed, _what
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_remoting.aio.clock import SystemClock
+from namesrv_runtime.clock import SystemClock
 from tests.support import broker as sync_broker
 from tests.support.ctl import COMMAND, ApacheFront, address_of, at, ctl, nobody
 from tests.support.daemon import Daemon

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.heartbeat_log import HeartbeatLog
+from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.process_families import process_families
 from namesrv.observability.survey import Survey
 from namesrv.version import version

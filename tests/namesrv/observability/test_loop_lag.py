@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from namesrv.observability.histogram import Histogram
+from namesrv.histogram import Histogram
 from namesrv.observability.loop_lag import INTERVAL_SECONDS, LoopLag
 from tests.support.raw_peer import until
 

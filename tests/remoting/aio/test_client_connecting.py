@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from namesrv_remoting.aio.backoff import Backoff
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RequestTimeoutError
+from namesrv_runtime.backoff import Backoff
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.scripted_server import HOST, Peer, ScriptedServer

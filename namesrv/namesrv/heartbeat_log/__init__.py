@@ -1,0 +1,1 @@
+"""The heartbeat log: what is written about brokers, routes and answers, and when."""

@@ -1,0 +1,272 @@
+"""What goes into the heartbeat log, and when?
+
+The loop's half: it takes note of what happened and hands it to the writing thread. The contract is
+docs/heartbeat-log.md.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from sys import intern
+from typing import Any, Final
+
+from namesrv.fast_lane import FastLane
+from namesrv.heartbeat_log.late_brokers import LateBrokers
+from namesrv.heartbeat_log.lines import (
+    ClientGone,
+    HeartbeatLines,
+    LatePulls,
+    RegisteredWith,
+    RoutesPublished,
+    Served,
+    Started,
+    Stopped,
+)
+from namesrv.heartbeat_log.served import ServedAnswers
+from namesrv.log import event
+from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.routeinfo.records import (
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    Effect,
+    Evicted,
+    Fenced,
+    HeldUp,
+    Registered,
+    Scanned,
+    Unregistered,
+)
+from namesrv.settings.limits import retention
+from namesrv.settings.model import Settings
+from namesrv.version import version
+from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.line_files import LineFiles
+from namesrv_runtime.line_log import Item, LineLog
+
+logger: Final = logging.getLogger(__name__)
+
+_new_tuple: Final = tuple.__new__
+
+# Lines of one item: while the thread makes them, the loop may have to wait for it.
+_LINES_PER_ITEM: Final = 100
+# (connection, topic) pairs that are remembered as served; then all are forgotten, and some are told twice.
+MAX_SERVED_PAIRS: Final = 500_000
+# At the end of the process, for what is queued and for the last compression.
+CLOSE_SECONDS: Final = 10.0
+
+
+class HeartbeatLog:
+    """The log of one run of the server."""
+
+    def __init__(
+        self, settings: Settings, directory: Path, boot_id: str, clock: Clock, manager: RouteInfoManager
+    ) -> None:
+        self.late = LateBrokers(manager.tables)
+        self._clock = clock
+        self._manager = manager
+        # topic -> the revision of its last change, as it was logged
+        self._revisions: dict[str, int] = {}
+        self._is_closed = False
+        self._served_pairs = 0
+        # a connection's record of an earlier epoch counts for nothing
+        self._served_epoch = 0
+        self._lines = HeartbeatLines(
+            settings.nameserver_name,
+            boot_id,
+            {
+                "scan_interval_ms": round(settings.scan_interval_seconds * 1000),
+                "broker_expiry_ms": round(settings.broker_expiry_seconds * 1000),
+                "evict_on_disconnect": settings.evict_on_disconnect,
+                "version": version(),
+            },
+        )
+        self.log = LineLog(
+            LineFiles(directory, settings.nameserver_name, boot_id),
+            self._lines,
+            retention(settings),
+            report=_report,
+        )
+        self._put = self.log.put
+        # the wall clock is that much ahead of the monotonic one; as of the last tick, or anything but a heartbeat
+        self._wall_offset = 0.0
+
+    def __repr__(self) -> str:
+        return f"<HeartbeatLog [{self.log!r} | {len(self.late.topics)} late topics]>"
+
+    @property
+    def queued(self) -> int:
+        """Lines that wait to be written."""
+        return self.log.queued
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were lost."""
+        return self.log.dropped
+
+    def listen(self, observers: list[Callable[[Effect], None]], fast_lane: FastLane) -> None:
+        """Have everything told that the log is about."""
+        observers.append(self)
+        self._manager.on_touch = self.touched
+        self._manager.on_publish = self.routes_published
+        fast_lane.first_served = self.served
+        fast_lane.late_topics = self.late.topics
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to write."""
+        self.log.start()
+        self._note(self._clock.monotonic(), Started())
+
+    async def run(self) -> None:
+        """Return when the log is closed.
+
+        Raises:
+            Exception: a bug in a writing thread.
+        """
+        await self.log.run()
+
+    async def close(self) -> None:
+        """Write what is left, as far as the disk allows it in a few seconds."""
+        self._take_pulls()
+        self._note(self._clock.monotonic(), Stopped(self.log.dropped))
+        # what still happens until the process ends comes after the last line
+        self._is_closed = True
+        if not await self.log.close(CLOSE_SECONDS):
+            event(logger, logging.WARNING, "heartbeat_log_incomplete", lost=self.log.queued, seconds=CLOSE_SECONDS)
+
+    # -- what happened ------------------------------------------------------------------------------------------------
+
+    def __call__(self, effect: Effect) -> None:
+        """Take note of an effect."""
+        if isinstance(effect, Registered):
+            topics = len(self._manager.tables.topics_of_broker.get(effect.live.broker_name, ()))
+            self._note(self._monotonic(effect.live.last_update), RegisteredWith(effect, topics))
+        elif isinstance(effect, Evicted):
+            self.late.left(effect.key)
+            self._note(self._monotonic(effect.live.last_update + effect.silent_seconds), effect)
+        elif isinstance(effect, Scanned):
+            self._take_pulls()
+            self._note(self._monotonic(effect.now), effect)
+        elif isinstance(effect, Unregistered | Fenced | HeldUp):
+            self._note(self._clock.monotonic(), effect)
+
+    def touched(self, key: BrokerAddrInfo, live: BrokerLiveInfo, silent_seconds: float) -> None:
+        """Take note of a heartbeat. As short as it gets: there may be a hundred thousand a second."""
+        monotonic = live.last_update + self._manager.late_seconds
+        if not self._is_closed:
+            # as Item(…) does, without the Python function that a NamedTuple puts in between
+            self._put(_new_tuple(Item, (monotonic + self._wall_offset, monotonic, (key, live, silent_seconds), 1)))
+
+    def routes_published(self, topics: set[str], revision: int) -> None:
+        """Take note of new routes at the moment from which they are answered."""
+        tables = self._manager.tables
+        # what was answered until now was of the revision before
+        if self.late.topics:
+            self._note_pulls(self.late.take(topics))
+        find = tables.topic_queue_table.get
+        groups = dict(tables.broker_addr_table)
+        ordered = sorted(topics)
+        revisions = self._revisions
+        for topic in ordered:
+            revisions[topic] = revision
+        now = self._clock.monotonic()
+        for at in range(0, len(ordered), _LINES_PER_ITEM):
+            part = ordered[at : at + _LINES_PER_ITEM]
+            self._note(now, RoutesPublished(revision, part, [find(topic) for topic in part], groups), len(part))
+        if len(revisions) > 2 * len(tables.topic_queue_table) + _LINES_PER_ITEM:
+            self._revisions = {topic: revisions[topic] for topic in revisions if topic in tables.topic_queue_table}
+
+    def tick(self) -> None:
+        """Look who is late, and what time it is."""
+        self._read_wall()
+        self.late.update(self._manager.now())
+
+    # -- who was told -------------------------------------------------------------------------------------------------
+
+    def served(self, connection: ServerConnection, topic: str, answer: object) -> None:
+        """A connection was given an answer for a topic that is not the object it was given before."""
+        record = self._record(connection)
+        revision = self._revisions.get(topic, 0)
+        topic = intern(topic)
+        if record.revisions.get(topic) != revision:
+            self._served_pairs += topic not in record.revisions
+            record.revisions[topic] = revision
+            self._note(self._clock.monotonic(), Served(client_name(connection), (topic,), (revision,)))
+        record[topic] = answer
+
+    def served_many(self, connection: ServerConnection, topics: Sequence[str]) -> None:
+        """A connection was given the routes of many topics, or told that there are none."""
+        record = self._record(connection)
+        find, known = self._revisions.get, record.revisions
+        news = [(intern(topic), find(topic, 0)) for topic in topics]
+        # one that never had a route has no revision either
+        news = [(topic, revision) for topic, revision in news if revision and known.get(topic) != revision]
+        if not news:
+            return
+        self._served_pairs += sum(topic not in known for topic, _ in news)
+        known.update(news)
+        now, client = self._clock.monotonic(), client_name(connection)
+        for at in range(0, len(news), _LINES_PER_ITEM):
+            names, revisions = zip(*news[at : at + _LINES_PER_ITEM], strict=True)
+            self._note(now, Served(client, names, revisions), len(names))
+
+    def gone(self, connection: ServerConnection) -> None:
+        """A connection has ended."""
+        record = connection.served
+        if isinstance(record, ServedAnswers):
+            if record.epoch == self._served_epoch:
+                self._served_pairs -= len(record.revisions)
+            connection.served = None
+            self._note(self._clock.monotonic(), ClientGone(client_name(connection)))
+
+    def pulled(self, topics: Iterable[str]) -> None:
+        """Answers were given that the fast lane did not give."""
+        late = self.late.topics
+        if late:
+            for topic in topics:
+                if topic in late:
+                    late[topic] += 1
+
+    def _record(self, connection: ServerConnection) -> ServedAnswers:
+        if self._served_pairs >= MAX_SERVED_PAIRS:
+            self._served_pairs = 0
+            self._served_epoch += 1
+        record = connection.served
+        if not isinstance(record, ServedAnswers) or record.epoch != self._served_epoch:
+            record = connection.served = ServedAnswers(self._served_epoch)
+        return record
+
+    # -- handing over -------------------------------------------------------------------------------------------------
+
+    def _take_pulls(self) -> None:
+        self._note_pulls(self.late.take())
+
+    def _note_pulls(self, pulls: list[tuple[str, int]]) -> None:
+        if pulls:
+            find = self._revisions.get
+            counts = [(topic, find(topic, 0), count) for topic, count in pulls]
+            self._note(self._clock.monotonic(), LatePulls(counts), len(counts))
+
+    def _monotonic(self, live: float) -> float:
+        return live + self._manager.late_seconds
+
+    def _note(self, monotonic: float, what: Any, lines: int = 1) -> None:
+        if self._is_closed:
+            return
+        self._read_wall()
+        # the wall clock at that moment, which may be a little ago
+        self._put(Item(monotonic + self._wall_offset, monotonic, what, lines))
+
+    def _read_wall(self) -> None:
+        self._wall_offset = self._clock.wall() - self._clock.monotonic()
+
+
+def client_name(connection: ServerConnection) -> str:
+    """The name of a connection in the log."""
+    return f"{connection.peer}#{connection.id}"
+
+
+def _report(level: int, name: str, fields: dict[str, Any]) -> None:
+    event(logger, level, name, **fields)

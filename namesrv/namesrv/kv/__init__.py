@@ -1,0 +1,1 @@
+"""The key-value configuration: in memory, and on disk."""

@@ -1,0 +1,69 @@
+"""What may an operator change in a running server (318), and what is it running with (319)?
+
+An allow-list, not a deny-list, and no file is ever written: Apache's server let an unauthenticated peer choose a path
+and its content (CVE-2023-37582), and its first fix missed because it named what to forbid.
+"""
+
+import logging
+from dataclasses import fields
+from typing import Final
+
+from namesrv.context import LiveSettings, Namesrv
+from namesrv.log import event
+from namesrv.settings.apache_properties import JAVA_NAMES, as_properties
+from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
+from namesrv_remoting.errors import BadRequestError, NoPermissionError, SystemError_
+
+logger: Final = logging.getLogger(__name__)
+
+# Java's key -> our setting, for all that can change while running; every one of them is a boolean
+LIVE_KEYS: Final = {JAVA_NAMES[item.name]: item.name for item in fields(LiveSettings)}
+# refused by Apache's server in these words
+BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+# known, and read only at start
+_START_KEYS: Final = frozenset(JAVA_NAMES.values()) - frozenset(LIVE_KEYS)
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def apply_update(namesrv: Namesrv, body: bytes) -> None:
+    """Change live settings as a properties text says: all of them, or, when one is refused, none.
+
+    Keys that no NameServer knows are ignored, as Apache's server does, and named in the log.
+
+    Raises:
+        NoPermissionError: administration is off, or a key is not to be changed.
+        SystemError_: the text is no properties text.
+        BadRequestError: a value is neither true nor false.
+    """
+    if not namesrv.settings.admin_enabled:
+        raise NoPermissionError("administration is disabled on this server, see its setting admin-enabled")
+    try:
+        properties = parse_properties(body.decode())
+    except (PropertiesError, UnicodeDecodeError) as error:
+        raise SystemError_("string2Properties error") from error
+    update: dict[str, bool] = {}
+    for key, value in properties.items():
+        if key in BLACK_LIST:
+            raise NoPermissionError("Can not update config in black list.")
+        if key in _START_KEYS:
+            raise NoPermissionError(f"{key} is read at start and cannot be changed while running")
+        if key not in LIVE_KEYS:
+            event(logger, logging.WARNING, "setting_unknown", key=key)
+            continue
+        if value.strip().lower() not in _BOOLEANS:
+            raise BadRequestError(f"{key}: {value[:64]!r} is neither true nor false")
+        update[LIVE_KEYS[key]] = _BOOLEANS[value.strip().lower()]
+    changed = {name: value for name, value in update.items() if getattr(namesrv.live, name) != value}
+    for name, wanted in changed.items():
+        setattr(namesrv.live, name, wanted)
+        event(logger, logging.WARNING, "setting_changed", setting=name, value=wanted)
+    if changed:
+        # which routes an option shapes is not worth knowing for something done once a year
+        namesrv.manager.routes_may_differ()
+
+
+def effective_properties(namesrv: Namesrv) -> str:
+    """All settings as they are now, as sorted `key=value` lines."""
+    values = dict(namesrv.settings)
+    values.update({item.name: getattr(namesrv.live, item.name) for item in fields(LiveSettings)})
+    return as_properties(values)

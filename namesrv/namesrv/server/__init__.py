@@ -1,0 +1,1 @@
+"""The running server: start, stop, housekeeping, and what happens when the tables change."""

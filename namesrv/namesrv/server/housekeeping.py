@@ -1,0 +1,113 @@
+"""What is done every second, and when a connection ends?
+
+The scan runs here. It ends the process when it fails: a scan that dies silently is the one failure that this daemon
+must never have.
+"""
+
+import logging
+from typing import Final
+
+from namesrv.context import Namesrv
+from namesrv.log import event
+from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_runtime.periodic import Periodic
+
+logger: Final = logging.getLogger(__name__)
+
+# Our own lateness is looked at this often, so that a short stop between two scans counts as well.
+_LONGEST_TICK_SECONDS: Final = 1.0
+# lines about refused peers per second; a hostile one could fill the disk with them
+_REFUSALS_PER_TICK: Final = 20
+
+
+class Housekeeping:
+    """The tick of one NameServer, and the ear for its connections."""
+
+    def __init__(self, namesrv: Namesrv) -> None:
+        self._namesrv = namesrv
+        interval = namesrv.settings.scan_interval_seconds
+        self._ticks_per_scan = max(1, round(interval / _LONGEST_TICK_SECONDS))
+        self._tick_seconds = interval / self._ticks_per_scan
+        self._next_scan = namesrv.clock.monotonic() + interval
+        # scans so far, and refusals that were not logged one by one
+        self.scans = 0
+        self._logged_refusals = 0
+        self._unlogged_refusals = 0
+
+    async def run(self) -> None:
+        """Tick until cancelled."""
+        await Periodic(self._namesrv.clock, self._tick_seconds, self.tick).run()
+
+    async def tick(self, lateness_seconds: float) -> None:
+        """One tick: own lateness first, then readiness, then, when it is due, the scan."""
+        namesrv = self._namesrv
+        if lateness_seconds > _LONGEST_TICK_SECONDS:
+            event(logger, logging.WARNING, "loop_was_late", seconds=round(lateness_seconds, 3))
+        namesrv.counters.last_tick = namesrv.clock.monotonic()
+        namesrv.service_manager.alive()
+        namesrv.manager.was_late(lateness_seconds)
+        self.check_readiness()
+        self._report_refusals()
+        if namesrv.heartbeat_log is not None:
+            namesrv.heartbeat_log.tick()
+        now = namesrv.clock.monotonic()
+        # ticks may come a hair early
+        if now + self._tick_seconds / 2 >= self._next_scan:
+            self._next_scan = max(self._next_scan, now - self._tick_seconds) + namesrv.settings.scan_interval_seconds
+            await namesrv.manager.evict_silent()
+            namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
+            self.scans += 1
+
+    def check_readiness(self) -> None:
+        """Open the gate for route questions once."""
+        namesrv = self._namesrv
+        if namesrv.fast_lane.is_ready or not namesrv.is_ready():
+            return
+        namesrv.fast_lane.is_ready = True
+        tables = namesrv.manager.tables
+        # who did not come back has ended its life, and with it what was taken from it
+        tables.wiped &= tables.broker_addr_table.keys()
+        if namesrv.readiness.missing:
+            # the snapshot names them still, and the next start would wait for them again
+            namesrv.manager.membership += 1
+        reason = namesrv.readiness.reason(namesrv.clock.monotonic())
+        namesrv.service_manager.status(reason)
+        event(logger, logging.INFO, "ready", reason=reason)
+
+    # -- the server's connections -------------------------------------------------------------------------------------
+
+    def connection_opened(self, connection: ServerConnection) -> None:
+        """A peer was let in."""
+        event(logger, logging.DEBUG, "connection_opened", connection=connection.id, peer=connection.peer)
+
+    def connection_closed(self, connection: ServerConnection, reason: str) -> None:
+        """A peer is gone: its brokers go at once, unless it is we who leave."""
+        namesrv = self._namesrv
+        event(logger, logging.DEBUG, "connection_closed", connection=connection.id, peer=connection.peer, reason=reason)
+        if namesrv.heartbeat_log is not None:
+            namesrv.heartbeat_log.gone(connection)
+        if namesrv.settings.evict_on_disconnect and not namesrv.is_draining:
+            namesrv.spawn(namesrv.manager.connection_closed(connection.id))
+
+    def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
+        """A peer broke the protocol or a limit."""
+        self._namesrv.counters.refusals[connection.serialize_type, error.reason] += 1
+        if self._logged_refusals >= _REFUSALS_PER_TICK:
+            self._unlogged_refusals += 1
+            return
+        self._logged_refusals += 1
+        event(
+            logger,
+            logging.WARNING,
+            "connection_refused",
+            peer=connection.peer,
+            proxied=connection.proxied,
+            reason=error.reason,
+            error=str(error),
+        )
+
+    def _report_refusals(self) -> None:
+        if self._unlogged_refusals:
+            event(logger, logging.WARNING, "connections_refused", more=self._unlogged_refusals)
+        self._logged_refusals = self._unlogged_refusals = 0

@@ -1,0 +1,153 @@
+"""What happens on SIGHUP?
+
+The settings are read again from where they came at the start: the same flags, environment and files. All of them are
+valid, or nothing changes. What can change in a running server does; what cannot is named, and needs a restart.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from namesrv import log
+from namesrv.context import LiveSettings, Namesrv
+from namesrv.log import event
+from namesrv.settings.catalog import SETTINGS
+from namesrv.settings.limits import kv_limits, retention, server_limits
+from namesrv.settings.model import Settings
+from namesrv.settings.sources import Loaded, SettingsError
+
+logger: Final = logging.getLogger(__name__)
+
+_LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
+_SERVER_LIMITS: Final = frozenset(
+    {
+        "proxy_protocol",
+        "max_frame_bytes",
+        "max_header_bytes",
+        "first_frame_timeout_seconds",
+        "whole_frame_timeout_seconds",
+        "max_connections",
+        "max_connections_per_ip",
+        "max_in_flight_per_connection",
+        "write_buffer_bytes",
+        "idle_timeout_seconds",
+        "tcp_user_timeout_seconds",
+    }
+)
+_KV_LIMITS: Final = frozenset({"kv_max_value_bytes", "kv_max_keys_per_namespace", "kv_max_namespaces"})
+_RETENTION: Final = frozenset({"heartbeat_log_keep_days", "heartbeat_log_max_bytes"})
+_LOG: Final = frozenset({"log_level", "log_format"})
+# Looked up whenever they are needed. Those that shape how long routes stay stale are not among them: the heartbeat log
+# says at its start what they are, and the report believes it.
+_LOOKED_UP: Final = frozenset(
+    {
+        "drain_seconds",
+        "max_topics_per_broker",
+        "max_inflated_bytes",
+        "max_inflate_ratio",
+        "admin_enabled",
+    }
+)
+RELOADABLE: Final = _LIVE | _SERVER_LIMITS | _KV_LIMITS | _RETENTION | _LOG | _LOOKED_UP
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting whose value is another one now."""
+
+    name: str
+    old: object
+    new: object
+
+    @property
+    def can_reload(self) -> bool:
+        """Whether it takes effect in a running server."""
+        return self.name in RELOADABLE
+
+
+def changes_between(running: Mapping[str, object], wanted: Settings) -> list[Change]:
+    """Every setting that is to be another one than in the running server, in the order of the declaration."""
+    return [
+        Change(name, running[name], getattr(wanted, name))
+        for name in SETTINGS
+        if running[name] != getattr(wanted, name)
+    ]
+
+
+class Reloader:
+    """Reloads when asked, one reload after the other."""
+
+    def __init__(self, namesrv: Namesrv, read: Callable[[], Loaded]) -> None:
+        self._namesrv = namesrv
+        self._read = read
+
+    async def run(self, asked: asyncio.Event) -> None:
+        """Reload whenever it is asked for, until cancelled; asked twice before it has begun, once."""
+        while True:
+            await asked.wait()
+            asked.clear()
+            namesrv = self._namesrv
+            namesrv.service_manager.reloading()
+            try:
+                await self.reload()
+            finally:
+                namesrv.service_manager.ready(namesrv.readiness.reason(namesrv.clock.monotonic()))
+
+    async def reload(self) -> None:
+        """Read the settings and apply what has changed, or say what is wrong with them."""
+        try:
+            # files may be on a disk that is slow
+            loaded = await asyncio.to_thread(self._read)
+        except SettingsError as error:
+            event(logger, logging.ERROR, "reload_refused", problems=error.problems)
+            return
+        for warning in loaded.warnings:
+            event(logger, logging.WARNING, "settings_doubted", warning=warning)
+        changes = changes_between(effective(self._namesrv), loaded.settings)
+        # told first: another level may keep these lines out of the log
+        for change in changes:
+            name = "setting_changed" if change.can_reload else "setting_needs_restart"
+            setting, origin = change.name, loaded.origins[change.name]
+            event(logger, logging.WARNING, name, setting=setting, old=change.old, new=change.new, origin=origin)
+        changed = {change.name: change.new for change in changes if change.can_reload}
+        apply(self._namesrv, changed)
+        event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(changes) - len(changed))
+
+
+def effective(namesrv: Namesrv) -> dict[str, object]:
+    """All settings as they are now: some may have been changed over the wire."""
+    return dict(namesrv.settings) | {name: getattr(namesrv.live, name) for name in _LIVE}
+
+
+def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
+    """Let the server run with other values, which are valid; nothing here can fail half-way."""
+    if not changed:
+        return
+    settings = namesrv.settings = namesrv.settings.model_copy(update=dict(changed))
+    names = changed.keys()
+    if names & _SERVER_LIMITS:
+        namesrv.server.limits = server_limits(settings)
+        namesrv.server.dispatcher.max_frame_bytes = settings.max_frame_bytes
+    if names & _KV_LIMITS:
+        namesrv.kv.limits = kv_limits(settings)
+    for name in names & _LIVE:
+        setattr(namesrv.live, name, changed[name])
+    if names & _LIVE:
+        namesrv.manager.routes_may_differ()
+    if names & _RETENTION and namesrv.heartbeat_log is not None:
+        namesrv.heartbeat_log.log.retention = retention(settings)
+    if names & _LOG:
+        log.configure(settings.log_level, settings.log_format, sys.stderr)
+
+
+def has_terminal() -> bool:
+    """Whether this process belongs to a terminal that is there."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

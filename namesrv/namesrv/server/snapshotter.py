@@ -1,0 +1,88 @@
+"""When is the snapshot of expected brokers written?"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from namesrv.context import Namesrv
+from namesrv.log import event
+from namesrv.server import snapshot
+from namesrv.server.snapshot import ExpectedBroker, Snapshot, WipedBroker
+from namesrv_runtime.periodic import Periodic
+
+logger: Final = logging.getLogger(__name__)
+
+# A crash forgets what changed since the last one; a snapshot of a hundred brokers is a few kilobytes.
+INTERVAL_SECONDS: Final = 5.0
+
+
+class Snapshotter:
+    """Writes the snapshot whenever the set of brokers has changed, and at the end."""
+
+    def __init__(self, namesrv: Namesrv, path: Path) -> None:
+        self._namesrv = namesrv
+        self._path = path
+        # the membership that the file holds
+        self._saved = namesrv.manager.membership
+        self._failing = False
+        with suppress(FileNotFoundError):
+            namesrv.counters.snapshot_bytes = path.stat().st_size
+        # one write at a time: of two, the older could be the last to replace the file
+        self._writing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Look every few seconds until cancelled."""
+        await Periodic(self._namesrv.clock, INTERVAL_SECONDS, self.tick).run()
+
+    async def tick(self, lateness_seconds: float) -> None:  # noqa: ARG002 - writing late is fine
+        """Write if something changed; a disk that is full costs a warning, and is tried again."""
+        async with self._writing:
+            await self._write_if_changed()
+
+    async def _write_if_changed(self) -> None:
+        membership = self._namesrv.manager.membership
+        counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
+        if membership == self._saved:
+            counters.snapshot_current_at = now
+            return
+        current = self.current()
+        try:
+            counters.snapshot_bytes = await asyncio.to_thread(_save, self._path, current)
+        except OSError as error:
+            if not self._failing:
+                event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
+            self._failing = True
+            return
+        if self._failing:
+            event(logger, logging.INFO, "snapshot_written_again", path=self._path)
+        self._failing = False
+        self._saved = membership
+        counters.snapshot_current_at = now
+        event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
+
+    def current(self) -> Snapshot:
+        """Who is alive, and who was expected and is still waited for."""
+        namesrv = self._namesrv
+        tables = namesrv.manager.tables
+        brokers = {
+            (key.cluster_name, live.broker_name, live.broker_id): ExpectedBroker(
+                key.cluster_name, live.broker_name, live.broker_id, key.broker_addr
+            )
+            for key, live in tables.broker_live_table.items()
+        }
+        if not namesrv.is_ready():
+            for missing in namesrv.readiness.missing:
+                brokers.setdefault((missing.cluster, missing.broker_name, missing.broker_id), missing)
+        return Snapshot(
+            saved_ms=int(namesrv.clock.wall() * 1000),
+            boot_id=namesrv.boot_id,
+            brokers=tuple(brokers[key] for key in sorted(brokers)),
+            wiped=tuple(WipedBroker(None, name) for name in sorted(tables.wiped)),
+        )
+
+
+def _save(path: Path, current: Snapshot) -> int:
+    snapshot.save(path, current)
+    return path.stat().st_size

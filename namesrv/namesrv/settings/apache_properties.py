@@ -1,0 +1,168 @@
+"""An Apache namesrv.properties in terms of our settings, and our settings in Apache's terms."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from namesrv.log import quoted
+from namesrv.settings.catalog import SETTINGS, Given, complaint, did_you_mean, text_of
+from namesrv_remoting.bodies.properties import format_properties
+
+# our setting -> the key that means the same to Apache's server
+_APACHE_KEYS = {
+    "listen_host": "bindAddress",
+    "listen_port": "listenPort",
+    "scan_interval_seconds": "scanNotActiveBrokerInterval",
+    "wait_for_service_seconds": "waitSecondsForService",
+    "drain_seconds": "shutdownWaitTimeSeconds",
+    "order_message_enable": "orderMessageEnable",
+    "return_order_topic_config_to_broker": "returnOrderTopicConfigToBroker",
+    "support_acting_master": "supportActingMaster",
+    "notify_min_broker_id_changed": "notifyMinBrokerIdChanged",
+    "delete_topic_with_broker_registration": "deleteTopicWithBrokerRegistration",
+    "enable_topic_list": "enableTopicList",
+    "enable_all_topic_list": "enableAllTopicList",
+}
+_MILLISECONDS = frozenset({"scan_interval_seconds"})
+
+
+@dataclass(frozen=True)
+class _Switch:
+    """A key without which Apache's server does not use another one."""
+
+    key: str
+    apache_default: str  # of the setting, once switched on
+    when_off: str
+
+
+# our setting -> its switch; off leaves our default, since off in a file written by Apache's server is no decision
+_SWITCHES = {
+    "wait_for_service_seconds": _Switch(
+        "needWaitForService",
+        "45",
+        "this server waits only for brokers that it knows from its last run; "
+        "wait-for-service-seconds 0 switches that off, too",
+    ),
+    "drain_seconds": _Switch(
+        "enableShutdownGracefully", "30", "this server always drains; drain-seconds 0 switches that off"
+    ),
+}
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+# our setting -> its key in the answer to GET_NAMESRV_CONFIG; what Apache's server lacks is spelt as it would spell it
+JAVA_NAMES: dict[str, str] = {name: _APACHE_KEYS.get(name) or _camel_case(name) for name in SETTINGS}
+_SETTING_NAMES = {key: name for name, key in JAVA_NAMES.items()}
+
+# key -> the value that needs no remark, and the remark for all others
+_REMARKS = {
+    "kvConfigPath": (None, "the KV configuration is kept in the data directory, see data-dir"),
+    "serverChannelMaxIdleTimeSeconds": ("120", "see broker-expiry-seconds and idle-timeout-seconds"),
+    "clusterTest": ("false", "there is no cluster test mode"),
+    "enableControllerInNamesrv": ("false", "there is no controller in this server; run it on its own"),
+}
+_WITHOUT_EFFECT = frozenset(
+    {
+        "rocketmqHome",
+        "configStorePath",
+        "configBlackList",
+        "productEnvName",
+        "clientRequestThreadPoolNums",
+        "clientRequestThreadPoolQueueCapacity",
+        "defaultThreadPoolNums",
+        "defaultThreadPoolQueueCapacity",
+        "unRegisterBrokerQueueCapacity",
+        "serverWorkerThreads",
+        "serverCallbackExecutorThreads",
+        "serverSelectorThreads",
+        "serverOnewaySemaphoreValue",
+        "serverAsyncSemaphoreValue",
+        "serverSocketSndBufSize",
+        "serverSocketRcvBufSize",
+        "writeBufferHighWaterMark",
+        "writeBufferLowWaterMark",
+        "serverSocketBacklog",
+        "serverNettyWorkerGroupEnable",
+        "serverPooledByteBufAllocatorEnable",
+        "useEpollNativeSelector",
+    }
+)
+_SWITCH_KEYS = frozenset(switch.key for switch in _SWITCHES.values())
+_KNOWN = _SETTING_NAMES.keys() | _REMARKS.keys() | _WITHOUT_EFFECT | _SWITCH_KEYS
+
+
+@dataclass
+class Translation:
+    """What properties mean here: settings, what is wrong, and what is merely of no effect."""
+
+    given: dict[str, Given] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def translate(properties: Mapping[str, str], source: str) -> Translation:
+    """Properties as settings whose range is still to be checked; the source is for messages: `file F`."""
+    translation = Translation()
+    for key, value in properties.items():
+        if key in _SETTING_NAMES:
+            _add_setting(translation, _SETTING_NAMES[key], Given(value.strip(), f"{source}, {key}"))
+    for name, switch in _SWITCHES.items():
+        if switch.key in properties:
+            _apply_switch(translation, name, Given(properties[switch.key].strip(), f"{source}, {switch.key}"))
+    translation.warnings += _remarks(properties, source)
+    return translation
+
+
+def as_properties(values: Mapping[str, object]) -> str:
+    """Settings as the sorted lines that GET_NAMESRV_CONFIG answers; -c reads them back."""
+    properties = {switch.key: "true" for name, switch in _SWITCHES.items() if name in values}
+    for name, value in values.items():
+        if isinstance(value, float) and name in _MILLISECONDS:
+            properties[JAVA_NAMES[name]] = str(round(value * 1000))
+        else:
+            properties[JAVA_NAMES[name]] = text_of(value)
+    return format_properties(properties)
+
+
+def _add_setting(translation: Translation, name: str, given: Given) -> None:
+    text = str(given.value)
+    if SETTINGS[name].kind is bool and _truth(text) is None:
+        # Java takes yes for false, we took it for true elsewhere
+        translation.problems.append(complaint(given, SETTINGS[name], "is not true or false"))
+    elif name not in _MILLISECONDS:
+        translation.given[name] = given
+    elif re.fullmatch("[0-9]{1,15}", text):
+        translation.given[name] = Given(int(text) / 1000, given.origin)
+    else:
+        translation.problems.append(complaint(given, SETTINGS[name], "is not a whole number of milliseconds"))
+
+
+def _apply_switch(translation: Translation, name: str, given: Given) -> None:
+    switch = _SWITCHES[name]
+    match _truth(str(given.value)):
+        case True:
+            translation.given.setdefault(name, Given(switch.apache_default, given.origin))
+        case False:
+            translation.given.pop(name, None)
+            translation.warnings.append(f"{given.origin} has no effect when false: {switch.when_off}")
+        case None:
+            wrong = f"{switch.key}: {quoted(str(given.value))} is not true or false (from {given.origin})"
+            translation.problems.append(wrong)
+
+
+def _remarks(properties: Mapping[str, str], source: str) -> Iterable[str]:
+    for key, (silent, remark) in _REMARKS.items():
+        if properties.get(key, silent) != silent:
+            yield f"{source}, {key} has no effect: {remark}"
+    if without_effect := sorted(_WITHOUT_EFFECT & properties.keys()):
+        yield f"{source} has keys without effect here: {', '.join(without_effect)}"
+    if unknown := [f"{quoted(key)}{did_you_mean(key, _KNOWN)}" for key in properties if key not in _KNOWN]:
+        yield f"{source} has unknown keys: {', '.join(unknown)}"
+
+
+def _truth(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text.lower())

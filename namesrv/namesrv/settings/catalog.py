@@ -1,0 +1,112 @@
+"""What help, files and error messages have to know about a setting, taken from its declaration."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from namesrv.log import quoted
+from namesrv.settings.model import Settings
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value as somebody wrote it, and where: `flag --listen-port`, `environment NAMESRV_X`, `file F`, `default`."""
+
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as people meet it."""
+
+    name: str
+    topic: str
+    consequence: str
+    kind: Any  # int, float, bool, str, Path or Literal
+    between: tuple[float, float] | None
+    default: str
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return self.name.replace("_", "-")
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return f"--{self.title}"
+
+    @property
+    def environment(self) -> str:
+        """Its name in the environment."""
+        return f"{Settings.model_config['env_prefix']}{self.name.upper()}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All it may be, if that is a few words."""
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
+
+    @property
+    def demand(self) -> str:
+        """What its values are, to be read after `is not`."""
+        return f"one of {', '.join(self.choices)}" if self.choices else _KINDS[self.kind]
+
+    @property
+    def range(self) -> str:
+        """Which values are allowed, to be read after `is not`."""
+        if self.between is None:
+            return self.demand
+        low, high = self.between
+        return f"between {text_of(low)} and {text_of(high)}"
+
+
+def text_of(value: object) -> str:
+    """A value as it is written in environments and files."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """The end of a message about an unknown word: the nearest known one, if any is near, whatever the prefix."""
+    import difflib  # noqa: PLC0415  # only for mistakes, and start-up counts
+
+    names = {name.removeprefix(prefix).lower(): name for name in known}
+    near = difflib.get_close_matches(word.removeprefix(prefix).lower(), names, n=1)
+    return f" (did you mean {names[near[0]]}?)" if near else ""
+
+
+def complaint(given: Given, setting: Setting, wrong: str) -> str:
+    """One line about one value."""
+    return f"{setting.title}: {quoted(text_of(given.value))} {wrong} (from {given.origin})"
+
+
+def _setting(name: str, field: FieldInfo) -> Setting:
+    extra = field.json_schema_extra
+    if not isinstance(extra, dict) or field.description is None:
+        raise TypeError(f"setting {name} is declared without topic or consequence")
+    low = next((rule.ge for rule in field.metadata if hasattr(rule, "ge")), None)
+    high = next((rule.le for rule in field.metadata if hasattr(rule, "le")), None)
+    return Setting(
+        name=name,
+        topic=str(extra["topic"]),
+        consequence=field.description,
+        kind=field.annotation,
+        between=None if low is None or high is None else (low, high),
+        default=str(extra["default"]) if "default" in extra else text_of(field.default),
+    )
+
+
+# field name -> what to say about it, in the order of the declaration
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {name: _setting(name, field) for name, field in Settings.model_fields.items()}
+)

@@ -1,0 +1,193 @@
+"""The command line: one flag for each setting, and the few that are none."""
+
+import argparse
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import groupby
+from typing import Any
+
+from namesrv.log import quoted
+from namesrv.settings.catalog import SETTINGS, Given, Setting, did_you_mean, text_of
+
+_USAGE = "namesrv [--config FILE] [-c FILE] [settings]"
+_DESCRIPTION = (
+    "A NameServer for message brokers: brokers register here, clients ask here which brokers have their topics. "
+    "Without any flag it serves on port 9876."
+)
+_EPILOG = (
+    "A flag wins over the environment, that over the TOML file, that over the properties file, and that over the "
+    "default. In the TOML file a setting has the name of its flag with underscores: listen_port = 9876. "
+    "--print-config shows each value and where it came from, in a form that --config reads."
+)
+# the end of a setting's name -> what its value is called
+_METAVARS = {
+    "_seconds": "SECONDS",
+    "_bytes": "BYTES",
+    "_dir": "DIRECTORY",
+    "_host": "ADDRESS",
+    "_name": "NAME",
+    "_listen": "ADDRESS:PORT",
+}
+# argparse's words -> ours
+_REWORDED = {"expected one argument": "needs a value"}
+
+
+class Action(Enum):
+    """What a run is to do."""
+
+    RUN = auto()
+    PRINT_CONFIG = auto()
+    CHECK_CONFIG = auto()
+    HELP = auto()
+    VERSION = auto()
+
+
+_ACTIONS = {
+    ("-p", "--print-config"): (Action.PRINT_CONFIG, "Print each setting with its value and origin, and exit."),
+    ("--check-config",): (Action.CHECK_CONFIG, "Exit with 0 if all settings are valid, else say what is not, with 2."),
+    ("--version",): (Action.VERSION, "Print the version and exit."),
+    ("-h", "--help"): (Action.HELP, "Print this and exit."),
+}
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What the arguments say; a command line with problems is read as far as possible."""
+
+    action: Action
+    given: dict[str, Given]
+    toml_file: str | None
+    properties_file: str | None
+    problems: tuple[str, ...]
+
+
+def parse(argv: Sequence[str]) -> CommandLine:
+    """Read the arguments; values are checked later, together with those from elsewhere."""
+    parser = _parser()
+    found = argparse.Namespace(given={}, action=Action.RUN, toml_file=None, properties_file=None)
+    try:
+        _, unknown = parser.parse_known_args(argv, found)
+        problems = list(_complaints(unknown))
+    except argparse.ArgumentError as error:
+        message = _REWORDED.get(error.message, error.message)
+        problems = [f"flag {error.argument_name} {message}" if error.argument_name else message]
+    return CommandLine(found.action, found.given, found.toml_file, found.properties_file, tuple(problems))
+
+
+def help_text() -> str:
+    """Every setting with its consequence, as wide as the terminal."""
+    return _parser().format_help()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="namesrv",
+        usage=_USAGE,
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=_HelpFormatter,
+        add_help=False,
+        allow_abbrev=False,  # an abbreviation can become another flag's in the next version
+        exit_on_error=False,
+    )
+    _add_other_flags(parser)
+    for topic, settings in groupby(SETTINGS.values(), key=lambda setting: setting.topic):
+        group = parser.add_argument_group(topic)
+        for setting in settings:
+            group.add_argument(
+                *_names(setting),
+                dest=setting.name,
+                action=_Give,
+                nargs="?" if setting.kind is bool else None,
+                default=argparse.SUPPRESS,
+                metavar=_metavar(setting),
+                help=_help(setting).replace("%", "%%"),
+            )
+    return parser
+
+
+def _add_other_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("Configuration")
+    group.add_argument("--config", dest="toml_file", metavar="FILE", help="TOML file with settings.")
+    group.add_argument(
+        "-c",
+        "--properties",
+        dest="properties_file",
+        metavar="FILE",
+        help="The namesrv.properties of an Apache NameServer, as it is. What has no effect here is named in a warning.",
+    )
+    for names, (action, text) in _ACTIONS.items():
+        group.add_argument(*names, dest="action", action="store_const", const=action, help=text)
+
+
+def _names(setting: Setting) -> tuple[str, ...]:
+    return (setting.flag, f"--no-{setting.title}") if setting.kind is bool else (setting.flag,)
+
+
+def _metavar(setting: Setting) -> str:
+    if setting.choices:
+        return "|".join(setting.choices)
+    return next((word for ending, word in _METAVARS.items() if setting.name.endswith(ending)), "NUMBER")
+
+
+def _help(setting: Setting) -> str:
+    facts = [f"default {setting.default}"]
+    if setting.between:
+        facts.append(f"{text_of(setting.between[0])} to {text_of(setting.between[1])}")
+    facts.append(f"environment {setting.environment}")
+    return f"{setting.consequence}\n[{'; '.join(facts)}]"
+
+
+def _complaints(unknown: Sequence[str]) -> Iterable[str]:
+    # an unknown flag is followed by what was meant as its value, which is no mistake of its own
+    is_value = False
+    for word in unknown:
+        flag, equals, _ = word.partition("=")
+        if word.startswith("-"):
+            yield f"unknown flag {quoted(flag)}{did_you_mean(flag, _known_flags(), prefix='--')}"
+        elif not is_value:
+            yield f"unexpected argument {quoted(word)}"
+        is_value = word.startswith("-") and not equals and not is_value
+
+
+def _known_flags() -> Iterable[str]:
+    yield from ("--config", "--properties", "-c")
+    for names in _ACTIONS:
+        yield from names
+    for setting in SETTINGS.values():
+        yield from _names(setting)
+
+
+class _Give(argparse.Action):
+    """Keeps a setting's text with the flag it came by; the last one counts."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002  # argparse passes it
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        value: object = values
+        if option_string is not None and option_string.startswith("--no-"):
+            if values is not None:
+                raise argparse.ArgumentError(None, f"flag {option_string} takes no value")
+            value = "false"
+        namespace.given[self.dest] = Given("true" if value is None else value, f"flag {option_string}")
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Each flag on a line of its own, its text below, the facts in brackets on the last line."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, max_help_position=8, **options)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return [line for part in text.split("\n") for line in textwrap.wrap(part, width)]
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if action.nargs == "?":
+            return action.option_strings[0].replace("--", "--[no-]", 1)
+        return super()._format_action_invocation(action)

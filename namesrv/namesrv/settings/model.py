@@ -1,0 +1,361 @@
+"""Every setting of the daemon, declared once: its type, range, default and consequence."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal, get_origin
+
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from namesrv.settings.values import (
+    checked_endpoint,
+    checked_hosts,
+    checked_name,
+    checked_path,
+    checked_path_text,
+    default_data_dir,
+    default_nameserver_name,
+    endpoint_parts,
+)
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# the headings of --help, in its order
+LISTENING = "Listening and place"
+LIVENESS = "Which brokers are alive"
+START_STOP = "Start and stop"
+ROUTES = "Topics and routes"
+MESSAGES = "Limits of one message"
+CONNECTIONS = "Limits of connections"
+KV = "Limits of the KV configuration"
+STALENESS = "Heartbeat log"
+OPERATION = "Administration and log"
+
+# empty means: not at all
+_MAY_BE_EMPTY = frozenset({"heartbeat_log_dir", "http_listen"})
+
+
+def _setting(topic: str, consequence: str, *, default: Any, between: tuple[float, float] | None = None) -> Any:
+    """A field whose default is a value."""
+    low, high = between or (None, None)
+    return Field(default=default, description=consequence, ge=low, le=high, json_schema_extra={"topic": topic})
+
+
+class Settings(BaseSettings):
+    """The effective settings of one run; `settings_sources.load` says where each came from."""
+
+    model_config = SettingsConfigDict(env_prefix="NAMESRV_", frozen=True, extra="forbid", allow_inf_nan=False)
+
+    listen_host: str = _setting(
+        LISTENING,
+        "Address to serve on, or several separated by commas, as in 0.0.0.0,:: for IPv4 and IPv6. "
+        "127.0.0.1 keeps every other machine out.",
+        default="0.0.0.0",  # noqa: S104  # brokers and clients are on other machines
+    )
+    listen_port: int = _setting(
+        LISTENING,
+        "TCP port to serve on. 9876 is where brokers and clients look; 0 takes any free port, which the log names.",
+        default=9876,
+        between=(0, 65535),
+    )
+    http_listen: str = _setting(
+        LISTENING,
+        "Address and port for health (/livez, /readyz) and metrics (/metrics) over HTTP, as in [::1]:9877; port 0 "
+        "takes any free port, which the log names. Two servers on one machine need two ports. There are no passwords: "
+        "beyond 127.0.0.1, anyone who reaches the port can read both. Empty, there are neither.",
+        default="127.0.0.1:9877",
+    )
+    data_dir: Path = Field(
+        default_factory=lambda: default_data_dir(os.environ),
+        description="Directory of the KV configuration and the snapshot of expected brokers, made when missing. "
+        "Two servers must not share one. When it is lost, KV configuration is gone and the next start does not wait.",
+        json_schema_extra={"topic": LISTENING, "default": "$XDG_STATE_HOME/namesrv, else ~/.local/state/namesrv"},
+    )
+    nameserver_name: str = Field(
+        default_factory=default_nameserver_name,
+        description="Name of this server in its logs. Two servers of one name cannot be told apart there.",
+        json_schema_extra={"topic": LISTENING, "default": "the host name"},
+    )
+    proxy_protocol: Literal["off", "optional"] = _setting(
+        LISTENING,
+        "With optional, a PROXY protocol header (v1 or v2) at the start of a connection names the real peer. "
+        "Anyone who reaches the port can then claim any address, so only behind a proxy; "
+        "with off such a connection is closed.",
+        default="off",
+    )
+
+    scan_interval_seconds: float = _setting(
+        LIVENESS,
+        "Time between two searches for silent brokers. Raised, a dead broker stays in routes for up to that much "
+        "longer; lowered, the search costs more.",
+        default=10.0,
+        between=(0.1, 3600),
+    )
+    broker_expiry_seconds: float = _setting(
+        LIVENESS,
+        "Silence after which a broker is evicted, unless it asked for a time of its own. Raised, clients are sent to "
+        "dead brokers for longer; lowered, a pause of a healthy one evicts it. Brokers send every 30 s: keep it "
+        "above 30.",
+        default=120.0,
+        between=(0.1, 86400),
+    )
+    evict_on_disconnect: bool = _setting(
+        LIVENESS,
+        "Evict the brokers of a connection the moment it closes. Off, a crashed broker stays in routes until it "
+        "expires, but a broken connection alone evicts nobody.",
+        default=True,
+    )
+    notify_min_broker_id_changed: bool = _setting(
+        LIVENESS,
+        "Tell the brokers of a group when its lowest broker id changes (request 905); "
+        "off, they find out at their next poll.",
+        default=False,
+    )
+    support_acting_master: bool = _setting(
+        LIVENESS,
+        "When a group has lost its master, show the slave of the lowest id in the master's place, without write "
+        "permission, if the group asked for that. Off, consumers that need a master stop until it is back.",
+        default=False,
+    )
+
+    wait_for_service_seconds: float = _setting(
+        START_STOP,
+        "After a restart, the longest time in which route questions are refused while brokers known from the last run "
+        "are missing; clients keep what they have. Lowered, clients can be given incomplete routes; 0 answers at once.",
+        default=45.0,
+        between=(0, 3600),
+    )
+    drain_seconds: float = _setting(
+        START_STOP,
+        "Time over which connections are closed after SIGTERM. Raised, clients move to the other servers more gently; "
+        "lowered, the process ends sooner and they all move at once.",
+        default=5.0,
+        between=(0, 600),
+    )
+
+    order_message_enable: bool = _setting(
+        ROUTES,
+        "Put the order configuration of a topic into its route; off, clients of ordered topics do not see it.",
+        default=False,
+    )
+    return_order_topic_config_to_broker: bool = _setting(
+        ROUTES,
+        "Answer a registration with the order configuration of all topics; off, brokers do not learn it from here.",
+        default=True,
+    )
+    delete_topic_with_broker_registration: bool = _setting(
+        ROUTES,
+        "Drop a broker's topic as soon as its full registration no longer has it. Off, deleted topics stay in routes "
+        "until they are deleted here too; on, every full registration costs a look at all topics of that broker.",
+        default=False,
+    )
+    enable_topic_list: bool = _setting(
+        ROUTES,
+        "Answer the lists of topics by cluster and of unit topics; off, consoles and tools that need them fail.",
+        default=True,
+    )
+    enable_all_topic_list: bool = _setting(
+        ROUTES,
+        "Answer the list of all topics; off, consoles lose it, and nobody can make the server build a very large one.",
+        default=True,
+    )
+    max_topics_per_broker: int = _setting(
+        ROUTES,
+        "Topics in one registration; one with more is refused. Raised, one broker can take more memory and time; "
+        "lowered, large brokers cannot register.",
+        default=100_000,
+        between=(1, 10_000_000),
+    )
+
+    max_frame_bytes: int = _setting(
+        MESSAGES,
+        "Largest frame, both ways; the connection of a larger one is closed. Raised, one peer can take more memory, "
+        "and Java peers still refuse over 16 MiB; lowered, brokers with many topics cannot register.",
+        default=16 * MIB,
+        between=(64 * KIB, 64 * MIB),
+    )
+    max_header_bytes: int = _setting(
+        MESSAGES,
+        "Largest header of a frame. Real ones stay below 2 KiB; raised, a peer can make the server decode more at "
+        "once.",
+        default=64 * KIB,
+        between=(1 * KIB, 16 * MIB - 1),  # its length is 24 bits wide
+    )
+    max_inflated_bytes: int = _setting(
+        MESSAGES,
+        "Largest registration after decompression. Raised, a small frame can take more memory; "
+        "lowered, brokers with many topics cannot register compressed.",
+        default=64 * MIB,
+        between=(64 * KIB, 1024 * MIB),
+    )
+    max_inflate_ratio: int = _setting(
+        MESSAGES,
+        "How many times its size a registration may have after decompression. Raised, a small frame can cost more; "
+        "lowered, real ones are refused, which grow about 40-fold. 1032 is all that zlib can do, and no limit.",
+        default=200,
+        between=(2, 1032),
+    )
+    first_frame_timeout_seconds: float = _setting(
+        MESSAGES,
+        "Time from connecting to the end of the first frame; later the connection is closed. It is what ends "
+        "connections that never say anything. Lowered, slow links fail; raised, silent peers hold connections for "
+        "longer.",
+        default=10.0,
+        between=(0.1, 3600),
+    )
+    whole_frame_timeout_seconds: float = _setting(
+        MESSAGES,
+        "Time from the first byte of a frame to its last; later the connection is closed. Lowered, large registrations "
+        "over slow links fail; raised, a peer that trickles bytes holds memory for longer.",
+        default=30.0,
+        between=(0.1, 3600),
+    )
+
+    max_connections: int = _setting(
+        CONNECTIONS,
+        "Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -n), or nobody "
+        "can connect when that is reached. Each takes a few KiB.",
+        default=10_000,
+        between=(1, 1_000_000),
+    )
+    max_connections_per_ip: int = _setting(
+        CONNECTIONS,
+        "Open connections from one address; 0 is no limit. Set, one machine cannot use up all connections; "
+        "too low, clients behind one NAT address are refused.",
+        default=0,
+        between=(0, 1_000_000),
+    )
+    max_in_flight_per_connection: int = _setting(
+        CONNECTIONS,
+        "Requests of one connection in work at the same time; more wait in its socket. Raised, one peer can take "
+        "more of the server; lowered, pipelining clients slow down.",
+        default=256,
+        between=(1, 65535),
+    )
+    write_buffer_bytes: int = _setting(
+        CONNECTIONS,
+        "Answers kept for a peer that does not read; when they pass this, its connection is closed. One answer may be "
+        "larger. Raised, slow peers take more memory; lowered, they are cut off sooner.",
+        default=4 * MIB,
+        between=(64 * KIB, 1024 * MIB),
+    )
+    idle_timeout_seconds: float = _setting(
+        CONNECTIONS,
+        "Close a connection on which nothing was sent for this long; 0 never does, since that would evict a silent "
+        "broker before the scan finds it expired. Set, it frees the connections of vanished clients; keep it above "
+        "broker-expiry-seconds. Connections that never sent a frame end by first-frame-timeout-seconds.",
+        default=0.0,
+        between=(0, 86400),
+    )
+    tcp_user_timeout_seconds: float = _setting(
+        CONNECTIONS,
+        "Time after which the kernel gives up a connection whose peer acknowledges nothing (TCP_USER_TIMEOUT); "
+        "0 leaves it to the kernel, about 15 minutes. Lowered, vanished peers free memory sooner; "
+        "too low, a short network failure closes connections.",
+        default=30.0,
+        between=(0, 3600),
+    )
+
+    kv_max_value_bytes: int = _setting(
+        KV,
+        "Largest value; a larger one is refused. Raised, every change takes longer, since it writes all values again. "
+        "A value travels in a header, and one of more than 32 KiB ends the connection before it could be refused.",
+        default=16 * KIB,
+        between=(1, 32 * KIB),
+    )
+    kv_max_keys_per_namespace: int = _setting(
+        KV,
+        "Keys in one namespace; one more is refused. Raised, every change takes longer.",
+        default=10_000,
+        between=(1, 1_000_000),
+    )
+    kv_max_namespaces: int = _setting(
+        KV,
+        "Namespaces; one more is refused. Raised, every change takes longer.",
+        default=256,
+        between=(1, 100_000),
+    )
+
+    heartbeat_log_dir: str = _setting(
+        STALENESS,
+        "Directory of the heartbeat log, which namesrv-staleness reads: who was heard, who was evicted, who was told. "
+        "A relative one is below data-dir. Empty, there is none, and nobody can say afterwards how long stale routes "
+        "lasted.",
+        default="heartbeats",
+    )
+    heartbeat_log_keep_days: float = _setting(
+        STALENESS,
+        "Days for which files of the heartbeat log are kept. Lowered, reports reach back less far.",
+        default=14.0,
+        between=(0.01, 3650),
+    )
+    heartbeat_log_max_bytes: int = _setting(
+        STALENESS,
+        "All that files of the heartbeat log may take together; the oldest go first. A hundred brokers write about "
+        "100 MB a day, and a tenth of that once it is compressed.",
+        default=2 * 1024 * MIB,
+        between=(1 * MIB, 1 << 50),
+    )
+
+    admin_enabled: bool = _setting(
+        OPERATION,
+        "Let UPDATE_NAMESRV_CONFIG (318) change those settings that can change in a running server. The protocol knows "
+        "no passwords: on, anyone who reaches the port can do so; off, it is refused.",
+        default=False,
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        OPERATION, "Least important events that are logged; debug costs time on every request.", default="info"
+    )
+    log_format: Literal["auto", "text", "json"] = _setting(
+        OPERATION,
+        "One event per line, as text for people or as JSON for collectors; auto is text on a terminal and JSON "
+        "otherwise.",
+        default="auto",
+    )
+
+    @property
+    def listen_hosts(self) -> tuple[str, ...]:
+        """The addresses of `listen_host`, one by one."""
+        return tuple(self.listen_host.split(","))
+
+    @property
+    def heartbeat_log_path(self) -> Path | None:
+        """The directory of `heartbeat_log_dir`; None when it is off."""
+        return self.data_dir / checked_path(Path(self.heartbeat_log_dir)) if self.heartbeat_log_dir else None
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port of `http_listen`; None when it is off."""
+        return endpoint_parts(self.http_listen)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is passed in: `settings_sources` reads the outside, since it has to say where a value came from."""
+        return (init_settings,)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _read(cls, value: Any, info: ValidationInfo) -> Any:
+        """What pydantic would let through or complain about in its own words."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if value == "" and info.field_name not in _MAY_BE_EMPTY:
+            raise ValueError("is empty")
+        if isinstance(value, bool) and kind in {int, float}:  # pydantic takes true for 1
+            raise ValueError("is not a number")
+        if isinstance(value, str) and get_origin(kind) is Literal:
+            return value.lower()
+        return value
+
+    _hosts = field_validator("listen_host")(checked_hosts)
+    _endpoint = field_validator("http_listen")(checked_endpoint)
+    _name = field_validator("nameserver_name")(checked_name)
+    _place = field_validator("data_dir")(checked_path)
+    _log_place = field_validator("heartbeat_log_dir")(checked_path_text)

@@ -1,0 +1,189 @@
+"""The effective settings of a run and where each came from: flags, environment, files, defaults."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from namesrv.log import printable, quoted
+from namesrv.settings.apache_properties import Translation, translate
+from namesrv.settings.catalog import SETTINGS, Given, complaint, did_you_mean, text_of
+from namesrv.settings.flags import Action, CommandLine, parse
+from namesrv.settings.model import Settings
+from namesrv.settings.values import default_data_dir
+from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
+
+# Brokers send every 30 s.
+HEARTBEAT_SECONDS = 30
+
+# Set by others: RocketMQ's clients read NAMESRV_ADDR, and Kubernetes gives every pod the addresses of a service that is
+# called namesrv (or namesrv-something). Refusing those would keep the daemon from starting for no fault of anybody's.
+_NOT_OURS = re.compile(
+    r"NAMESRV_ADDR=|"
+    r"NAMESRV_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|"
+    r"NAMESRV_(\w+_)?PORT=(tcp|udp|sctp)://"
+)
+_OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; each problem is one line for a person."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The settings of a run, and what is to be done with them."""
+
+    settings: Settings
+    origins: Mapping[str, str]  # setting -> where its value came from, `default` included
+    warnings: tuple[str, ...]
+    action: Action
+
+
+def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded:
+    """The settings by arguments, environment, files and defaults, in this order.
+
+    Raises:
+        SettingsError: with everything that is wrong.
+    """
+    return load_command_line(parse(argv), environ)
+
+
+def load_command_line(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
+    """The same for arguments that are read already.
+
+    Raises:
+        SettingsError: with everything that is wrong.
+    """
+    found = [_from_properties(line.properties_file), _from_toml(line.toml_file), _from_environment(environ)]
+    given: dict[str, Given] = {"data_dir": Given(default_data_dir(environ), "default")}
+    for source in found:
+        given |= source.given
+    given |= line.given
+    problems = [*line.problems, *(problem for source in reversed(found) for problem in source.problems)]
+    try:
+        settings = validated(given)
+    except SettingsError as error:
+        raise SettingsError([*problems, *error.problems]) from None
+    if problems:
+        raise SettingsError(problems)
+    origins = {name: given[name].origin if name in given else "default" for name in SETTINGS}
+    warnings = [*(warning for source in found for warning in source.warnings), *_doubts(settings)]
+    return Loaded(settings, origins, tuple(warnings), line.action)
+
+
+def validated(given: Mapping[str, Given], base: Settings | None = None) -> Settings:
+    """Settings with these values in place of the base's, or of the defaults.
+
+    Raises:
+        SettingsError: one problem for each value that is not allowed.
+    """
+    values: dict[str, Any] = {} if base is None else base.model_dump()
+    values |= {name: item.value for name, item in given.items()}
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise SettingsError([_problem(given, dict(detail)) for detail in error.errors(include_url=False)]) from None
+
+
+def config_table(loaded: Loaded) -> str:
+    """All settings with value and origin, one per line; a TOML file that gives the same settings again."""
+    values = {name: _toml_value(getattr(loaded.settings, name)) for name in SETTINGS}
+    name_width = max(map(len, values))
+    value_width = max(map(len, values.values()))
+    return "".join(
+        f"{name:{name_width}} = {value:{value_width}}  # {loaded.origins[name]}\n" for name, value in values.items()
+    )
+
+
+def _from_environment(environ: Mapping[str, str]) -> Translation:
+    names = {setting.environment: name for name, setting in SETTINGS.items()}
+    source = Translation()
+    for variable, value in environ.items():
+        if variable in names:
+            source.given[names[variable]] = Given(value, f"environment {variable}")
+        elif variable.startswith("NAMESRV_") and not _NOT_OURS.match(f"{variable}={value}"):
+            hint = did_you_mean(variable, names, prefix="NAMESRV_")
+            source.problems.append(f"unknown environment variable {quoted(variable)}{hint}")
+    return source
+
+
+def _from_toml(path: str | None) -> Translation:
+    source = Translation()
+    if path is None:
+        return source
+    import tomllib  # noqa: PLC0415  # start-up counts, and most starts have no such file
+
+    try:
+        values = tomllib.loads(_text_of_file(path))
+    except (SettingsError, ValueError, RecursionError) as error:  # tomllib lets some of int() and of itself through
+        source.problems.append(f"{printable(path)}: {printable(str(error))}")
+        return source
+    for name, value in values.items():
+        if name in SETTINGS:
+            source.given[name] = Given(value, f"file {printable(path)}")
+        else:
+            source.problems.append(f"unknown key {quoted(name)} in {printable(path)}{did_you_mean(name, SETTINGS)}")
+    return source
+
+
+def _from_properties(path: str | None) -> Translation:
+    if path is None:
+        return Translation()
+    try:
+        return translate(parse_properties(_text_of_file(path)), f"file {printable(path)}")
+    except (SettingsError, PropertiesError) as error:
+        return Translation(problems=[f"{printable(path)}: {printable(str(error))}"])
+
+
+def _text_of_file(path: str) -> str:
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise SettingsError([f"cannot be read: {(error.strerror or str(error)).lower()}"]) from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingsError([f"is not UTF-8 at byte {error.start}"]) from None
+
+
+def _problem(given: Mapping[str, Given], detail: Mapping[str, Any]) -> str:
+    name = detail["loc"][0]
+    setting = SETTINGS[name]
+    if detail["type"] == "value_error":  # in our own words already
+        wrong = str(detail["ctx"]["error"])
+    else:
+        wrong = f"is not {setting.range if detail['type'] in _OUT_OF_RANGE else setting.demand}"
+    return complaint(given[name], setting, wrong)
+
+
+def _doubts(settings: Settings) -> list[str]:
+    """What is allowed, but hardly meant."""
+    doubts = []
+    expiry, idle = settings.broker_expiry_seconds, settings.idle_timeout_seconds
+    if expiry < HEARTBEAT_SECONDS:
+        doubts.append(
+            f"broker-expiry-seconds {text_of(expiry)} is less than the {HEARTBEAT_SECONDS} s between two heartbeats: "
+            "healthy brokers will be evicted"
+        )
+    if 0 < idle < expiry:
+        doubts.append(
+            f"idle-timeout-seconds {text_of(idle)} is less than broker-expiry-seconds {text_of(expiry)}: "
+            "connections of silent brokers are closed before their expiry"
+        )
+    return doubts
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, bool | int | float):
+        return text_of(value)
+    # a TOML string is a JSON string, but for DEL, which has to be escaped
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,1 @@
+"""Clocks, files and loops: what every process of the project needs, below the wire."""

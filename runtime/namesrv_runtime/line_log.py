@@ -1,0 +1,279 @@
+"""How are lines written to disk without ever holding up the loop?
+
+The loop puts items into a bounded queue; one thread makes lines of them and writes them, another one compresses files
+that are closed. When the queue is full, items are counted as dropped and never waited for. A disk that does not take
+the lines is tried again until it does.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple, Protocol
+
+from namesrv_runtime.line_files import LineFiles, Retention, compress, hour_of
+
+# Two seconds of a hundred thousand heartbeats; an item is about 200 bytes.
+DEFAULT_MAX_QUEUED: Final = 200_000
+# A line is on disk (for other processes to see) this long after it happened.
+FLUSH_SECONDS: Final = 0.2
+_RETRY_SECONDS: Final = 1.0
+# Lines made and written at once: while Python runs here, the loop waits for it. More of them when many wait.
+_LEAST_CHUNK_LINES: Final = 128
+_MOST_CHUNK_LINES: Final = 1024
+_CHUNKS_QUEUED: Final = 32
+# Between two chunks the interpreter is the loop's alone: a thread that always wants it gets it after every single
+# event of the loop, and a burst of lines would make each event wait for a chunk.
+_PAUSE_SECONDS: Final = 0.002
+# Compression is below everything else, where the system has priorities for threads.
+_NICE: Final = 5
+
+
+class Item(NamedTuple):
+    """One thing that happened, and when."""
+
+    # seconds since 1970; decides on the file
+    wall: float
+    # seconds on the monotonic clock
+    monotonic: float
+    what: Any
+    # how many lines it makes
+    lines: int = 1
+
+
+class Encoder(Protocol):
+    """Makes lines of items; called by the writing thread only."""
+
+    def lines(self, item: Item) -> bytes:
+        """The lines of an item, each with its end."""
+
+    def opened(self, item: Item) -> bytes:
+        """The first line of every file but the first one, which begins with this item."""
+
+    def dropped(self, count: int, item: Item) -> bytes:
+        """The line that says that so many lines before this item are missing."""
+
+
+Report = Callable[[int, str, dict[str, Any]], None]
+
+
+class LineLog:
+    """A log that is written by a thread; `put` is all that the loop does for it."""
+
+    def __init__(
+        self,
+        files: LineFiles,
+        encoder: Encoder,
+        retention: Retention,
+        *,
+        report: Report,
+        max_queued: int = DEFAULT_MAX_QUEUED,
+    ) -> None:
+        # lines that were lost, since the start
+        self.dropped = 0
+        self.retention = retention
+        self._files = files
+        self._encoder = encoder
+        # tells of trouble: level, event, fields
+        self._report = report
+        self._max_queued = max_queued
+        self._items: deque[Item] = deque()
+        # lines put and taken so far: each is written by one side only
+        self._put = 0
+        self._taken = 0
+        # dropped, and not told in the log yet
+        self._untold = 0
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._deadline = float("inf")
+        self._is_failing = False
+        # the first line of a file that does not have it yet
+        self._opening = b""
+        self._is_archived = False
+        self._archive: SimpleQueue[Path | None] = SimpleQueue()
+        # done when both threads have ended, or one with a bug
+        self._ended: asyncio.Future[None]
+
+    def __repr__(self) -> str:
+        return f"<LineLog [{self.queued} queued | {self.dropped} dropped | {self._files!r}]>"
+
+    @property
+    def queued(self) -> int:
+        """Lines that wait to be written."""
+        return self._put - self._taken
+
+    # -- the loop's side ----------------------------------------------------------------------------------------------
+
+    def put(self, item: Item) -> None:
+        """Have an item written, unless the queue is full."""
+        if self._put - self._taken + item.lines > self._max_queued:
+            self.dropped += item.lines
+            self._untold += item.lines
+            return
+        if self._untold:
+            self._items.append(Item(item.wall, item.monotonic, _Dropped(self._untold), 0))
+            self._untold = 0
+        self._put += item.lines
+        self._items.append(item)
+
+    def start(self) -> None:
+        """Start writing; the running loop is told of bugs by `run`."""
+        self._ended = asyncio.get_running_loop().create_future()
+        for work in (self._write_all, self._archive_all):
+            threading.Thread(target=self._guarded, args=(work,), name=work.__name__, daemon=True).start()
+
+    async def run(self) -> None:
+        """Return when the log is closed.
+
+        Raises:
+            Exception: a bug ended a thread.
+        """
+        await asyncio.shield(self._ended)
+
+    async def close(self, seconds: float) -> bool:
+        """Write what is queued and close the file; False when that took too long."""
+        self._deadline = time.monotonic() + seconds
+        self._closing.set()
+        self._wake.set()
+        try:
+            # a little more: the thread has the same deadline
+            async with asyncio.timeout(seconds + 2 * FLUSH_SECONDS):
+                await asyncio.shield(self._ended)
+        except TimeoutError:
+            return False
+        return not self._items
+
+    # -- the writing thread -------------------------------------------------------------------------------------------
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        bug: BaseException | None = None
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - the loop raises it
+            bug = error
+        if bug is not None or self._is_archived:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._ended.get_loop().call_soon_threadsafe(self._end, bug)
+
+    def _end(self, bug: BaseException | None) -> None:
+        if self._ended.done():
+            return
+        if bug is None:
+            self._ended.set_result(None)
+        else:
+            self._ended.set_exception(bug)
+
+    def _write_all(self) -> None:
+        while not self._closing.is_set():
+            self._wake.wait(FLUSH_SECONDS)
+            self._write_queued()
+        self._write_queued()
+        self._end_file()
+        self._archive.put(None)
+
+    def _write_queued(self) -> None:
+        items = self._items
+        while items:
+            first = items[0]
+            # before lines are made: their numbers come after that of the new file's first line
+            if self._files.is_due(first.wall) and not self._persist(lambda item=first: self._begin_file(item)):  # type: ignore[misc]
+                return
+            lines, taken = self._next_lines(hour_of(first.wall))
+            if not self._persist(lambda made=lines: self._files.write(made)):  # type: ignore[misc]
+                self.dropped += taken
+            self._taken += taken
+            self._closing.wait(_PAUSE_SECONDS)
+
+    def _next_lines(self, hour: int) -> tuple[bytes, int]:
+        """Some lines of one hour, and how many were taken out of the queue for them."""
+        items = self._items
+        made: list[bytes] = []
+        taken = 0
+        most = min(max(self.queued // _CHUNKS_QUEUED, _LEAST_CHUNK_LINES), _MOST_CHUNK_LINES)
+        while items and taken < most and hour_of(items[0].wall) == hour:
+            item = items.popleft()
+            taken += item.lines
+            if type(item.what) is _Dropped:
+                made.append(self._encoder.dropped(item.what.lines, item))
+            else:
+                made.append(self._encoder.lines(item))
+        return b"".join(made), taken
+
+    def _begin_file(self, item: Item) -> None:
+        if self._files.is_due(item.wall):
+            self._end_file()
+            if self._files.count:
+                self._opening = self._encoder.opened(item)
+            self._files.begin(item.wall)
+        self._files.write(self._opening)
+        self._opening = b""
+
+    def _persist(self, action: Callable[[], None]) -> bool:
+        """Have the disk do it, however long that takes; False when the end came first."""
+        while True:
+            try:
+                action()
+            except OSError as error:
+                self._failed(error)
+                if self._closing.wait(_RETRY_SECONDS):
+                    if time.monotonic() > self._deadline:
+                        return False
+                    time.sleep(FLUSH_SECONDS)
+            else:
+                if self._is_failing:
+                    self._is_failing = False
+                    self._report(logging.INFO, "heartbeat_log_written_again", {"dropped": self.dropped})
+                return True
+
+    def _failed(self, error: OSError) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            fields = {"directory": self._files.directory, "error": error, "queued": self.queued}
+            self._report(logging.ERROR, "heartbeat_log_not_written", fields)
+
+    def _end_file(self) -> None:
+        path = self._files.end()
+        if path is not None:
+            self._archive.put(path)
+
+    # -- the compressing thread ---------------------------------------------------------------------------------------
+
+    def _archive_all(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        for path in self._files.left_open():
+            self._compress(path)
+        self._remove_old()
+        while True:
+            closed = self._archive.get()
+            if closed is None:
+                self._is_archived = True
+                return
+            self._compress(closed)
+            self._remove_old()
+
+    def _compress(self, path: Path) -> None:
+        try:
+            compress(path)
+        except OSError as error:
+            # the next start tries again; until then it is read as it is
+            self._report(logging.WARNING, "heartbeat_log_not_compressed", {"path": path, "error": error})
+
+    def _remove_old(self) -> None:
+        try:
+            removed = self._files.remove_old(time.time(), self.retention)
+        except OSError as error:
+            self._report(logging.WARNING, "heartbeat_log_not_removed", {"error": error})
+            return
+        if removed:
+            self._report(logging.INFO, "heartbeat_log_removed", {"files": len(removed)})
+
+
+class _Dropped(NamedTuple):
+    lines: int

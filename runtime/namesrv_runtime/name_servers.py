@@ -1,0 +1,180 @@
+"""Where are the NameServers, and where will they be in two minutes?
+
+A source is written as
+    10.0.0.1:9876;10.0.0.2:9876     a list, `;` or `,` between
+    env:NAMESRV_ADDR                such a list in an environment variable, read again each time
+    file:/etc/namesrv/servers       such a list in a file, lines and # comments allowed
+    dns:namesrv.example:9876        every address that the name has
+    http://host/path, https://…     such a list as the body of an answer
+and an empty source means env:NAMESRV_ADDR, which is where RocketMQ's own clients look.
+"""
+
+import asyncio
+import http.client
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from namesrv_runtime.address import parse_address
+from namesrv_runtime.clock import Clock
+
+DEFAULT_SOURCE: Final = "env:NAMESRV_ADDR"
+# as RocketMQ's clients do
+REFRESH_SECONDS: Final = 120.0
+_HTTP_TIMEOUT_SECONDS: Final = 3.0
+# a list of addresses; more is an error page, or an attack
+_MAX_LIST_BYTES: Final = 64 * 1024
+
+
+class NameServerSourceError(Exception):
+    """The list of NameServers cannot be had, or is none; the message says from where and why."""
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """The addresses in a list, in its order, each once.
+
+    Raises:
+        ValueError: one of them is not host:port, or there is none.
+    """
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    found = [part.strip() for line in lines for part in line.replace(",", ";").split(";")]
+    addresses = tuple(dict.fromkeys(address for address in found if address))
+    for address in addresses:
+        parse_address(address)
+    if not addresses:
+        raise ValueError("no addresses")
+    return addresses
+
+
+def check_source(source: str) -> str:
+    """The source, if it is one.
+
+    Raises:
+        ValueError: it is none of the forms above; the message names it.
+    """
+    kind, _, rest = source.partition(":")
+    if kind in ("env", "file") and rest:
+        return source
+    try:
+        if kind == "dns":
+            parse_address(rest)
+        elif kind in ("http", "https"):
+            _check_url(source)
+        elif source:
+            parse_list(source)
+    except ValueError as error:
+        raise ValueError(f"name servers {source!r}: {error}") from error
+    return source
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    # reading the port raises ValueError if it is no number or too large
+    if not parts.hostname or parts.port == 0 or not url.isprintable() or " " in url:
+        raise ValueError("not a URL with a host")
+
+
+async def resolve(source: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The addresses that a source names now.
+
+    Raises:
+        NameServerSourceError: it names none, or cannot be read.
+    """
+    source = source or DEFAULT_SOURCE
+    kind, _, rest = source.partition(":")
+    try:
+        if kind == "env":
+            return parse_list(environ.get(rest, ""))
+        if kind == "file":
+            return parse_list(await asyncio.to_thread(_read_file, rest))
+        if kind == "dns":
+            return await _look_up(rest)
+        if kind in ("http", "https"):
+            return parse_list(await asyncio.to_thread(_fetch, source))
+        return parse_list(source)
+    # an answer that is no HTTP is none of the others
+    except (ValueError, OSError, http.client.HTTPException) as error:
+        raise NameServerSourceError(f"name servers from {source}: {str(error) or type(error).__name__}") from error
+
+
+def _read_file(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return _text(file.read(_MAX_LIST_BYTES + 1))
+
+
+async def _look_up(address: str) -> tuple[str, ...]:
+    host, port = parse_address(address)
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    hosts = dict.fromkeys(str(entry[4][0]) for entry in found)
+    return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts)
+
+
+def _fetch(url: str) -> str:
+    request = urllib.request.Request(url, headers={"Accept": "text/plain"})  # noqa: S310 - http or https, see above
+    with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_SECONDS) as answer:  # noqa: S310
+        data = answer.read(_MAX_LIST_BYTES + 1)
+        # what is left of the announced length; half a list may end in half an address
+        if len(data) <= _MAX_LIST_BYTES and answer.length:
+            raise ValueError(f"the answer ends {answer.length} bytes early")
+        return _text(data)
+
+
+def _text(data: bytes) -> str:
+    if len(data) > _MAX_LIST_BYTES:
+        raise ValueError(f"more than {_MAX_LIST_BYTES} bytes")
+    return data.decode()
+
+
+class NameServerList:
+    """The last known list, looked up again from time to time; never lost because a source fails."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        clock: Clock,
+        on_change: Callable[[tuple[str, ...]], None],
+        refresh_seconds: float = REFRESH_SECONDS,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.source = check_source(source)
+        # addresses, in the source's order; empty until the first success
+        self.addresses: tuple[str, ...] = ()
+        # why the last look failed, None if it did not
+        self.last_error: str | None = None
+        # set once the first look is over, however it went
+        self.looked = asyncio.Event()
+        self._clock = clock
+        self._on_change = on_change
+        self._refresh_seconds = refresh_seconds
+        self._environ = environ
+
+    async def refresh(self) -> None:
+        """Look once; whoever wants to know is told if the set of addresses is another one."""
+        try:
+            found = await resolve(self.source, self._environ)
+        except NameServerSourceError as error:
+            self.last_error = str(error)
+        else:
+            self.last_error = None
+            is_other = set(found) != set(self.addresses)
+            self.addresses = found
+            if is_other:
+                self._on_change(found)
+        self.looked.set()
+
+    async def run(self) -> None:
+        """Look every `refresh_seconds` until cancelled; every second as long as nothing was ever found."""
+        if not self.looked.is_set():
+            await self.refresh()
+        while True:
+            await self._clock.sleep(self._refresh_seconds if self.addresses else min(1.0, self._refresh_seconds))
+            await self.refresh()
+
+    def __repr__(self) -> str:
+        return f"<NameServerList [{self.source} | {len(self.addresses)} addresses | {self.last_error or 'ok'}]>"

@@ -1,0 +1,308 @@
+"""What goes into the heartbeat log, and when? As docs/heartbeat-log.md promises it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from namesrv.routeinfo.records import BrokerAddrInfo
+from tests.support.fake_clock import FakeClock
+from tests.support.heartbeat_files import Line, of, only, read_log
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import TIMESTAMP, Broker, NamesrvPeer, native_registration, registration
+
+BROKER = Broker()
+SLAVE = Broker(id=1, addr="10.0.0.2:10911")
+PULL, PULL_ROUTES, UNREGISTER, HEARTBEAT, VERSION = 105, 20001, 104, 904, 322
+# the fake clock's start
+START_MS = 1_000_000
+
+
+async def pull(peer: NamesrvPeer, topic: str, **how: Any) -> int:
+    """Ask for the route of a topic."""
+    return (await peer.call(PULL, {"topic": topic}, **how)).code
+
+
+async def beat(peer: NamesrvPeer, broker: Broker = BROKER) -> None:
+    """Send a heartbeat."""
+    assert 0 == (await peer.call(HEARTBEAT, broker.ext)).code
+
+
+def log_of(data_dir: Path) -> list[Line]:
+    """What a server has written, all of it once it has stopped."""
+    return read_log(data_dir / "heartbeats")
+
+
+async def test_the_frame_of_a_boot(tmp_path: Path) -> None:
+    """A log begins with what shapes staleness and ends when the server does."""
+    async with namesrv_in_process(tmp_path, nameserver_name="ns-7", broker_expiry_seconds=60.0) as server:
+        boot_id = server.namesrv.boot_id
+    lines = log_of(tmp_path)
+
+    first, last = lines[0], lines[-1]
+    assert {"v": 1, "seq": 1, "nameserver": "ns-7", "boot_id": boot_id, "event": "start"}.items() <= first.items()
+    assert [10_000, 60_000, True] == only(first, "scan_interval_ms", "broker_expiry_ms", "evict_on_disconnect")
+    assert ["stop", 0] == only(last, "event", "dropped")
+    assert [1_700_000_000_000, START_MS] == only(first, "ts_ms", "mono_ms")
+    assert list(range(1, len(lines) + 1)) == [line["seq"] for line in lines]
+
+
+async def test_the_life_of_a_broker(tmp_path: Path) -> None:
+    """Registered, heard, registered as before, and silent: each at the moment on which the server decides."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        await server.clock.advance(30.0)
+        await beat(peer)
+        await server.clock.advance(0.5)
+        await peer.register(BROKER)
+        await server.clock.advance(130.0)
+    lines = log_of(tmp_path)
+
+    lived = of(lines, "register", "heartbeat", "evict")
+    assert [
+        ["register", START_MS, "full", 0],
+        ["heartbeat", START_MS + 30_000, "touch", 30_000],
+        ["register", START_MS + 30_500, "unchanged", 500],
+    ] == [only(line, "event", "mono_ms", "kind", "silent_ms") for line in lived[:3]]
+    evict = lived[3]
+    assert ["silent", START_MS + 160_000, 129_500] == only(evict, "reason", "mono_ms", "silent_ms")
+    assert [lived[2]["seq"], 16] == only(evict, "last_seq", "scan")
+    named = ["cluster", "broker_name", "broker_id", "broker_addr", "expiry_ms", "topics", "data_version", "agent_id"]
+    assert ["cluster-1", "broker-a", 0, "10.0.0.1:10911", 120_000, 2, f"0/{TIMESTAMP}/1", None] == only(
+        lived[0], *named
+    )
+    assert only(lived[0], *named[:5]) == only(evict, *named[:5])
+
+
+async def test_asking_for_a_version_is_a_heartbeat(tmp_path: Path) -> None:
+    """322 is how Java's brokers say that they are alive."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        await peer.call(VERSION, BROKER.ext, b"{}")
+
+    assert ["register", "heartbeat"] == [line["event"] for line in of(log_of(tmp_path), "register", "heartbeat")]
+
+
+async def test_goodbyes(tmp_path: Path) -> None:
+    """Unregistering and closing are told apart; what nobody knows leaves no line."""
+    async with namesrv_in_process(tmp_path) as server:
+        leaver, breaker = await server.connect(), await server.connect()
+        await leaver.register(BROKER)
+        await breaker.register(SLAVE)
+        await leaver.call(UNREGISTER, BROKER.ext)
+        await leaver.call(UNREGISTER, BROKER.ext)
+        await server.hang_up(breaker)
+        await server.clock.advance(0.1)
+    lines = of(log_of(tmp_path), "unregister", "evict")
+
+    assert ["unregister", "evict", "evict"] == [line["event"] for line in lines]
+    assert [("unregistered", None), ("disconnected", None)] == [(line["reason"], line["scan"]) for line in lines[1:]]
+
+
+async def test_every_scan_is_a_line(tmp_path: Path) -> None:
+    """Without them, nobody could replay when a silent broker should have been found."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        await server.clock.advance(20.0)
+
+    assert [[1, 1, START_MS + 10_000], [2, 1, START_MS + 20_000]] == [
+        only(line, "scan", "brokers", "mono_ms") for line in of(log_of(tmp_path), "scan")
+    ]
+
+
+async def test_lateness_of_the_server_is_a_line(tmp_path: Path) -> None:
+    """A minute in which the server itself stood still is nobody's silence."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        await server.clock.advance(0.5)
+        server.clock.stall(60.0)
+        await server.clock.advance(5.0)
+    (late,) = of(log_of(tmp_path), "late")
+
+    assert [START_MS + 60_500, 59_500] == only(late, "mono_ms", "late_ms")
+
+
+async def test_a_broker_heard_in_the_middle_of_its_eviction_is_fenced(tmp_path: Path) -> None:
+    """Two brokers are due; the second one is heard while the first one's many topics are worked out."""
+    async with namesrv_in_process(tmp_path) as server:
+        large, small = await server.connect(), await server.connect()
+        await large.register(BROKER, registration(*(f"topic-{number}" for number in range(20_000))))
+        await server.clock.advance(0.001)
+        await small.register(SLAVE._replace(name="broker-b"), registration("T", "U"))
+        await server.clock.advance(119.0)
+        # both are due now, and no tick has noticed that yet
+        server.clock.stall(2.0)
+        manager = server.namesrv.manager
+        scan = server.namesrv.spawn(manager.evict_silent())
+        await asyncio.sleep(0)
+        manager.touch(BrokerAddrInfo(SLAVE.cluster, SLAVE.addr), server.connection_of(small).id)
+        await scan
+    lines = log_of(tmp_path)
+
+    (fenced,) = of(lines, "fenced")
+    evict = of(lines, "evict")[0]
+    assert ["broker-b", "silent"] == only(fenced, "broker_name", "reason")
+    assert ["broker-a", fenced["scan"]] == only(evict, "broker_name", "scan")
+
+
+async def test_a_route_is_told_with_its_brokers(tmp_path: Path) -> None:
+    """Names in order, each with its ids; empty once nobody is left. Its number is that of the change."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, registration("T", "U"))
+        await peer.register(SLAVE, registration("T", "U"))
+        await peer.call(UNREGISTER, BROKER.ext)
+        await peer.call(UNREGISTER, SLAVE.ext)
+    routes = [line for line in of(log_of(tmp_path), "route") if line["topic"] == "T"]
+
+    assert [
+        [{"name": "broker-a", "master": True, "ids": [0]}],
+        [{"name": "broker-a", "master": True, "ids": [0, 1]}],
+        [{"name": "broker-a", "master": False, "ids": [1]}],
+        [],
+    ] == [line["brokers"] for line in routes]
+    assert sorted({line["revision"] for line in routes}) == [line["revision"] for line in routes]
+
+
+@pytest.mark.parametrize("spelling", ["json", "native", "binary"])
+async def test_a_client_is_told_once_per_revision(tmp_path: Path, spelling: str) -> None:
+    """Whichever road the answer took; the number joins with the route's."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        await broker.register(BROKER, registration("T", "U"))
+        for _ in range(3):
+            assert 0 == await pull(client, "T", spelling=spelling)
+        await broker.register(SLAVE, registration("T", "U"))
+        await pull(client, "T", spelling=spelling)
+        await pull(client, "unknown", spelling=spelling)
+        name = f"{client.address}#{server.connection_of(client).id}"
+        await server.hang_up(client)
+    lines = log_of(tmp_path)
+
+    revisions = [line["revision"] for line in of(lines, "route") if line["topic"] == "T"]
+    served = of(lines, "served", "client_gone")
+    assert [("T", revision) for revision in revisions] == [(line["topic"], line["revision"]) for line in served[:-1]]
+    assert ["client_gone", name] == only(served[-1], "event", "client")
+    assert {name} == {line["client"] for line in served}
+
+
+async def test_a_batch_tells_what_is_gone_too(tmp_path: Path) -> None:
+    """A native answer without a route says that there is none; a topic that never was has no line."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        await broker.register(BROKER, native_registration("T", "U"), spelling="native")
+        ask = msgpack.packb({"topics": ["T", "U", "never"], "boot_id": None, "since": 0, "wait_ms": 0})
+        await client.call(PULL_ROUTES, None, ask, spelling="native")
+        await broker.call(UNREGISTER, BROKER.ext, spelling="native")
+        await client.call(PULL_ROUTES, None, ask, spelling="native")
+    lines = log_of(tmp_path)
+
+    routes = {(line["topic"], line["revision"]) for line in of(lines, "route")}
+    assert 4 == len(routes)
+    assert routes == {(line["topic"], line["revision"]) for line in of(lines, "served")}
+
+
+async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
+    """From one and a half periods on, per topic and revision, told at the next scan; never while all is well."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        await broker.register(BROKER)
+        await pull(client, "T")
+        await server.clock.advance(20.0)
+        await beat(broker)
+        await pull(client, "T")
+        # its period is 20 s
+        await server.clock.advance(29.0)
+        await pull(client, "T")
+        await server.clock.advance(2.0)
+        for _ in range(3):
+            await pull(client, "T")
+        await client.call(
+            PULL_ROUTES,
+            None,
+            msgpack.packb({"topics": ["T"], "boot_id": None, "since": 0, "wait_ms": 0}),
+            spelling="native",
+        )
+        await server.clock.advance(10.0)
+        await beat(broker)
+        await server.clock.advance(1.0)
+        await pull(client, "T")
+    lines = log_of(tmp_path)
+
+    (pulls,) = of(lines, "pulls")
+    route = next(line for line in of(lines, "route") if line["topic"] == "T")
+    assert ["T", route["revision"], 4] == only(pulls, "topic", "revision", "count")
+
+
+async def test_pulls_are_told_with_the_revision_that_was_answered(tmp_path: Path) -> None:
+    """A route that changes between two scans: what was answered before it counts for what it was then."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        await broker.register(BROKER, registration("T", "U"))
+        await pull(client, "T")
+        await server.clock.advance(51.0)
+        await pull(client, "T")
+        await broker.register(SLAVE, registration("T", "U"))
+        await pull(client, "T")
+        await pull(client, "T")
+        await server.clock.advance(10.0)
+    lines = log_of(tmp_path)
+
+    first, second = (line["revision"] for line in of(lines, "route") if line["topic"] == "T")
+    assert [(first, 1), (second, 2)] == [(line["revision"], line["count"]) for line in of(lines, "pulls")]
+
+
+async def test_an_empty_directory_switches_it_off(tmp_path: Path) -> None:
+    """No thread, no file."""
+    async with namesrv_in_process(tmp_path, heartbeat_log_dir="") as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        assert 0 == await pull(peer, "T")
+
+        assert server.namesrv.heartbeat_log is None
+    assert not (tmp_path / "heartbeats").exists()
+
+
+async def test_the_wall_clock_may_jump(tmp_path: Path) -> None:
+    """What is told is when the lines say it was; what is measured is on the other clock."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        await server.clock.advance(30.0)
+        server.clock.step_wall(-7200.0)
+        await server.clock.advance(1.0)
+        await beat(peer)
+    register, heartbeat = of(log_of(tmp_path), "register", "heartbeat")
+
+    assert 31_000 == heartbeat["mono_ms"] - register["mono_ms"]
+    assert 31_000 - 7_200_000 == heartbeat["ts_ms"] - register["ts_ms"]
+    folders = {path.parent.name for path in (tmp_path / "heartbeats").rglob("*.gz")}
+    assert {"hour=22", "hour=20"} == folders
+
+
+async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When there are too many, all are forgotten: the next answers are told once more, and nothing grows."""
+    monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 2)
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        await broker.register(BROKER, registration("A", "B", "C"))
+        for topic in "ABCA":
+            await pull(client, topic)
+    served = of(log_of(tmp_path), "served")
+
+    assert list("ABCA") == [line["topic"] for line in served]
+
+
+async def test_the_clock_of_a_test_is_the_logs(tmp_path: Path) -> None:
+    """Everything is on the clock that is handed in."""
+    clock = FakeClock(monotonic=5.0, wall=1_772_351_990.0)
+    async with namesrv_in_process(tmp_path, clock=clock):
+        pass
+
+    assert [1_772_351_990_000, 5_000] == only(log_of(tmp_path)[0], "ts_ms", "mono_ms")

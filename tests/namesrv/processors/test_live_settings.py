@@ -1,0 +1,230 @@
+"""What can an operator change in a running server (318), and what does it say that it runs with (319)?"""
+
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv.context import Namesrv
+from namesrv.processors.live_settings import apply_update, effective_properties
+from namesrv.server.controller import NamesrvController
+from namesrv.settings.apache_properties import JAVA_NAMES, translate
+from namesrv.settings.model import Settings
+from namesrv_remoting.bodies.properties import format_properties, parse_properties
+from namesrv_remoting.errors import BadRequestError, NoPermissionError, ResponseError, SystemError_
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import SPELLINGS, Broker, Spelling, fields, outcome
+
+# all that may change while running, by the names that mqadmin knows
+ALLOWED = {
+    "supportActingMaster": "support_acting_master",
+    "notifyMinBrokerIdChanged": "notify_min_broker_id_changed",
+    "orderMessageEnable": "order_message_enable",
+    "deleteTopicWithBrokerRegistration": "delete_topic_with_broker_registration",
+    "returnOrderTopicConfigToBroker": "return_order_topic_config_to_broker",
+    "enableTopicList": "enable_topic_list",
+    "enableAllTopicList": "enable_all_topic_list",
+}
+DEFAULTS = {
+    "support_acting_master": False,
+    "notify_min_broker_id_changed": False,
+    "order_message_enable": False,
+    "delete_topic_with_broker_registration": False,
+    "return_order_topic_config_to_broker": True,
+    "enable_topic_list": True,
+    "enable_all_topic_list": True,
+}
+BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
+TRUTH = {"true": True, "false": False}
+
+
+def stopped(data_dir: str | Path, **overrides: Any) -> Namesrv:
+    """A NameServer that does not listen."""
+    return NamesrvController(Settings(**{"data_dir": data_dir, "admin_enabled": True, **overrides}))._build(
+        Path(data_dir)
+    )
+
+
+# -- which settings can change ---------------------------------------------------------------------------------------
+
+booleans = st.sampled_from(["true", "false", "TRUE", " False ", "True"])
+texts = st.one_of(st.sampled_from(["", "yes", "1", "0", "on", "null", "10000", "/tmp/x"]), st.text(max_size=5))
+unknown = st.sampled_from(["key", "order_message_enable", "ordermessageenable", "listen-port", "clusterTest", ""])
+
+
+@settings(max_examples=300)
+@given(
+    allowed=st.dictionaries(st.sampled_from(sorted(ALLOWED)), booleans),
+    others=st.dictionaries(unknown, texts),
+    refused=st.one_of(
+        st.just({}),
+        st.dictionaries(st.sampled_from(sorted(set(JAVA_NAMES.values()) - set(ALLOWED))), booleans | texts, max_size=1),
+        st.dictionaries(st.sampled_from(BLACK_LIST), booleans | texts, max_size=1),
+        st.dictionaries(st.sampled_from(sorted(ALLOWED)), texts.filter(lambda text: text.strip().lower() not in TRUTH)),
+    ),
+    order=st.permutations(range(3)),
+)
+def test_exactly_the_allow_list_changes(
+    allowed: dict[str, str], others: dict[str, str], refused: dict[str, str], order: list[int]
+) -> None:
+    """Of all settings, of Java's forbidden keys and of unknown ones; one that is refused keeps all from changing."""
+    parts = [allowed, others, refused]
+    properties: dict[str, str] = {}
+    for number in order:
+        properties |= parts[number]
+    properties |= refused
+    with TemporaryDirectory() as data_dir:
+        namesrv = stopped(data_dir)
+        before = dict(namesrv.settings)
+
+        try:
+            apply_update(namesrv, format_properties(properties).encode())
+        except ResponseError:
+            assert refused
+            expected = DEFAULTS
+        else:
+            assert not refused
+            expected = DEFAULTS | {ALLOWED[key]: TRUTH[text.strip().lower()] for key, text in allowed.items()}
+
+        assert expected == asdict(namesrv.live)
+        assert before == dict(namesrv.settings)
+        # and no file was written
+        assert [] == list(Path(data_dir).iterdir())
+
+
+@pytest.mark.parametrize("key", sorted(JAVA_NAMES.values()))
+def test_every_setting_is_either_live_or_refused(tmp_path: Path, key: str) -> None:
+    """None is ignored: an operator who is told success has changed what he meant."""
+    namesrv = stopped(tmp_path)
+    if key in ALLOWED:
+        wanted = not DEFAULTS[ALLOWED[key]]
+        apply_update(namesrv, f"{key}={str(wanted).lower()}".encode())
+        assert DEFAULTS | {ALLOWED[key]: wanted} == asdict(namesrv.live)
+    else:
+        with pytest.raises(NoPermissionError, match=f"^{key} is read at start and cannot be changed while running$"):
+            apply_update(namesrv, f"{key}=true".encode())
+        assert DEFAULTS == asdict(namesrv.live)
+
+
+# -- over the wire ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling) -> None:
+    """Properties text in every spelling; what was changed shows, in sorted lines that -c reads back."""
+    async with namesrv_in_process(tmp_path, admin_enabled=True, scan_interval_seconds=5) as server:
+        peer = await server.connect()
+        body = b"# a comment\nenableTopicList : false\norderMessageEnable\\\n  =true\nnobodyKnows=this\n"
+
+        answer = await peer.call(318, None, body, spelling=spelling)
+        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        answer = await peer.call(319, None, spelling=spelling)
+        assert (0, None, {}) == (*outcome(answer), fields(answer))
+
+    lines = answer.body.decode().splitlines()
+    assert sorted(lines) == lines
+    assert {
+        "enableTopicList=false",
+        "orderMessageEnable=true",
+        "enableAllTopicList=true",
+        "scanNotActiveBrokerInterval=5000",
+        "adminEnabled=true",
+        "listenPort=0",
+        "bindAddress=127.0.0.1",
+    } <= set(lines)
+    translation = translate(parse_properties(answer.body.decode()), "file F")
+    assert ([], []) == (translation.problems, translation.warnings)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome_expected"),
+    [
+        (b"", (0, None)),
+        (b"key=value", (0, None)),
+        (b"{key=value}", (0, None)),
+        (b"configStorePath=/etc/cron.d/x", (16, "Can not update config in black list.")),
+        (b"orderMessageEnable=true\nkvConfigPath=/x", (16, "Can not update config in black list.")),
+        (b"rocketmqHome=/x", (16, "Can not update config in black list.")),
+        (b"configBlackList=", (16, "Can not update config in black list.")),
+        (b"listenPort=1", (16, "listenPort is read at start and cannot be changed while running")),
+        (b"adminEnabled=false", (16, "adminEnabled is read at start and cannot be changed while running")),
+        (b"orderMessageEnable=1", (1, "orderMessageEnable: '1' is neither true nor false")),
+        (b"orderMessageEnable=\\u12", (1, "string2Properties error")),
+        (b"orderMessageEnable=\xff", (1, "string2Properties error")),
+    ],
+)
+async def test_update_is_answered(tmp_path: Path, body: bytes, outcome_expected: tuple[int, str | None]) -> None:
+    """In Java's words where it has any; nothing of a refused one has changed."""
+    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
+        peer = await server.connect()
+
+        assert outcome_expected == outcome(await peer.call(318, None, body))
+
+        assert DEFAULTS == asdict(server.namesrv.live)
+        assert [] == server.effects
+
+
+async def test_update_needs_administration(tmp_path: Path) -> None:
+    """Off by default: anyone who reaches the port could do it; the settings can be read all the same."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for body in (b"orderMessageEnable=true", b"", b"kvConfigPath=/x", b"\xff"):
+            remark = "administration is disabled on this server, see its setting admin-enabled"
+            assert (16, remark) == outcome(await peer.call(318, None, body))
+        assert DEFAULTS == asdict(server.namesrv.live)
+        assert "adminEnabled=false" in (await peer.call(319)).body.decode().splitlines()
+
+
+def test_refusals_are_of_their_class(tmp_path: Path) -> None:
+    """What the wire's codes say."""
+    namesrv = stopped(tmp_path)
+    for body, error in (
+        (b"kvConfigPath=x", NoPermissionError),
+        (b"a=\\u", SystemError_),
+        (b"enableTopicList=", BadRequestError),
+    ):
+        with pytest.raises(error):
+            apply_update(namesrv, body)
+
+
+def test_change_is_logged_and_so_is_what_nobody_knows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Warnings: somebody should look. What stays as it is says nothing."""
+    namesrv = stopped(tmp_path)
+
+    apply_update(namesrv, b"enableTopicList=false\nenableAllTopicList=true\nnobodyKnows=1")
+
+    assert [
+        ("setting_unknown", {"key": "nobodyKnows"}),
+        ("setting_changed", {"setting": "enable_topic_list", "value": False}),
+    ] == [(record.msg, vars(record)["fields"]) for record in caplog.records]
+
+
+async def test_change_tells_watchers_and_caches_once(tmp_path: Path) -> None:
+    """An update that changes nothing does not."""
+    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
+        peer = await server.connect()
+        await peer.register(Broker())
+        await peer.call(105, {"topic": "T"})
+        for body, entries, revision in (
+            (b"orderMessageEnable=false", 1, 1),
+            (b"orderMessageEnable=true", 0, 2),
+            (b"orderMessageEnable=true", 0, 2),
+        ):
+            await peer.call(318, None, body)
+            assert entries == len(server.namesrv.fast_lane.json_cache.entries)
+            assert revision == server.namesrv.manager.revisions.revision
+
+
+def test_effective_settings_are_those_of_now(tmp_path: Path) -> None:
+    """Not those of the start; every setting is there once."""
+    namesrv = stopped(tmp_path)
+    namesrv.live.enable_topic_list = False
+
+    found = parse_properties(effective_properties(namesrv))
+
+    assert "false" == found["enableTopicList"]
+    assert set(JAVA_NAMES.values()) <= found.keys()

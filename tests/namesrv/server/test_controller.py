@@ -1,0 +1,274 @@
+"""How does a server start, what does it bring along from its last run, and how does it leave?
+
+In this process, on both loops; signals and exit codes are in tests/journeys.
+"""
+
+import asyncio
+import fcntl
+import json
+import logging
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.server.controller import EXIT_START_FAILED, NamesrvController, run
+from namesrv.server.process import StartError
+from namesrv.settings.model import Settings
+from namesrv.version import version
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.guard import GUARD_SECONDS
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import Broker, native, outcome, value
+from tests.support.raw_peer import until
+
+BROKER = Broker()
+
+
+def logged(caplog: pytest.LogCaptureFixture, *names: str) -> list[tuple[str, dict[str, Any]]]:
+    """Name and fields of the events of these names."""
+    return [(record.msg, vars(record)["fields"]) for record in caplog.records if record.msg in names]
+
+
+def settings_of(data_dir: Path, **overrides: Any) -> Settings:
+    """Settings of a server on this machine only."""
+    return Settings(
+        **{"listen_host": "127.0.0.1", "listen_port": 0, "http_listen": "", "data_dir": data_dir, **overrides}
+    )
+
+
+async def serve(settings: Settings) -> None:
+    """Start a server that is not expected to."""
+    async with asyncio.timeout(GUARD_SECONDS):
+        await NamesrvController(settings, FakeClock()).serve()
+
+
+# -- starting --------------------------------------------------------------------------------------------------------
+
+
+async def test_server_says_where_it_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the port that it was given for 0, and what the operator needs to find its run again."""
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path / "new" / "dir") as server:
+        host, port = server.address
+        fields = {
+            "addresses": [f"{host}:{port}"],
+            "http": [],
+            "version": version(),
+            "boot_id": server.namesrv.boot_id,
+            "data_dir": tmp_path / "new" / "dir",
+            "ready": True,
+        }
+        assert [("listening", fields)] == logged(caplog, "listening")
+        # the directory holds what operators put into the server, and is nobody else's
+        assert 0o700 == (tmp_path / "new" / "dir").stat().st_mode & 0o777
+
+
+async def test_server_listens_on_several_addresses(tmp_path: Path) -> None:
+    """On one port."""
+    async with namesrv_in_process(tmp_path, listen_host="127.0.0.1,127.0.0.2") as server:
+        (first, port), (second, same) = server.controller.addresses
+        assert ("127.0.0.1", "127.0.0.2") == (first, second)
+        assert port == same
+        reader, writer = await asyncio.open_connection(second, port)
+        writer.write(b"\x00\x00\x00\x01")
+        assert b"" == await reader.read()
+        writer.close()
+
+
+async def test_start_fails_where_somebody_listens(tmp_path: Path) -> None:
+    """The address and the system's reason; the data directory is free again."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        with pytest.raises(StartError, match=rf"^cannot listen on 127.0.0.1:{port}: .*[Aa]ddress already in use"):
+            await serve(settings_of(tmp_path, listen_port=port))
+    async with namesrv_in_process(tmp_path):
+        pass
+
+
+async def test_start_fails_where_another_server_keeps_its_files(tmp_path: Path) -> None:
+    """They would overwrite each other's."""
+    async with namesrv_in_process(tmp_path):
+        with pytest.raises(StartError, match=f"^data directory {tmp_path} is in use by another namesrv$"):
+            await serve(settings_of(tmp_path))
+
+
+async def test_start_fails_without_a_directory(tmp_path: Path) -> None:
+    """A file stands in its place."""
+    (tmp_path / "data").write_bytes(b"")
+
+    with pytest.raises(StartError, match=f"^data directory {tmp_path}/data: "):
+        await serve(settings_of(tmp_path / "data"))
+
+
+async def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path) -> None:
+    """To start without it would be to forget what operators put there."""
+    (tmp_path / "kvConfig.json").mkdir()
+
+    with pytest.raises(StartError, match=r"^KV configuration: .*cannot be read: Is a directory"):
+        await serve(settings_of(tmp_path))
+
+
+def test_run_says_why_it_did_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One line and exit code 1, no traceback."""
+    (tmp_path / "kvConfig.json").mkdir()
+
+    assert EXIT_START_FAILED == run(settings_of(tmp_path))
+
+    ((_, fields),) = logged(caplog, "start_failed")
+    assert str(fields["error"]).startswith("KV configuration: ")
+    assert {None} == {record.exc_info for record in caplog.records}
+
+
+async def test_damaged_files_do_not_keep_it_from_starting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They are set aside with a warning; whom the snapshot named is not known, so that it waits the whole time."""
+    for name in ("kvConfig.json", "snapshot.json"):
+        (tmp_path / name).write_bytes(b"{")
+
+    async with namesrv_in_process(tmp_path) as server:
+        readiness = server.namesrv.readiness.reason(server.clock.monotonic())
+        assert "not ready: waiting 45 s more, the snapshot of brokers to expect was lost" == readiness
+        assert 2 == len(logged(caplog, "damaged_file_set_aside"))
+        assert 2 == len(list(tmp_path.glob("*.damaged-*")))
+
+
+async def test_lock_is_held_while_it_serves(tmp_path: Path) -> None:
+    """And not a moment longer."""
+
+    def is_free() -> bool:
+        with (tmp_path / "lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    async with namesrv_in_process(tmp_path):
+        assert not is_free()
+    assert is_free()
+
+
+# -- warm restart ----------------------------------------------------------------------------------------------------
+
+
+async def test_next_run_expects_the_brokers_of_the_last(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It waits for them, says so, and knows what was put into the configuration and whose permission was wiped."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        await peer.call(205, {"brokerName": "broker-a"})
+        await peer.call(100, {"namespace": "N", "key": "k", "value": "v"})
+
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path) as server:
+        reason = "not ready: waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
+        assert [("waiting", {"reason": reason})] == logged(caplog, "waiting")
+        assert {"broker-a"} == server.namesrv.manager.tables.wiped
+        assert "v" == server.namesrv.kv.get("N", "k")
+        assert {} == server.namesrv.manager.tables.broker_live_table
+
+
+# -- leaving ---------------------------------------------------------------------------------------------------------
+
+
+async def test_leaving_server_closes_clients_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One by one over the time for it, so that not everybody moves at once; nobody new is let in."""
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path, drain_seconds=8.0) as server:
+        broker, *clients = [await server.connect() for _ in range(4)]
+        await broker.register(BROKER)
+        for client in clients:
+            await client.call(105, {"topic": "T"})
+
+        server.controller.ask_to_stop()
+        await until(lambda: logged(caplog, "draining"))
+        with pytest.raises(ConnectionRefusedError):
+            await server.connect()
+        left: dict[str, float] = {}
+        while len(left) < 4:
+            for peer in (broker, *clients):
+                if server.find_connection(peer) is None:
+                    left.setdefault(peer.address, server.clock.monotonic())
+            await server.clock.advance(0.02)
+        await server.stop()
+
+    assert [*(client.address for client in clients), broker.address] == list(left)
+    first = min(left.values())
+    assert [0.0, 2.0, 4.0, 6.0] == pytest.approx([moment - first for moment in left.values()], abs=0.1)
+    assert [("draining", {"connections": 4, "seconds": 8.0}), ("stopped", {})] == logged(
+        caplog, "draining", "drain_unfinished", "stopped"
+    )
+
+
+async def test_leaving_server_answers_who_waits(tmp_path: Path) -> None:
+    """A watch ends at once, with what it knows."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
+        opaque = peer.tell(20001, None, native(members), spelling="native")
+        await until(lambda: len(server.namesrv.watchers) == 1)
+
+        server.controller.ask_to_stop()
+
+        answer = await peer.answer_to(opaque)
+        assert ((0, None), {}) == (outcome(answer), value(answer)["routes"])
+        await server.stop()
+        assert await peer.at_end()
+
+
+async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None:
+    """Questions that were read are answered, and what was put is on disk."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        connection = server.connection_of(peer)
+        opaques = [peer.tell(100, {"namespace": "N", "key": f"k{number}", "value": "v"}) for number in range(20)]
+        await until(lambda: connection.requests == 20)
+
+        server.controller.ask_to_stop()
+        await until(lambda: connection.in_flight == 0)
+        await server.stop()
+
+        answers = [await peer.answer_to(opaque) for opaque in opaques]
+        assert {(0, None)} == {outcome(answer) for answer in answers}
+        assert await peer.at_end()
+    table = json.loads((tmp_path / "kvConfig.json").read_bytes())["configTable"]["N"]
+    assert 20 == len(table)
+
+
+async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever does not read its answers within two seconds is left behind."""
+    async with namesrv_in_process(tmp_path, write_buffer_bytes=1 << 24) as server:
+        broker = await server.connect()
+        for number in range(300):
+            await broker.register(Broker(f"broker-{number:03}", 0, f"10.0.0.1:{number + 1}"))
+        slow = await server.connect()
+        while not server.connection_of(slow).unsent_bytes:
+            slow.tell(105, {"topic": "T"})
+            await settle()
+
+        await server.stop()
+    assert [("drain_unfinished", {"seconds": 2.0})] == logged(caplog, "drain_unfinished")
+
+
+async def test_second_wish_to_stop_changes_nothing(tmp_path: Path) -> None:
+    """It is on its way."""
+    async with namesrv_in_process(tmp_path) as server:
+        server.controller.ask_to_stop()
+        server.controller.ask_to_stop()
+        await until(server.serving.done)
+
+
+async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:
+    """No task, no sleeper on the clock, no file but its own."""
+    before = asyncio.all_tasks()
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        clock = server.clock
+    assert before == asyncio.all_tasks()
+    assert 0 == clock.sleepers
+    assert {"heartbeats", "lock", "snapshot.json"} == {path.name for path in tmp_path.iterdir()}

@@ -1,0 +1,161 @@
+"""What follows from a change of the tables: log lines, remembered events, closed connections, woken watchers?"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.routeinfo.records import Effect, Fenced, MinBrokerIdChanged, Registered, Touched
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, native_registration
+
+BROKER = Broker()
+SLAVE = Broker(id=1, addr="10.0.0.2:10911")
+IDENTITY = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, dict[str, Any]]]:
+    """What the sink has logged since the last look: level, event, fields."""
+    found = [
+        (record.levelname, record.msg, vars(record)["fields"])
+        for record in caplog.records
+        if record.name == "namesrv.server.effects"
+    ]
+    caplog.clear()
+    return found
+
+
+def remembered(server: InProcess, since: int = 0) -> list[str]:
+    """The names of the events in the ring."""
+    return [event["event"] for event in server.namesrv.events.since(since, 1000)]
+
+
+async def test_broker_that_is_new_is_information(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The same one again is for who debugs, and one that says nothing new is not even that."""
+    caplog.set_level(logging.DEBUG)
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, native_registration("T"), spelling="native")
+        fields = {**IDENTITY, "kind": "full", "topics": 1}
+        assert [
+            ("DEBUG", "route_changed", {"revision": 1, "topics": 1}),
+            ("INFO", "broker_registered", {**fields, "new": True}),
+        ] == logged(caplog)
+
+        await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
+        assert [("DEBUG", "broker_registered", {**fields, "new": False})] == logged(caplog)
+
+        await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
+        await peer.call(904, BROKER.ext, spelling="native")
+        assert [] == logged(caplog)
+        assert ["route", "register", "register"] == remembered(server)
+
+
+async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody should look at what was silent or hung up, and at what was displaced."""
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        await server.clock.advance(2)
+        logged(caplog)
+
+        await peer.call(104, BROKER.ext)
+        assert [("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})] == logged(caplog)
+
+        await peer.register(BROKER)
+        await server.clock.advance(1)
+        await peer.register(BROKER._replace(addr="10.0.0.9:10911"))
+        superseded = {**IDENTITY, "reason": "superseded", "silent_ms": 1000}
+        assert ("WARNING", "broker_evicted", superseded) in logged(caplog)
+
+        number = server.namesrv.events.last_seq
+        await server.hang_up(peer)
+        await server.clock.advance(0)
+        disconnected = {**IDENTITY, "broker_addr": "10.0.0.9:10911", "reason": "disconnected", "silent_ms": 0}
+        assert [("WARNING", "broker_evicted", disconnected)] == logged(caplog)
+        assert ["route", "evict"] == remembered(server, number)
+
+
+async def test_stale_removal_is_information(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It was meant for an older registration and did nothing."""
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path) as server:
+        older, newer = await server.connect(), await server.connect()
+        await older.register(BROKER)
+        await newer.register(BROKER)
+        logged(caplog)
+        number = server.namesrv.events.last_seq
+
+        await older.call(104, BROKER.ext)
+
+        await server.effect(Fenced)
+        assert [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})] == logged(caplog)
+        assert ["fenced"] == remembered(server, number)
+
+
+async def test_group_with_another_lowest_id_is_information(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And its members are told, see the notifier."""
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path, notify_min_broker_id_changed=True) as server:
+        peer, slave = await server.connect(), await server.connect()
+        await peer.register(BROKER, enableActingMaster="true", spelling="native")
+        await slave.register(SLAVE, enableActingMaster="true", spelling="native")
+        logged(caplog)
+
+        await peer.call(104, BROKER.ext)
+
+        fields = {"broker_name": "broker-a", "min_broker_id": 1, "recipients": ("10.0.0.2:10911",)}
+        assert ("INFO", "min_broker_id_changed", fields) in logged(caplog)
+        assert 1 == len(server.taken(MinBrokerIdChanged))
+
+
+async def test_event_names_twenty_topics_and_counts_all(tmp_path: Path) -> None:
+    """A broker that dies may have ten thousand; a change of settings may touch any."""
+    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
+        peer = await server.connect()
+        names = [f"topic-{n}" for n in range(50)]
+        await peer.register(BROKER, native_registration(*names), spelling="native")
+        await peer.call(318, None, b"orderMessageEnable=true")
+
+        first, _, last = server.namesrv.events.since(0, 10)
+
+        assert (20, 50) == (len(first["topics"]), first["count"])
+        assert set(first["topics"]) < set(names)
+        assert (None, None, 2) == (last["topics"], last["count"], last["revision"])
+
+
+async def test_subscribers_see_every_effect(tmp_path: Path) -> None:
+    """Heartbeats and unchanged registrations too, in the order in which they happened."""
+    async with namesrv_in_process(tmp_path) as server:
+        seen: list[Effect] = []
+        server.namesrv.manager._sink.subscribers.append(seen.append)  # type: ignore[attr-defined]  # an EffectSink
+        peer = await server.connect()
+        for _ in range(2):
+            await peer.register(BROKER)
+        await peer.call(904, BROKER.ext)
+
+        kinds = [effect.kind if isinstance(effect, Registered) else type(effect) for effect in seen[1:]]
+        assert ["full", "unchanged", Touched] == kinds
+
+
+async def test_effects_come_after_the_lock_is_released(tmp_path: Path) -> None:
+    """Whoever hears of a change may ask for the tables at once."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        held: list[bool] = []
+        lock = server.namesrv.manager.lock
+        server.namesrv.manager._sink.subscribers.append(  # type: ignore[attr-defined]  # an EffectSink
+            lambda _: held.append("writer: yes" in repr(lock))
+        )
+
+        await peer.register(BROKER)
+        await peer.call(205, {"brokerName": "broker-a"})
+        await peer.call(216, {"topic": "T"})
+        await peer.call(104, BROKER.ext)
+
+        # route and registered; route; route; unregistered, route and evicted
+        assert [False] * 7 == held

@@ -1,0 +1,315 @@
+"""What happens every second: lateness first, readiness, then the scan; and when connections come and go?"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.routeinfo.records import Evicted
+from namesrv.server.housekeeping import Housekeeping
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, native_registration
+from tests.support.raw_peer import until
+
+A = Broker()
+B = Broker("broker-b", 0, "10.0.0.2:10911")
+C = Broker("broker-c", 0, "10.0.0.3:10911")
+
+
+def alive(server: InProcess) -> list[str]:
+    """Names of the live brokers."""
+    assert [] == server.namesrv.manager.tables.violations()
+    return sorted(live.broker_name for live in server.namesrv.manager.tables.broker_live_table.values())
+
+
+def logged(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
+    """The fields of all events of a name."""
+    return [vars(record)["fields"] for record in caplog.records if record.msg == name]
+
+
+# -- the scan --------------------------------------------------------------------------------------------------------
+
+
+async def test_silent_broker_is_evicted_by_the_next_scan(tmp_path: Path) -> None:
+    """It may be silent for 120 s, and the scan comes every 10 s: it is gone 130 s after its last word at the latest."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(A)
+
+        await server.clock.advance(129.9)
+        assert ["broker-a"] == alive(server)
+        await server.clock.advance(0.1)
+        assert [] == alive(server)
+        (evicted,) = server.taken(Evicted)
+        assert ("silent", 130.0) == (evicted.reason, evicted.silent_seconds)
+
+
+@pytest.mark.parametrize(
+    ("heard_after", "scan_after", "left"), [(0.1, 119.9, True), (0.0, 120.0, True), (9.9, 120.1, False)]
+)
+async def test_scan_evicts_strictly_after_the_expiry(
+    tmp_path: Path, heard_after: float, scan_after: float, *, left: bool
+) -> None:
+    """Silent for exactly 120 s is alive; the first instant after that is not."""
+    async with namesrv_in_process(tmp_path) as server:
+        await server.clock.advance(heard_after)
+        peer = await server.connect()
+        await peer.register(A)
+
+        await server.clock.advance(scan_after)
+
+        assert (["broker-a"] if left else []) == alive(server)
+
+
+async def test_scan_interval_and_expiry_are_settings(tmp_path: Path) -> None:
+    """A scan every 2 s, an expiry of 3 s: gone 4 s after the last word."""
+    async with namesrv_in_process(tmp_path, scan_interval_seconds=2, broker_expiry_seconds=3) as server:
+        peer = await server.connect()
+        await peer.register(A)
+
+        await server.clock.advance(3.9)
+        assert ["broker-a"] == alive(server)
+        await server.clock.advance(0.1)
+        assert [] == alive(server)
+
+
+async def test_connection_of_an_evicted_broker_is_closed(tmp_path: Path) -> None:
+    """A broker that hangs is sent away; when it comes back to life it connects and registers anew."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer, client = await server.connect(), await server.connect()
+        await peer.register(A)
+        await client.call(106)
+
+        await server.clock.advance(130)
+
+        assert await peer.at_end()
+        assert server.find_connection(client) is not None
+
+
+async def test_connection_that_carries_another_live_broker_stays(tmp_path: Path) -> None:
+    """Until that one is gone as well."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(A)
+        await peer.register(B)
+        await server.clock.advance(100)
+        await peer.call(904, B.ext)
+
+        await server.clock.advance(30)
+        assert ["broker-b"] == alive(server)
+        await peer.call(904, B.ext)
+
+        await server.clock.advance(130)
+        assert [] == alive(server)
+        assert await peer.at_end()
+
+
+async def test_scans_do_not_drift_when_a_tick_is_late(tmp_path: Path) -> None:
+    """A tick held up by 0.2 s moves no later scan."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await server.clock.advance(9)
+        server.clock.stall(1.2)
+        await server.clock.advance(0)
+        await peer.register(A)
+
+        # registered at 10.2 s: at 130 s it was silent for less, at 140 s for more than 120 s
+        await server.clock.advance(119.8)
+        assert ["broker-a"] == alive(server)
+        await server.clock.advance(9.9)
+        assert ["broker-a"] == alive(server)
+        await server.clock.advance(0.1)
+        assert [] == alive(server)
+
+
+# -- lateness --------------------------------------------------------------------------------------------------------
+
+
+async def test_stopped_server_evicts_nobody_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Five minutes without the loop are ours: every deadline moves by as much, and the log says so."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(A)
+        await server.clock.advance(100)
+
+        server.clock.stall(300)
+        await server.clock.advance(0)
+        assert [{"seconds": 299.0}] == logged(caplog, "loop_was_late")
+
+        await server.clock.advance(20)
+        assert ["broker-a"] == alive(server)
+        await server.clock.advance(11)
+        assert [] == alive(server)
+
+
+async def test_stopped_server_forgets_no_heartbeat_after_it(tmp_path: Path) -> None:
+    """One that is read before the tick is as fresh as it is, never younger than now."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(A)
+        await server.clock.advance(100)
+        server.clock.stall(300)
+        await peer.call(904, A.ext)
+        await server.clock.advance(0)
+
+        (live,) = server.namesrv.manager.tables.broker_live_table.values()
+        assert live.last_update <= server.namesrv.manager.now()
+        await server.clock.advance(119)
+        assert ["broker-a"] == alive(server)
+        await server.clock.advance(12)
+        assert [] == alive(server)
+
+
+async def test_step_of_the_wall_clock_evicts_nobody(tmp_path: Path) -> None:
+    """Liveness is monotonic: a day forward and a day back are nothing."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(A)
+        server.clock.step_wall(86_400)
+        await server.clock.advance(60)
+        server.clock.step_wall(-2 * 86_400)
+        await server.clock.advance(60)
+
+        assert ["broker-a"] == alive(server)
+
+
+async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
+    """A scan that dies silently is the one failure that this daemon must never have."""
+    clock = FakeClock()
+
+    def buggy(effect: object) -> None:
+        if isinstance(effect, Evicted):
+            raise ZeroDivisionError("a bug")
+
+    with pytest.RaisesGroup(ZeroDivisionError):
+        async with namesrv_in_process(tmp_path, clock=clock) as server:
+            peer = await server.connect()
+            await peer.register(A)
+            server.namesrv.manager._sink.subscribers.append(buggy)  # type: ignore[attr-defined]  # an EffectSink
+
+            await clock.advance(130)
+
+            await until(server.serving.done)
+
+
+# -- connections -----------------------------------------------------------------------------------------------------
+
+
+async def test_closed_connection_evicts_at_once(tmp_path: Path) -> None:
+    """All its brokers, in one step, and nobody else's."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer, other = await server.connect(), await server.connect()
+        await peer.register(A)
+        await peer.register(B)
+        await other.register(C)
+
+        await server.hang_up(peer)
+        await settle()
+
+        assert ["broker-c"] == alive(server)
+        assert ["disconnected", "disconnected"] == [effect.reason for effect in server.taken(Evicted)]
+
+
+async def test_reset_connection_evicts_at_once(tmp_path: Path) -> None:
+    """However it ends."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(A)
+
+        peer.reset()
+
+        assert "disconnected" == (await server.effect(Evicted)).reason
+
+
+async def test_eviction_on_disconnect_can_be_switched_off(tmp_path: Path) -> None:
+    """Then a broken connection alone evicts nobody; silence does."""
+    async with namesrv_in_process(tmp_path, evict_on_disconnect=False) as server:
+        peer = await server.connect()
+        await peer.register(A)
+
+        await server.hang_up(peer)
+        await settle()
+        assert ["broker-a"] == alive(server)
+
+        await server.clock.advance(130)
+        assert [] == alive(server)
+
+
+async def test_own_shutdown_evicts_nobody(tmp_path: Path) -> None:
+    """It is we who close the connections: the brokers are expected back."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(A)
+        effects = server.effects
+    assert [] == [effect for effect in effects if isinstance(effect, Evicted)]
+    async with namesrv_in_process(tmp_path) as server:
+        assert ["broker-a"] == [missing.broker_name for missing in server.namesrv.readiness.missing]
+
+
+async def test_connections_are_logged_for_who_debugs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who came and how it went."""
+    caplog.set_level(logging.DEBUG)
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        address, number = peer.address, server.connection_of(peer).id
+        await server.hang_up(peer)
+
+        assert [{"connection": number, "peer": address}] == logged(caplog, "connection_opened")
+        assert [{"connection": number, "peer": address, "reason": "closed"}] == logged(caplog, "connection_closed")
+
+
+async def test_refusals_are_logged_twenty_a_second(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each with peer and reason; the rest of that second as a number."""
+    async with namesrv_in_process(tmp_path) as server:
+        hostile = [await server.connect() for _ in range(25)]
+        for peer in hostile:
+            peer.send(b"\x00\x00\x00\x01")
+        for peer in hostile:
+            assert await peer.at_end()
+
+        found = logged(caplog, "connection_refused")
+        assert 20 == len(found)
+        assert {
+            "peer": hostile[0].address,
+            "proxied": None,
+            "reason": "frame_too_short",
+            "error": "frame length 1, the least is 4",
+        } == next(fields for fields in found if fields["peer"] == hostile[0].address)
+        assert [] == logged(caplog, "connections_refused")
+
+        await server.clock.advance(1)
+        assert [{"more": 5}] == logged(caplog, "connections_refused")
+
+        another = await server.connect()
+        another.send(b"\x00\x00\x00\x01")
+        assert await another.at_end()
+        assert 21 == len(logged(caplog, "connection_refused"))
+        await server.clock.advance(1)
+        assert 1 == len(logged(caplog, "connections_refused"))
+
+
+async def test_short_scan_interval_is_its_own_tick(tmp_path: Path) -> None:
+    """Lateness is looked at once a second, or as often as the scan comes."""
+    async with namesrv_in_process(tmp_path, scan_interval_seconds=0.5, broker_expiry_seconds=1) as server:
+        peer = await server.connect()
+        await peer.register(A, native_registration("T"), spelling="native")
+        await server.clock.advance(1.4)
+        assert ["broker-a"] == alive(server)
+        await server.clock.advance(0.1)
+        assert [] == alive(server)
+
+
+async def test_scans_are_counted(tmp_path: Path) -> None:
+    """By ticks that are called by hand: the scan is due with the tenth."""
+    async with namesrv_in_process(tmp_path) as server:
+        housekeeping = Housekeeping(server.namesrv)
+        for _ in range(9):
+            server.clock.stall(1)
+            await housekeeping.tick(0.0)
+        assert 0 == housekeeping.scans
+        server.clock.stall(0.9)
+        # a timer may be a hair early
+        await housekeeping.tick(0.0)
+        assert 1 == housekeeping.scans

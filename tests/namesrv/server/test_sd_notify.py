@@ -1,0 +1,125 @@
+"""What does systemd hear?"""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from namesrv.server.sd_notify import ServiceManager
+from tests.support.notify_socket import NotifySocket
+
+
+@pytest.fixture(params=["path", "path with @", "abstract"])
+def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NotifySocket]:
+    """A listening systemd."""
+    names = {"path": tmp_path / "notify", "path with @": tmp_path / "unit@1", "abstract": None}
+    with NotifySocket(names[request.param]) as found:
+        yield found
+
+
+@pytest.fixture
+def manager(systemd: NotifySocket) -> Iterator[ServiceManager]:
+    """What speaks to it."""
+    found = ServiceManager.of({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "30000000"})
+    yield found
+    found.close()
+
+
+def test_a_whole_life(systemd: NotifySocket, manager: ServiceManager) -> None:
+    """Ready, alive, reloading with the moment it began, ready again, stopping with the time it takes."""
+    began = time.monotonic_ns() // 1000
+    manager.ready("serving")
+    manager.alive()
+    manager.status("waiting for\nbrokers")
+    manager.reloading()
+    manager.ready("serving again")
+    manager.stopping("draining", 12.5)
+
+    messages = systemd.messages()
+    reloading = messages.pop(3)
+    assert began <= int(reloading.pop("MONOTONIC_USEC")) <= time.monotonic_ns() // 1000
+    assert {"RELOADING": "1", "STATUS": "reloading"} == reloading
+    assert [
+        {"READY": "1", "STATUS": "serving"},
+        {"WATCHDOG": "1"},
+        {"STATUS": "waiting for brokers"},
+        {"READY": "1", "STATUS": "serving again"},
+        {"STOPPING": "1", "STATUS": "draining", "EXTEND_TIMEOUT_USEC": "12500000"},
+    ] == messages
+
+
+@pytest.mark.parametrize(
+    "watchdog",
+    [{}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}],
+)
+def test_watchdog_is_fed_only_if_there_is_one_for_us(systemd: NotifySocket, watchdog: dict[str, str]) -> None:
+    """Not without one, and not one that was meant for our parent."""
+    manager = ServiceManager.of({"NOTIFY_SOCKET": systemd.address, **watchdog})
+
+    manager.alive()
+
+    assert [] == systemd.messages()
+    manager.close()
+
+
+def test_watchdog_that_is_meant_for_us(systemd: NotifySocket) -> None:
+    """As systemd sets it."""
+    environ = {"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid())}
+    manager = ServiceManager.of(environ)
+
+    manager.alive()
+
+    assert [{"WATCHDOG": "1"}] == systemd.messages()
+    manager.close()
+
+
+def test_without_systemd_nothing_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """And nothing is said about it."""
+    manager = ServiceManager.of({"WATCHDOG_USEC": "1000000"})
+
+    manager.ready("serving")
+    manager.alive()
+    manager.close()
+
+    assert [] == caplog.records
+    assert "<ServiceManager [none | watchdog: no]>" == repr(manager)
+
+
+def test_address_of_another_kind_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """And not used."""
+    manager = ServiceManager.of({"NOTIFY_SOCKET": "vsock:2:1234"})
+
+    manager.ready("serving")
+
+    assert ["notify_socket_unknown"] == [record.msg for record in caplog.records]
+
+
+def test_systemd_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One line, however often; when it is back it hears everything again, and is missed again."""
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "notify"
+    manager = ServiceManager.of({"NOTIFY_SOCKET": str(path)})
+    manager.ready("1")
+    manager.status("2")
+    assert ["service_manager_not_told"] == [record.msg for record in caplog.records]
+
+    with NotifySocket(path) as systemd:
+        manager.status("3")
+        assert {"STATUS": "3"} == systemd.receive()
+    manager.status("4")
+
+    assert ["service_manager_not_told"] * 2 == [record.msg for record in caplog.records]
+    manager.close()
+
+
+def test_systemd_that_does_not_read(systemd: NotifySocket, manager: ServiceManager) -> None:
+    """Nobody waits for it."""
+    began = time.monotonic()
+    for _ in range(5000):
+        manager.alive()
+
+    assert time.monotonic() - began < 10
+    assert len(systemd.messages()) < 5000

@@ -1,0 +1,298 @@
+"""Is a snapshot what was saved or refused, and does the server wait for those it names?"""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv.server.snapshot import (
+    ExpectedBroker,
+    Readiness,
+    Snapshot,
+    SnapshotError,
+    WipedBroker,
+    decode,
+    encode,
+    load,
+    save,
+)
+
+MASTER = ExpectedBroker("c", "broker-a", 0, "10.0.0.1:10911")
+SLAVE = ExpectedBroker("c", "broker-a", 1, "10.0.0.2:10911")
+OTHER = ExpectedBroker("c", "broker-b", 0, "10.0.0.3:10911")
+
+SMALL = Snapshot(
+    saved_ms=1_738_367_999_000,
+    boot_id="b00f",
+    brokers=(MASTER, SLAVE),
+    wiped=(WipedBroker(None, "broker-a"), WipedBroker("c", "broker-b")),
+)
+
+CONTENT = (
+    b'{"saved_ms":1738367999000,"boot_id":"b00f","brokers":['
+    b'{"cluster":"c","broker_name":"broker-a","broker_id":0,"broker_addr":"10.0.0.1:10911"},'
+    b'{"cluster":"c","broker_name":"broker-a","broker_id":1,"broker_addr":"10.0.0.2:10911"}],'
+    b'"wiped":[[null,"broker-a"],["c","broker-b"]],"version":1}'
+)
+
+
+def sealed(content: bytes) -> bytes:
+    """A file whose checksum is right, whatever is in it."""
+    return b'{"sha256":"' + hashlib.sha256(content).hexdigest().encode() + b'","content":' + content + b"}\n"
+
+
+# ---- the file ----
+
+
+def test_file_is_json_with_a_checksum_of_its_content() -> None:
+    """The format, byte by byte: a snapshot written today is read by the server of tomorrow."""
+    assert sealed(CONTENT) == encode(SMALL)
+    assert SMALL == decode(sealed(CONTENT))
+
+
+def test_empty_snapshot() -> None:
+    """A server without brokers has a snapshot, too."""
+    empty = Snapshot(saved_ms=0, boot_id="")
+
+    assert empty == decode(encode(empty))
+
+
+names = st.text(max_size=20) | st.text(st.characters(categories=["Cs", "Cc", "Lo"]), max_size=5)
+snapshots = st.builds(
+    Snapshot,
+    saved_ms=st.integers(-(2**63), 2**63 - 1),
+    boot_id=names,
+    brokers=st.lists(st.builds(ExpectedBroker, names, names, st.integers(-(2**63), 2**63 - 1), names), max_size=5).map(
+        tuple
+    ),
+    wiped=st.lists(st.builds(WipedBroker, st.none() | names, names), max_size=3).map(tuple),
+    version=st.just(1),
+)
+
+
+@given(snapshots)
+def test_every_snapshot_survives_the_file(snapshot: Snapshot) -> None:
+    """Whatever names and ids came over the wire, half surrogate pairs and negative ids included, come back."""
+    assert snapshot == decode(encode(snapshot))
+
+
+def test_torn_file_is_refused_at_every_byte() -> None:
+    """A file that ends early anywhere is refused, with its length."""
+    data = encode(SMALL)
+    for length in range(len(data)):
+        with pytest.raises(SnapshotError, match=f"no snapshot, or a torn one, in {length} bytes"):
+            decode(data[:length])
+
+
+def test_file_with_a_tail_is_refused() -> None:
+    """A byte too many, or a second snapshot behind the first, is damage."""
+    data = encode(SMALL)
+    for tail in (b"\n", b"\0", data):
+        with pytest.raises(SnapshotError):
+            decode(data + tail)
+
+
+def test_every_flipped_bit_is_refused() -> None:
+    """No single bit can be wrong without being noticed."""
+    data = encode(SMALL)
+    for position in range(len(data)):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << bit
+            with pytest.raises(SnapshotError):
+                decode(bytes(flipped))
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_refused(noise: bytes) -> None:
+    """Other bytes are refused, never an exception of another kind."""
+    with pytest.raises(SnapshotError):
+        decode(noise)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (CONTENT.replace(b'"version":1', b'"version":2'), "version 2, this server reads 1"),
+        (CONTENT.replace(b',"version":1', b""), "version None, this server reads 1"),
+        (b"[1]", "version None, this server reads 1"),
+        (b"", "content of another kind: Expecting value"),
+        (b"\xff", "content of another kind: .*can't decode byte 0xff"),
+        (b"[" * 100_000 + b"]" * 100_000, "content of another kind: "),
+        (
+            CONTENT.replace(b'"broker_id":1', b'"broker_id":"1"'),
+            r"content of another kind: .*\$.brokers\[1\].broker_id",
+        ),
+        (CONTENT.replace(b'"boot_id"', b'"boat_id"'), "content of another kind: .*missing required field `boot_id`"),
+    ],
+    ids=["newer", "no version", "array", "empty", "not utf-8", "deep", "wrong type", "missing field"],
+)
+def test_sealed_file_of_another_kind_is_refused(content: bytes, reason: str) -> None:
+    """Also with a right checksum only a snapshot of this version is taken, and the text says what is wrong."""
+    with pytest.raises(SnapshotError, match=reason):
+        decode(sealed(content))
+
+
+def test_saved_snapshot_is_loaded(tmp_path: Path) -> None:
+    """What one life of the server saves, the next one loads; leftovers of a killed save are removed."""
+    (tmp_path / ".snapshot.json.0123456789abcdef.tmp").touch()
+    save(tmp_path / "snapshot.json", SMALL)
+
+    assert SMALL == load(tmp_path / "snapshot.json")
+    assert [tmp_path / "snapshot.json"] == list(tmp_path.iterdir())
+
+
+def test_no_file_is_no_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first start of all has nobody to wait for, and nothing to warn about."""
+    assert load(tmp_path / "snapshot.json") is None
+    assert [] == caplog.records
+
+
+def test_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged snapshot is no snapshot; it is kept for who wants to look, and the next save does not touch it."""
+    path = tmp_path / "snapshot.json"
+    path.write_bytes(b'{"sha256"')
+
+    assert load(path) is None
+
+    (kept,) = tmp_path.iterdir()
+    assert b'{"sha256"' == kept.read_bytes()
+    assert kept.name.startswith("snapshot.json.damaged-")
+    (record,) = caplog.records
+    assert "damaged_file_set_aside" == record.msg
+    assert "no snapshot, or a torn one, in 9 bytes" == vars(record)["fields"]["reason"]
+    save(path, SMALL)
+    assert {path, kept} == set(tmp_path.iterdir())
+
+
+def test_file_that_cannot_be_read_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A directory in the file's place does not keep the server from starting."""
+    (tmp_path / "snapshot.json").mkdir()
+
+    assert load(tmp_path / "snapshot.json") is None
+    assert ["snapshot_not_read"] == [record.msg for record in caplog.records]
+
+
+def test_damaged_file_that_cannot_be_set_aside_costs_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name so long that no other can be made of it: the server starts all the same."""
+    path = tmp_path / ("s" * 250)
+    path.write_bytes(b"damaged")
+
+    assert load(path) is None
+    assert ["snapshot_not_set_aside"] == [record.msg for record in caplog.records]
+    assert b"damaged" == path.read_bytes()
+
+
+# ---- readiness ----
+
+
+def test_ready_at_once_when_nobody_is_expected() -> None:
+    """Without a snapshot, or with an empty one, there is nothing to wait for."""
+    readiness = Readiness([], wait_seconds=45.0, now=1_000.0)
+
+    assert readiness.is_ready(1_000.0)
+    assert "ready: no brokers expected" == readiness.reason(1_000.0)
+
+
+def test_lost_snapshot_is_waited_out() -> None:
+    """Whoever comes back, nobody knows who else was there."""
+    readiness = Readiness((), 45.0, 1_000.0, is_lost=True)
+    readiness.broker_seen("c1", "broker-a", 0, "10.0.0.1:10911")
+
+    assert not readiness.is_ready(1_044.9)
+    assert "not ready: waiting 0 s more, the snapshot of brokers to expect was lost" == readiness.reason(1_044.9)
+    assert readiness.is_ready(1_045.0)
+    assert "ready: waited 45 s, the snapshot of brokers to expect was lost" == readiness.reason(1_045.0)
+
+
+def test_ready_when_all_are_back() -> None:
+    """The last one to come back makes the server ready, before the wait is over."""
+    readiness = Readiness([MASTER, SLAVE], wait_seconds=45.0, now=1_000.0)
+    assert not readiness.is_ready(1_001.0)
+
+    readiness.broker_seen("c", "broker-a", 0, "10.0.0.1:10911")
+    assert not readiness.is_ready(1_002.0)
+    assert [SLAVE] == list(readiness.missing)
+
+    readiness.broker_seen("c", "broker-a", 1, "10.0.0.2:10911")
+    assert readiness.is_ready(1_003.0)
+    assert [] == list(readiness.missing)
+    assert "ready: all 2 expected brokers are back" == readiness.reason(1_003.0)
+
+
+@pytest.mark.parametrize(("now", "ready"), [(1_044.9, False), (1_045.0, True), (1_045.1, True)])
+def test_ready_when_the_wait_is_over(now: float, *, ready: bool) -> None:
+    """After 45 s it answers with what it has, as Apache's server does."""
+    assert ready is Readiness([MASTER], wait_seconds=45.0, now=1_000.0).is_ready(now)
+
+
+def test_no_wait_is_over_at_once() -> None:
+    """A wait of no seconds makes the server ready from the start."""
+    assert Readiness([MASTER], wait_seconds=0.0, now=1_000.0).is_ready(1_000.0)
+
+
+def test_ready_stays_ready() -> None:
+    """Once ready, always ready: an earlier time changes nothing."""
+    readiness = Readiness([MASTER], wait_seconds=45.0, now=1_000.0)
+    assert readiness.is_ready(1_045.0)
+
+    assert readiness.is_ready(1_000.0)
+
+
+def test_broker_with_another_address_is_the_same() -> None:
+    """A container comes back with a new address: cluster, name and id are the broker."""
+    readiness = Readiness([MASTER], wait_seconds=45.0, now=1_000.0)
+    readiness.broker_seen("c", "broker-a", 0, "10.9.9.9:10911")
+
+    assert readiness.is_ready(1_001.0)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "broker_name", "broker_id"), [("other", "broker-a", 0), ("c", "broker-x", 0), ("c", "broker-a", 2)]
+)
+def test_other_brokers_do_not_count(cluster: str, broker_name: str, broker_id: int) -> None:
+    """A broker that was not expected, at the address of one that was, makes nobody come back."""
+    readiness = Readiness([MASTER], wait_seconds=45.0, now=1_000.0)
+    readiness.broker_seen(cluster, broker_name, broker_id, "10.0.0.1:10911")
+
+    assert not readiness.is_ready(1_001.0)
+    assert (MASTER,) == readiness.missing
+
+
+def test_broker_that_comes_twice_counts_once() -> None:
+    """A heartbeat after the registration does not stand for somebody else, nor does a second entry of one broker."""
+    readiness = Readiness([MASTER, MASTER, OTHER], wait_seconds=45.0, now=1_000.0)
+    readiness.broker_seen("c", "broker-a", 0, "10.0.0.1:10911")
+    readiness.broker_seen("c", "broker-a", 0, "10.0.0.1:10911")
+
+    assert not readiness.is_ready(1_001.0)
+    assert "<Readiness [waiting | 1 of 2 missing]>" == repr(readiness)
+
+
+def test_reason_says_for_whom_and_how_long() -> None:
+    """An operator reads who is missing and how long the server will wait, or how long it did."""
+    readiness = Readiness([MASTER, SLAVE, OTHER], wait_seconds=45.0, now=1_000.0)
+    readiness.broker_seen("c", "broker-b", 0, "10.0.0.3:10911")
+
+    assert (
+        "not ready: waiting 31 s more for 2 of 3 expected brokers:"
+        " c/broker-a/0 at 10.0.0.1:10911, c/broker-a/1 at 10.0.0.2:10911" == readiness.reason(1_014.0)
+    )
+    assert (
+        "ready: waited 45 s, without 2 of 3 expected brokers:"
+        " c/broker-a/0 at 10.0.0.1:10911, c/broker-a/1 at 10.0.0.2:10911" == readiness.reason(1_045.0)
+    )
+    assert "<Readiness [ready | 2 of 3 missing]>" == repr(readiness)
+
+
+def test_reason_names_only_a_few() -> None:
+    """Of seven missing brokers five are named."""
+    readiness = Readiness([ExpectedBroker("c", f"b{n}", 0, "a:1") for n in range(7)], wait_seconds=45.0, now=0.0)
+
+    assert readiness.reason(0.0).endswith(
+        "7 of 7 expected brokers: c/b0/0 at a:1, c/b1/0 at a:1, c/b2/0 at a:1, c/b3/0 at a:1, c/b4/0 at a:1, and 2 more"
+    )

@@ -1,0 +1,189 @@
+"""An Apache namesrv.properties is taken as it is, and our settings can be shown as one."""
+
+import pytest
+
+from namesrv.settings.apache_properties import JAVA_NAMES, Translation, as_properties, translate
+from namesrv.settings.catalog import SETTINGS
+from namesrv.settings.model import Settings
+from namesrv.settings.sources import validated
+from namesrv_remoting.bodies.properties import parse_properties
+
+# what UPDATE_NAMESRV_CONFIG makes Apache's server write: every key it has
+FULL_FILE = {
+    "bindAddress": "0.0.0.0",
+    "clientRequestThreadPoolNums": "8",
+    "clientRequestThreadPoolQueueCapacity": "50000",
+    "clusterTest": "false",
+    "configBlackList": "configBlackList;configStorePath;kvConfigPath",
+    "configStorePath": "/home/mq/namesrv/namesrv.properties",
+    "defaultThreadPoolNums": "16",
+    "defaultThreadPoolQueueCapacity": "10000",
+    "deleteTopicWithBrokerRegistration": "false",
+    "enableAllTopicList": "true",
+    "enableControllerInNamesrv": "false",
+    "enableShutdownGracefully": "false",
+    "enableTopicList": "true",
+    "kvConfigPath": "/home/mq/namesrv/kvConfig.json",
+    "listenPort": "9876",
+    "needWaitForService": "false",
+    "notifyMinBrokerIdChanged": "false",
+    "orderMessageEnable": "false",
+    "productEnvName": "center",
+    "returnOrderTopicConfigToBroker": "true",
+    "rocketmqHome": "/opt/rocketmq",
+    "scanNotActiveBrokerInterval": "5000",
+    "serverAsyncSemaphoreValue": "64",
+    "serverCallbackExecutorThreads": "0",
+    "serverChannelMaxIdleTimeSeconds": "120",
+    "serverNettyWorkerGroupEnable": "true",
+    "serverOnewaySemaphoreValue": "256",
+    "serverPooledByteBufAllocatorEnable": "true",
+    "serverSelectorThreads": "3",
+    "serverSocketBacklog": "1024",
+    "serverSocketRcvBufSize": "0",
+    "serverSocketSndBufSize": "0",
+    "serverWorkerThreads": "8",
+    "shutdownWaitTimeSeconds": "30",
+    "supportActingMaster": "false",
+    "unRegisterBrokerQueueCapacity": "3000",
+    "useEpollNativeSelector": "false",
+    "waitSecondsForService": "45",
+    "writeBufferHighWaterMark": "0",
+    "writeBufferLowWaterMark": "0",
+}
+
+
+NO_MILLISECONDS = "is not a whole number of milliseconds (from file f, scanNotActiveBrokerInterval)"
+
+
+def values(translation: Translation) -> dict[str, object]:
+    """The settings of a translation, without their origins."""
+    return {name: given.value for name, given in translation.given.items()}
+
+
+def test_full_file_is_understood() -> None:
+    """A file with every key of Apache's server needs no change: known keys count, the others are named."""
+    translation = translate(FULL_FILE, "file f")
+
+    assert [] == translation.problems
+    assert {
+        "listen_host": "0.0.0.0",
+        "listen_port": "9876",
+        "scan_interval_seconds": 5.0,
+        "order_message_enable": "false",
+        "return_order_topic_config_to_broker": "true",
+        "support_acting_master": "false",
+        "notify_min_broker_id_changed": "false",
+        "delete_topic_with_broker_registration": "false",
+        "enable_topic_list": "true",
+        "enable_all_topic_list": "true",
+    } == values(translation)
+    waits, drains, kv, without_effect = translation.warnings
+    assert waits.startswith("file f, needWaitForService has no effect when false: this server waits only for brokers")
+    assert drains.startswith("file f, enableShutdownGracefully has no effect when false: this server always drains")
+    assert "file f, kvConfigPath has no effect: the KV configuration is kept in the data directory, see data-dir" == kv
+    assert without_effect.startswith("file f has keys without effect here: clientRequestThreadPoolNums, ")
+    assert "useEpollNativeSelector" in without_effect
+
+
+def test_origin_names_file_and_key() -> None:
+    """A message about a value can say which line it came from."""
+    assert "file f, listenPort" == translate({"listenPort": "1"}, "file f").given["listen_port"].origin
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, {}),
+        ({"waitSecondsForService": "60"}, {"wait_for_service_seconds": "60"}),
+        ({"needWaitForService": "true"}, {"wait_for_service_seconds": "45"}),
+        ({"needWaitForService": "True ", "waitSecondsForService": "60"}, {"wait_for_service_seconds": "60"}),
+        ({"needWaitForService": "false", "waitSecondsForService": "60"}, {}),
+        ({"enableShutdownGracefully": "true"}, {"drain_seconds": "30"}),
+        ({"enableShutdownGracefully": "true", "shutdownWaitTimeSeconds": "8"}, {"drain_seconds": "8"}),
+        ({"enableShutdownGracefully": "false", "shutdownWaitTimeSeconds": "8"}, {}),
+    ],
+)
+def test_switched_settings(properties: dict[str, str], expected: dict[str, str]) -> None:
+    """A switch that is off leaves our default; on, without a number, it takes Apache's."""
+    assert expected == values(translate(properties, "file f"))
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        (
+            {"enableTopicList": "yes"},
+            "enable-topic-list: yes is not true or false (from file f, enableTopicList)",
+        ),
+        (
+            {"needWaitForService": "1"},
+            "needWaitForService: 1 is not true or false (from file f, needWaitForService)",
+        ),
+        (
+            {"scanNotActiveBrokerInterval": "5s"},
+            f"scan-interval-seconds: 5s {NO_MILLISECONDS}",
+        ),
+        (
+            {"scanNotActiveBrokerInterval": "9" * 5000},
+            f"scan-interval-seconds: {'9' * 256}...[+4744] {NO_MILLISECONDS}",
+        ),
+    ],
+)
+def test_wrong_values_are_refused(properties: dict[str, str], problem: str) -> None:
+    """Java would take yes for false and ignore a wrong number; both are mistakes to hear about."""
+    translation = translate(properties, "file f")
+
+    assert [problem] == translation.problems
+    assert {} == translation.given
+
+
+@pytest.mark.parametrize(
+    ("properties", "warning"),
+    [
+        ({"listnPort": "1", "x\ny": ""}, 'file f has unknown keys: listnPort (did you mean listenPort?), "x\\ny"'),
+        ({"clusterTest": "true"}, "file f, clusterTest has no effect: there is no cluster test mode"),
+        (
+            {"enableControllerInNamesrv": "true"},
+            "file f, enableControllerInNamesrv has no effect: there is no controller in this server; run it on its own",
+        ),
+        (
+            {"serverChannelMaxIdleTimeSeconds": "60"},
+            "file f, serverChannelMaxIdleTimeSeconds has no effect: see broker-expiry-seconds and idle-timeout-seconds",
+        ),
+    ],
+)
+def test_keys_without_effect_are_named(properties: dict[str, str], warning: str) -> None:
+    """Nobody believes to have set what was not understood."""
+    assert [warning] == translate(properties, "file f").warnings
+
+
+def test_every_setting_has_a_java_name() -> None:
+    """Apache's key where there is one, else ours in Java's spelling; no two are the same."""
+    assert SETTINGS.keys() == JAVA_NAMES.keys()
+    assert len(JAVA_NAMES) == len(set(JAVA_NAMES.values()))
+    assert "scanNotActiveBrokerInterval" == JAVA_NAMES["scan_interval_seconds"]
+    assert "brokerExpirySeconds" == JAVA_NAMES["broker_expiry_seconds"]
+
+
+def test_settings_as_properties() -> None:
+    """Sorted lines with Apache's names, units and spelling of booleans."""
+    shown = {"listen_port": 9876, "scan_interval_seconds": 2.5, "evict_on_disconnect": True, "drain_seconds": 5.0}
+
+    assert (
+        "enableShutdownGracefully=true\n"
+        "evictOnDisconnect=true\n"
+        "listenPort=9876\n"
+        "scanNotActiveBrokerInterval=2500\n"
+        "shutdownWaitTimeSeconds=5\n"
+    ) == as_properties(shown)
+
+
+def test_what_is_shown_can_be_loaded_again() -> None:
+    """The answer to GET_NAMESRV_CONFIG, saved to a file, gives another server the same settings."""
+    settings = Settings(drain_seconds=0, wait_for_service_seconds=0.5, scan_interval_seconds=2.5, listen_host="::1")
+
+    translation = translate(parse_properties(as_properties(settings.model_dump())), "file f")
+
+    assert ([], []) == (translation.problems, translation.warnings)
+    assert settings == validated(translation.given)

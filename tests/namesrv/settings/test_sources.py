@@ -1,0 +1,371 @@
+"""Where settings come from: who wins, what is refused and in which words."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv.settings.catalog import SETTINGS, Given, Setting
+from namesrv.settings.flags import Action
+from namesrv.settings.model import Settings
+from namesrv.settings.sources import Loaded, SettingsError, config_table, load, validated
+
+HOME = {"HOME": "/home/mq"}
+
+
+def problems(argv: list[str], environ: dict[str, str] | None = None) -> list[str]:
+    """What is wrong with these arguments."""
+    with pytest.raises(SettingsError) as caught:
+        load(argv, HOME | (environ or {}))
+    return list(caught.value.problems)
+
+
+@pytest.fixture
+def toml_file(tmp_path: Path) -> Path:
+    """A TOML file that says 3333."""
+    path = tmp_path / "namesrv.toml"
+    path.write_text("listen_port = 3333\n")
+    return path
+
+
+@pytest.fixture
+def properties_file(tmp_path: Path) -> Path:
+    """A properties file that says 4444."""
+    path = tmp_path / "namesrv.properties"
+    path.write_text("listenPort=4444\n")
+    return path
+
+
+def port(loaded: Loaded) -> tuple[int, str]:
+    """The port and where it came from."""
+    return loaded.settings.listen_port, loaded.origins["listen_port"]
+
+
+def test_precedence(toml_file: Path, properties_file: Path) -> None:
+    """Flag before environment before TOML before properties before default, whatever the order of the arguments."""
+    flag = ["--listen-port", "1111"]
+    environ = HOME | {"NAMESRV_LISTEN_PORT": "2222"}
+    toml = ["--config", str(toml_file)]
+    properties = ["-c", str(properties_file)]
+
+    assert (1111, "flag --listen-port") == port(load([*flag, *properties, *toml], environ))
+    assert (2222, "environment NAMESRV_LISTEN_PORT") == port(load([*properties, *toml], environ))
+    assert (3333, f"file {toml_file}") == port(load([*toml, *properties], HOME))
+    assert (4444, f"file {properties_file}, listenPort") == port(load(properties, HOME))
+    assert (9876, "default") == port(load([], HOME))
+
+
+def test_sources_are_merged_setting_by_setting(toml_file: Path, properties_file: Path) -> None:
+    """A source that wins one setting leaves the others alone."""
+    properties_file.write_text("listenPort=4444\nbindAddress=::1\nenableTopicList=false\n")
+
+    loaded = load(
+        ["--config", str(toml_file), "--properties", str(properties_file), "--log-level=debug"],
+        HOME | {"NAMESRV_ENABLE_TOPIC_LIST": "on"},
+    )
+
+    assert (3333, "::1", True, "debug") == (
+        loaded.settings.listen_port,
+        loaded.settings.listen_host,
+        loaded.settings.enable_topic_list,
+        loaded.settings.log_level,
+    )
+
+
+def test_wrong_value_that_loses_is_not_used(toml_file: Path) -> None:
+    """Only effective values are checked: a flag repairs a wrong file."""
+    toml_file.write_text("listen_port = 99999\n")
+
+    assert (1, "flag --listen-port") == port(load(["--config", str(toml_file), "--listen-port", "1"], HOME))
+
+
+def test_every_setting_has_an_origin() -> None:
+    """Nothing is without one, and the environment given is the one that counts for the data directory."""
+    loaded = load([], HOME)
+
+    assert SETTINGS.keys() == loaded.origins.keys()
+    assert {"default"} == set(loaded.origins.values())
+    assert Path("/home/mq/.local/state/namesrv") == loaded.settings.data_dir
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--evict-on-disconnect"], True),
+        (["--no-evict-on-disconnect"], False),
+        (["--evict-on-disconnect=false"], False),
+        (["--evict-on-disconnect=true"], True),
+        (["--evict-on-disconnect", "false"], False),
+        (["--no-evict-on-disconnect", "--evict-on-disconnect"], True),
+    ],
+)
+def test_switches(argv: list[str], expected: bool) -> None:  # noqa: FBT001  # a parameter of the table
+    """A switch can be set, negated, or given a value; the last one counts."""
+    assert expected == load(argv, HOME).settings.evict_on_disconnect
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "problem"),
+    [
+        (["--listen-port=70000"], {}, "listen-port: 70000 is not between 0 and 65535 (from flag --listen-port)"),
+        (["--listen-port", "-1"], {}, "listen-port: -1 is not between 0 and 65535 (from flag --listen-port)"),
+        (["--listen-port", "http"], {}, "listen-port: http is not a whole number (from flag --listen-port)"),
+        (["--listen-port", "1.5"], {}, "listen-port: 1.5 is not a whole number (from flag --listen-port)"),
+        (["--listen-port="], {}, 'listen-port: "" is empty (from flag --listen-port)'),
+        (["--listen-port"], {}, "flag --listen-port needs a value"),
+        (["-c"], {}, "flag -c/--properties needs a value"),
+        (["--drain-seconds=x"], {}, "drain-seconds: x is not a number (from flag --drain-seconds)"),
+        (["--drain-seconds=nan"], {}, "drain-seconds: nan is not between 0 and 600 (from flag --drain-seconds)"),
+        (
+            ["--enable-topic-list=maybe"],
+            {},
+            "enable-topic-list: maybe is not true or false (from flag --enable-topic-list)",
+        ),
+        (["--no-enable-topic-list=1"], {}, "flag --no-enable-topic-list takes no value"),
+        (["--log-format=xml"], {}, "log-format: xml is not one of auto, text, json (from flag --log-format)"),
+        (
+            ["--listen-host=a b"],
+            {},
+            'listen-host: "a b" is not an address or host name, nor several separated by commas',
+        ),
+        (["--listn-port", "1"], {}, "unknown flag --listn-port (did you mean --listen-port?)"),
+        (["--listen-por=1"], {}, "unknown flag --listen-por (did you mean --listen-port?)"),
+        (["--no-listen-port"], {}, "unknown flag --no-listen-port (did you mean --listen-port?)"),
+        (["-n"], {}, "unknown flag -n"),
+        (["--\x1b[2J"], {}, 'unknown flag "--\\x1b[2J"'),
+        (["start"], {}, "unexpected argument start"),
+        (
+            [],
+            {"NAMESRV_LISTEN_PORT": "70000"},
+            "listen-port: 70000 is not between 0 and 65535 (from environment NAMESRV_LISTEN_PORT)",
+        ),
+        ([], {"NAMESRV_LOG_LEVEL": ""}, 'log-level: "" is empty (from environment NAMESRV_LOG_LEVEL)'),
+        (
+            [],
+            {"NAMESRV_LISTN_PORT": "1"},
+            "unknown environment variable NAMESRV_LISTN_PORT (did you mean NAMESRV_LISTEN_PORT?)",
+        ),
+        (
+            [],
+            {"NAMESRV_PORT": "9876"},
+            "unknown environment variable NAMESRV_PORT",
+        ),
+        ([], {"NAMESRV_": ""}, "unknown environment variable NAMESRV_"),
+    ],
+)
+def test_refused_by_name(argv: list[str], environ: dict[str, str], problem: str) -> None:
+    """One line says what is wrong, what was given, and where."""
+    found = problems(argv, environ)
+
+    assert 1 == len(found)
+    assert found[0].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("listn_port = 1", "unknown key listn_port in {file} (did you mean listen_port?)"),
+        ("listen-port = 1", "unknown key listen-port in {file} (did you mean listen_port?)"),
+        ("[server]\nlisten_port = 1", "unknown key server in {file}"),
+        ("listen_port = true", "listen-port: true is not a number (from file {file})"),
+        ("listen_port = [1]", "listen-port: [1] is not a whole number (from file {file})"),
+        ("listen_port = 65536", "listen-port: 65536 is not between 0 and 65535 (from file {file})"),
+        ("enable_topic_list = 2", "enable-topic-list: 2 is not true or false (from file {file})"),
+        ("log_level = 1", "log-level: 1 is not one of debug, info, warning, error (from file {file})"),
+        ("listen_host = 1", "listen-host: 1 is not text (from file {file})"),
+        ("data_dir = 1", "data-dir: 1 is not a path (from file {file})"),
+        ('data_dir = "a\\u0000b"', 'data-dir: "a\\x00b" is not a path (from file {file})'),
+        ("listen_port = ", "{file}: Invalid value"),
+        ("listen_port = 1\nlisten_port = 2", "{file}: Cannot overwrite a value"),
+    ],
+)
+def test_toml_is_refused_by_name(toml_file: Path, text: str, problem: str) -> None:
+    """Unknown keys, wrong types and broken syntax are named with the file."""
+    toml_file.write_text(text)
+
+    (found,) = problems(["--config", str(toml_file)])
+    assert found.startswith(problem.replace("{file}", str(toml_file)))
+
+
+def test_toml_beyond_what_python_reads(toml_file: Path) -> None:
+    """Nesting and integers without end are refused like any other broken file."""
+    toml_file.write_text("a = " + "[" * 100_000)
+    assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: maximum recursion depth")
+
+    toml_file.write_text("a = " + "1" * 5000)
+    assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: Exceeds the limit")
+
+
+@pytest.mark.parametrize("flag", ["--config", "-c"])
+def test_unreadable_files_are_named(tmp_path: Path, flag: str) -> None:
+    """A file that is missing, a directory, or not text is a problem of its own."""
+    missing, latin = tmp_path / "missing", tmp_path / "latin"
+    latin.write_bytes(b"# caf\xe9\n")
+
+    assert [f"{missing}: cannot be read: no such file or directory"] == problems([flag, str(missing)])
+    assert [f"{tmp_path}: cannot be read: is a directory"] == problems([flag, str(tmp_path)])
+    assert [f"{latin}: is not UTF-8 at byte 5"] == problems([flag, str(latin)])
+
+
+def test_byte_order_mark_is_skipped(toml_file: Path) -> None:
+    """Editors that put one in front do no harm."""
+    toml_file.write_bytes(b"\xef\xbb\xbflisten_port = 5")
+
+    assert 5 == load(["--config", str(toml_file)], HOME).settings.listen_port
+
+
+def test_broken_properties_are_refused(properties_file: Path) -> None:
+    """The file is named with what is wrong in it."""
+    properties_file.write_text("a=\\u1")
+
+    assert [f"{properties_file}: malformed \\uxxxx escape '\\\\u1'"] == problems(["-c", str(properties_file)])
+
+
+def test_value_of_a_properties_file_out_of_range(properties_file: Path) -> None:
+    """Milliseconds are named in our unit, with Apache's key."""
+    properties_file.write_text("scanNotActiveBrokerInterval=5")
+
+    wrong = "scan-interval-seconds: 0.005 is not between 0.1 and 3600"
+    origin = f"(from file {properties_file}, scanNotActiveBrokerInterval)"
+    assert [f"{wrong} {origin}"] == problems(["-c", str(properties_file)])
+
+
+def test_all_problems_are_told_at_once(toml_file: Path) -> None:
+    """Nobody has to start three times to hear of three mistakes."""
+    toml_file.write_text("nonsense = 1\nlisten_port = 'x'\n")
+
+    assert [
+        "unknown flag --what",
+        "unknown environment variable NAMESRV_WHAT",
+        f"unknown key nonsense in {toml_file}",
+        f"listen-port: x is not a whole number (from file {toml_file})",
+        "drain-seconds: 601 is not between 0 and 600 (from flag --drain-seconds)",
+    ] == problems(["--what", "--config", str(toml_file), "--drain-seconds=601"], {"NAMESRV_WHAT": "1"})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"NAMESRV_ADDR": "10.0.0.1:9876;10.0.0.2:9876"},
+        {"NAMESRV_PORT": "tcp://10.0.0.1:9876"},
+        {"NAMESRV_SERVICE_HOST": "10.0.0.1"},
+        {"NAMESRV_SERVICE_PORT": "9876"},
+        {"NAMESRV_SERVICE_PORT_REMOTING": "9876"},
+        {"NAMESRV_PORT_9876_TCP": "tcp://10.0.0.1:9876"},
+        {"NAMESRV_PORT_9876_TCP_PROTO": "tcp"},
+        {"NAMESRV_PORT_9876_TCP_PORT": "9876"},
+        {"NAMESRV_PORT_9876_TCP_ADDR": "10.0.0.1"},
+        {"NAMESRV_0_SERVICE_HOST": "10.0.0.1"},
+        {"NAMESRV_0_PORT": "tcp://10.0.0.1:9876"},
+        {"NAMESRVX": "1"},
+        {"PATH": "/bin"},
+    ],
+)
+def test_environment_of_others_is_left_alone(environ: dict[str, str]) -> None:
+    """RocketMQ's client variable and what Kubernetes sets for a service called namesrv do not stop the start."""
+    loaded = load([], HOME | environ)
+
+    assert ({"default"}, ()) == (set(loaded.origins.values()), loaded.warnings)
+
+
+@pytest.mark.parametrize(
+    ("flag", "warnings"),
+    [
+        ("--broker-expiry-seconds=30", []),
+        ("--broker-expiry-seconds=29.5", ["broker-expiry-seconds 29.5 is less than the 30 s between two heartbeats"]),
+        ("--idle-timeout-seconds=120", []),
+        ("--idle-timeout-seconds=119", ["idle-timeout-seconds 119 is less than broker-expiry-seconds 120"]),
+    ],
+)
+def test_doubtful_settings_are_warned_about(flag: str, warnings: list[str]) -> None:
+    """What is allowed but hardly meant is said and not refused."""
+    assert warnings == [warning.partition(":")[0] for warning in load([flag], HOME).warnings]
+
+
+def test_warnings_of_a_properties_file(properties_file: Path) -> None:
+    """What has no effect is in the warnings of the run."""
+    properties_file.write_text("listnPort=1")
+
+    assert (f"file {properties_file} has unknown keys: listnPort (did you mean listenPort?)",) == load(
+        ["-c", str(properties_file)], HOME
+    ).warnings
+
+
+def test_config_table_shows_value_and_origin(toml_file: Path) -> None:
+    """Each line has name, value and origin in columns."""
+    loaded = load(
+        ["--config", str(toml_file), "--no-enable-topic-list"],
+        HOME | {"NAMESRV_DRAIN_SECONDS": "2.50", "NAMESRV_NAMESERVER_NAME": "ns1"},
+    )
+
+    lines = dict(line.split(" = ") for line in config_table(loaded).splitlines())
+
+    shown = {name.strip(): " ".join(rest.split()) for name, rest in lines.items()}
+    assert list(SETTINGS) == list(shown)
+    assert f"3333 # file {toml_file}" == shown["listen_port"]
+    assert "false # flag --no-enable-topic-list" == shown["enable_topic_list"]
+    assert "2.5 # environment NAMESRV_DRAIN_SECONDS" == shown["drain_seconds"]
+    assert '"ns1" # environment NAMESRV_NAMESERVER_NAME' == shown["nameserver_name"]
+    assert '"/home/mq/.local/state/namesrv" # default' == shown["data_dir"]
+    assert "10 # default" == shown["scan_interval_seconds"]
+
+
+def test_config_table_is_a_config_file(tmp_path: Path) -> None:
+    """What is printed can be given to --config, whatever a path is called."""
+    loaded = load(["--data-dir", '/tmp/a "b" \\ \x7f \x1b\n#é', "--listen-host=::,0.0.0.0"], HOME)
+
+    assert loaded.settings == Settings(**tomllib.loads(config_table(loaded)))
+
+
+def test_validated_changes_a_base() -> None:
+    """A running server's settings are changed with the same checks as at the start."""
+    base = Settings(listen_port=1)
+
+    changed = validated({"enable_topic_list": Given("false", "request")}, base)
+
+    assert (1, False, True) == (changed.listen_port, changed.enable_topic_list, base.enable_topic_list)
+    with pytest.raises(SettingsError, match="drain-seconds: 700 is not between 0 and 600"):
+        validated({"drain_seconds": Given("700", "request")}, base)
+
+
+@pytest.mark.parametrize(
+    ("argv", "action"),
+    [
+        ([], Action.RUN),
+        (["--print-config"], Action.PRINT_CONFIG),
+        (["-p"], Action.PRINT_CONFIG),
+        (["--check-config"], Action.CHECK_CONFIG),
+        (["--help"], Action.HELP),
+        (["-h"], Action.HELP),
+        (["--version"], Action.VERSION),
+    ],
+)
+def test_actions(argv: list[str], action: Action) -> None:
+    """The flags that ask for something other than a run."""
+    assert action is load(argv, HOME).action
+
+
+def whatever_is_wrong(argv: list[str], environ: dict[str, str]) -> tuple[str, ...]:
+    """The problems, of which there may be none."""
+    try:
+        load(argv, environ)
+    except SettingsError as error:
+        return error.problems
+    return ()
+
+
+WORDS = st.sampled_from([setting.flag for setting in SETTINGS.values()] + ["-c", "-p", "--", "-", "=", "1", "--no-"])
+
+
+@given(st.lists(WORDS | st.text(st.characters(exclude_characters="\0"))))
+def test_any_arguments_are_read_or_refused(argv: list[str]) -> None:
+    """No arguments lead to a traceback, and each problem is one printable line."""
+    assert all(problem.isprintable() for problem in whatever_is_wrong(argv, HOME))
+
+
+@given(st.sampled_from(list(SETTINGS.values())), st.text())
+def test_any_value_is_read_or_refused(setting: Setting, value: str) -> None:
+    """No value of any setting leads to a traceback, and each problem is one printable line."""
+    assert all(problem.isprintable() for problem in whatever_is_wrong([], HOME | {setting.environment: value}))

@@ -1,0 +1,144 @@
+"""The syntax of java.util.Properties, case by case as Java reads it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.bodies.properties import PropertiesError, format_properties, parse_properties
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("", {}),
+        ("listenPort=9876", {"listenPort": "9876"}),
+        ("listenPort = 9876\n", {"listenPort": "9876"}),
+        ("listenPort:9876", {"listenPort": "9876"}),
+        ("listenPort : 9876", {"listenPort": "9876"}),
+        ("listenPort 9876", {"listenPort": "9876"}),
+        ("listenPort\t\f9876", {"listenPort": "9876"}),
+        ("  \t listenPort=9876", {"listenPort": "9876"}),
+        ("a=b=c", {"a": "b=c"}),
+        ("a = = b", {"a": "= b"}),
+        ("a : = b", {"a": "= b"}),
+        ("a b = c", {"a": "b = c"}),
+        ("a", {"a": ""}),
+        ("a=", {"a": ""}),
+        ("=b", {"": "b"}),
+        ("a=b  ", {"a": "b  "}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=1\rb=2\r\nc=3\n\n\nd=4", {"a": "1", "b": "2", "c": "3", "d": "4"}),
+        ("a=1\x0b2\x852\u20283", {"a": "1\x0b2\x852\u20283"}),
+        ("a=\xa0b", {"a": "\xa0b"}),
+    ],
+)
+def test_separators_and_line_ends(text: str, properties: dict[str, str]) -> None:
+    """A key ends at the first =, : or blank; only CR and LF end lines; only blank, tab and form feed are blanks."""
+    assert properties == parse_properties(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("# a=b", {}),
+        ("! a=b", {}),
+        ("  # a=b\nc=d", {"c": "d"}),
+        ("# ends in a backslash \\\na=b", {"a": "b"}),
+        ("a=b # c", {"a": "b # c"}),
+        ("a#=b", {"a#": "b"}),
+        ("a=b\\\n#c", {"a": "b#c"}),
+    ],
+)
+def test_comments(text: str, properties: dict[str, str]) -> None:
+    """# and ! begin a comment only at the beginning of a line, and comments are not continued."""
+    assert properties == parse_properties(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("a=b\\\n   c", {"a": "bc"}),
+        ("a=b\\\r\n\tc", {"a": "bc"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a=b\\\\\\\nc", {"a": "b\\c"}),
+        ("a\\\n  b=c", {"ab": "c"}),
+        ("a=b\\\n\nc=d", {"a": "b", "c": "d"}),
+        ("a=b\\", {"a": "b"}),
+        ("\\\na=b", {"a": "b"}),
+        ("\\\n", {}),
+        ("a=1,\\\n  2,\\\n  3", {"a": "1,2,3"}),
+    ],
+)
+def test_continued_lines(text: str, properties: dict[str, str]) -> None:
+    """An odd number of backslashes at its end joins a line with the next one, whose blanks are dropped."""
+    assert properties == parse_properties(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("a=\\t\\n\\r\\f", {"a": "\t\n\r\f"}),
+        ("a=\\\\", {"a": "\\"}),
+        ("a=\\q\\b\\0", {"a": "qb0"}),
+        ("a=\\ b", {"a": " b"}),
+        ("a\\ b=c", {"a b": "c"}),
+        ("a\\=b\\:c=d", {"a=b:c": "d"}),
+        ("\\#a=b", {"#a": "b"}),
+        ("a=\\u0041\\u00e9\\u4E2d", {"a": "Aé中"}),
+        ("a=\\ud83d\\ude00", {"a": "😀"}),
+        ("a=\\u00410", {"a": "A0"}),
+        ("a=\\\\u12", {"a": "\\u12"}),
+        ("é=中", {"é": "中"}),
+    ],
+)
+def test_escapes(text: str, properties: dict[str, str]) -> None:
+    """A backslash makes a control character, a UTF-16 unit, or takes the meaning from what follows."""
+    assert properties == parse_properties(text)
+
+
+@pytest.mark.parametrize("text", ["a=\\u", "a=\\u12", "a=\\u12g4", "a=\\U0041\\u", "\\u=b", "a=\\u 041", "a=\\u+041"])
+def test_broken_unicode_escape_is_an_error(text: str) -> None:
+    """A Unicode escape without four digits is the one thing that Java refuses."""
+    with pytest.raises(PropertiesError, match=r"malformed \\uxxxx escape"):
+        parse_properties(text)
+
+
+@pytest.mark.parametrize("text", ["a=\\ud83d", "a=\\ude00\\ud83d", "\\ud83d=b", "a=\ud83d"])
+def test_half_a_surrogate_pair_is_an_error(text: str) -> None:
+    """Java would keep it; here nothing could send it on."""
+    with pytest.raises(PropertiesError, match="half a surrogate pair"):
+        parse_properties(text)
+
+
+def test_error_shows_the_escape_in_one_line() -> None:
+    """What follows a broken escape cannot forge a line of the log."""
+    with pytest.raises(PropertiesError) as caught:
+        parse_properties("a=\\u1\x1b[2J")
+
+    assert r"malformed \uxxxx escape '\\u1\x1b[2'" == str(caught.value)
+
+
+@given(st.text(st.sampled_from("a \t\f=:#!\\u0d8\n\r\ud83dé")) | st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Nothing but PropertiesError comes out of any text."""
+    try:
+        properties = parse_properties(text)
+    except PropertiesError:
+        return
+    for key, value in properties.items():
+        (key + value).encode()
+
+
+@given(st.dictionaries(TEXTS, TEXTS))
+def test_what_is_written_is_read_back(properties: dict[str, str]) -> None:
+    """Every key and value survives writing and reading."""
+    assert properties == parse_properties(format_properties(properties))
+
+
+def test_written_lines_are_sorted_and_plain() -> None:
+    """The form of Apache's answer: key=value, sorted, nothing escaped that need not be."""
+    properties = {"listenPort": "9876", "bindAddress": "::", "configStorePath": "C:\\x y", "a": " b\n"}
+
+    assert "a=\\ b\\n\nbindAddress=::\nconfigStorePath=C:\\\\x y\nlistenPort=9876\n" == format_properties(properties)

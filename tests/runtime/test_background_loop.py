@@ -1,0 +1,275 @@
+"""Can threads use what lives on a loop, and is nobody left waiting?"""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
+from tests.support.python_script import run_script
+
+# Nothing that is right takes a tenth of it.
+SECONDS = 30.0
+
+
+@pytest.fixture
+def background() -> Iterator[BackgroundLoop]:
+    """One that runs."""
+    running = BackgroundLoop("test-loop", owner="the client")
+    running.start()
+    yield running
+    running.stop()
+
+
+async def answer(value: int) -> int:
+    """A little work."""
+    await asyncio.sleep(0)
+    return value
+
+
+async def fail() -> None:
+    """Work that cannot be done."""
+    await asyncio.sleep(0)
+    raise ZeroDivisionError("of its own")
+
+
+def test_work_is_done_in_a_thread_of_its_own(background: BackgroundLoop) -> None:
+    """And its result, or its exception, is the caller's."""
+
+    async def where() -> str:
+        return threading.current_thread().name
+
+    assert (42, "test-loop") == (background.call(answer(42), SECONDS), background.call(where(), SECONDS))
+    with pytest.raises(ZeroDivisionError, match="of its own"):
+        background.call(fail(), SECONDS)
+    assert "<BackgroundLoop [test-loop | running]>" == repr(background)
+
+
+def test_any_thread_may_call(background: BackgroundLoop) -> None:
+    """Each gets its own answer."""
+    with ThreadPoolExecutor(8) as pool:
+        assert list(range(100)) == list(pool.map(lambda value: background.call(answer(value), SECONDS), range(100)))
+
+
+def test_work_that_takes_too_long_is_cancelled(background: BackgroundLoop) -> None:
+    """The caller gets its thread back."""
+    ended = threading.Event()
+
+    async def never() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with pytest.raises(TimeoutError):
+        background.call(never(), 0.01)
+    assert ended.wait(SECONDS)
+
+
+def test_a_time_out_of_the_works_own_is_its_result(background: BackgroundLoop) -> None:
+    """And nothing else is cancelled by it."""
+
+    async def late() -> None:
+        raise TimeoutError("the server's")
+
+    with pytest.raises(TimeoutError, match="the server's"):
+        background.call(late(), SECONDS)
+
+
+def test_telling_waits_for_nobody(background: BackgroundLoop) -> None:
+    """It is called with its arguments, in the loop's thread, in order."""
+    told: list[tuple[int, str]] = []
+    for number in range(3):
+        background.tell(lambda value: told.append((value, threading.current_thread().name)), number)
+
+    background.call(answer(0), SECONDS)
+
+    assert [(0, "test-loop"), (1, "test-loop"), (2, "test-loop")] == told
+
+
+def test_not_started() -> None:
+    """An error, and no warning about work that never began."""
+    background = BackgroundLoop("test-loop", owner="the client")
+    background.stop()
+
+    with pytest.raises(StoppedError, match="the client is not started"):
+        background.call(answer(1), SECONDS)
+    with pytest.raises(StoppedError, match="the client is not started"):
+        background.tell(print)
+    assert (False, "<BackgroundLoop [test-loop | not running]>") == (background.is_running, repr(background))
+
+
+def test_started_twice(background: BackgroundLoop) -> None:
+    """The first thread would be left alone."""
+    with pytest.raises(RuntimeError, match="the client is started already"):
+        background.start()
+
+
+def test_its_own_thread_does_not_wait_for_itself(background: BackgroundLoop) -> None:
+    """It would for ever."""
+
+    async def call_and_stop() -> list[str]:
+        errors = []
+        for use in (lambda: background.call(answer(1), SECONDS), background.stop):
+            try:
+                use()
+            except RuntimeError as error:
+                errors.append(str(error))
+        return errors
+
+    assert ["not from the client's own callbacks: its thread would wait for itself"] * 2 == background.call(
+        call_and_stop(), SECONDS
+    )
+    assert 1 == background.call(answer(1), SECONDS)
+
+
+def test_stopping_ends_what_others_wait_for() -> None:
+    """They are told, and the work is cancelled and has ended when the thread has."""
+    background = BackgroundLoop("test-loop", owner="the client")
+    background.start()
+    began, ended = threading.Event(), threading.Event()
+
+    async def never() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(background.call, never(), SECONDS)
+        assert began.wait(SECONDS)
+        background.stop()
+
+        assert ended.is_set()
+        with pytest.raises(StoppedError, match="the client was stopped"):
+            waiting.result(SECONDS)
+    assert "test-loop" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_whoever_calls_while_it_stops_is_not_left_waiting() -> None:
+    """An answer or an error, whatever the moment."""
+    for _ in range(20):
+        background = BackgroundLoop("test-loop", owner="the client")
+        background.start()
+        with ThreadPoolExecutor(4) as pool:
+
+            def call(number: int, background: BackgroundLoop = background) -> int:
+                try:
+                    return background.call(answer(number), SECONDS)
+                except RuntimeError:
+                    return -1
+
+            calls = [pool.submit(call, number) for number in range(40)]
+            background.stop()
+            assert all(one.result(SECONDS) in (number, -1) for number, one in enumerate(calls))
+
+
+def test_it_may_be_started_again() -> None:
+    """With a new thread."""
+    background = BackgroundLoop("test-loop", owner="the client")
+    for number in range(3):
+        background.start()
+        assert number == background.call(answer(number), SECONDS)
+        background.stop()
+        background.stop()
+
+
+# -- forks ------------------------------------------------------------------------------------------------------------
+
+FORK = """
+import asyncio, gc, os, signal, socket, sys
+
+if sys.argv[1] == "asyncio":
+    sys.modules["uvloop"] = None
+from namesrv_runtime.background_loop import BackgroundLoop
+
+sockets, forked, parents = [], [], []
+background = BackgroundLoop(
+    "loop", sockets=lambda: sockets, in_child=lambda: forked.append(1), in_parent=lambda found: parents.append(found)
+)
+
+
+async def connect():
+    # kept, as a client keeps its connection
+    global transport
+    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, "127.0.0.1", int(sys.argv[2]))
+    sockets.append(transport.get_extra_info("socket").fileno())
+
+
+async def nothing():
+    pass
+
+
+background.start()
+background.call(connect(), 30)
+if os.fork() == 0:
+    assert not background.is_running and forked == [1] and not parents
+    del transport
+    # whatever the child opens must outlive the parent's objects
+    mine = [socket.socket() for _ in range(20)]
+    gc.collect()
+    assert all(os.fstat(each.fileno()) for each in mine)
+    background.start()
+    background.call(nothing(), 30)
+    background.stop()
+    print("child", os.getpid(), flush=True)
+    signal.pause()
+assert background.is_running and not forked
+background.call(nothing(), 30)
+assert parents == [frozenset(sockets)]
+print("parent", os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_fork_leaves_the_thread_and_the_sockets_to_the_parent(loop: str) -> None:
+    """The parent's loop goes on, the child may start its own, and the parent's death closes its connection."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        run_script(FORK, loop, listening.getsockname()[1]) as parent,
+    ):
+        connection, _ = listening.accept()
+        connection.settimeout(SECONDS)
+        assert parent.stdout is not None
+        said = dict(parent.stdout.readline().split() for _ in range(2))
+        try:
+            assert {"child", "parent"} == said.keys()
+            parent.kill()
+            with connection:
+                # the child lives, and yet this is the end
+                assert b"" == _rest_of(connection)
+        finally:
+            os.kill(int(said["child"]), signal.SIGKILL)
+
+
+def _rest_of(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(1)
+    except ConnectionResetError:
+        return b""
+
+
+UNSTOPPED = """
+import sys
+
+if sys.argv[1] == "asyncio":
+    sys.modules["uvloop"] = None
+from namesrv_runtime.background_loop import BackgroundLoop
+
+BackgroundLoop("loop").start()
+"""
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_process_may_end_without_stopping_it(loop: str) -> None:
+    """It is not held up."""
+    with run_script(UNSTOPPED, loop) as process:
+        assert 0 == process.wait(SECONDS)

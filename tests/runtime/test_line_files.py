@@ -1,0 +1,156 @@
+"""Which file do the lines of a log go to, when is it closed, and when does it go?"""
+
+import fcntl
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from namesrv_runtime.line_files import LineFiles, Retention, compress
+
+# 2026-03-01 07:59:50 UTC
+WALL = 1_772_351_990.0
+DAY = 86_400
+HOUR_7 = "dt=2026-03-01/hour=07"
+HOUR_8 = "dt=2026-03-01/hour=08"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> LineFiles:
+    """Those of a writer, none of them begun."""
+    return LineFiles(tmp_path, "ns-1", "00ff", max_file_bytes=100)
+
+
+def names(root: Path) -> list[str]:
+    """All files below a folder."""
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def closed(root: Path, folder: str, name: str, *, size: int, modified: float) -> Path:
+    """A closed file of an earlier run."""
+    path = root / folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (modified, modified))
+    return path
+
+
+def test_a_file_is_named_by_its_hour_writer_run_and_number(files: LineFiles, tmp_path: Path) -> None:
+    """Spark leaves out hours by the folder's name; the hour is that of the lines, in UTC."""
+    files.begin(WALL)
+    files.write(b"a\n")
+
+    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open"] == names(tmp_path)
+    assert b"a\n" == (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").read_bytes()
+
+
+@pytest.mark.parametrize(("wall", "due"), [(WALL, False), (WALL + 9.9, False), (WALL + 10, True), (WALL - 3600, True)])
+def test_another_hour_needs_another_file(files: LineFiles, wall: float, *, due: bool) -> None:
+    """Also an earlier one: the clock was set back."""
+    files.begin(WALL)
+
+    assert due == files.is_due(wall)
+
+
+@pytest.mark.parametrize(("size", "due"), [(99, False), (100, True)])
+def test_a_full_file_needs_another_one(files: LineFiles, size: int, *, due: bool) -> None:
+    """A file is full when it has as many bytes as it may."""
+    files.begin(WALL)
+    files.write(b"x" * size)
+
+    assert due == files.is_due(WALL)
+
+
+def test_a_removed_file_needs_another_one(files: LineFiles, tmp_path: Path) -> None:
+    """Who cleans up by hand does not switch the log off."""
+    files.begin(WALL)
+    (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").unlink()
+
+    assert files.is_due(WALL)
+
+
+def test_a_file_that_nobody_began_is_due(files: LineFiles) -> None:
+    """The first line begins the first file."""
+    assert files.is_due(WALL)
+
+
+def test_files_are_numbered(files: LineFiles, tmp_path: Path) -> None:
+    """Two files of one hour have different names."""
+    for _ in range(2):
+        files.end()
+        files.begin(WALL)
+
+    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_7}/ns-1-00ff-2.jsonl.open"] == names(tmp_path)
+
+
+def test_an_ended_file_can_be_compressed(files: LineFiles, tmp_path: Path) -> None:
+    """The compressed one takes its place and its time, and holds the same lines."""
+    files.begin(WALL)
+    files.write(b"one\ntwo\n")
+    path = files.end()
+    assert path is not None
+    os.utime(path, (WALL, WALL))
+
+    packed = compress(path)
+
+    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.gz"] == names(tmp_path)
+    assert b"one\ntwo\n" == gzip.decompress(packed.read_bytes())
+    assert packed.stat().st_mtime == WALL
+
+
+def test_what_cannot_be_compressed_stays(tmp_path: Path) -> None:
+    """A directory is in the way of the compressed file: the lines are still there, and nothing else is."""
+    path = tmp_path / "ns-1-00ff-1.jsonl.open"
+    path.write_bytes(b"one\n")
+    (tmp_path / "ns-1-00ff-1.jsonl.gz").mkdir()
+
+    with pytest.raises(OSError, match="directory"):
+        compress(path)
+
+    assert b"one\n" == path.read_bytes()
+    assert ["ns-1-00ff-1.jsonl.open"] == names(tmp_path)
+
+
+def test_files_of_earlier_runs_are_found_open(files: LineFiles, tmp_path: Path) -> None:
+    """Those of other servers and those that somebody writes are not: they are not ours to close."""
+    files.begin(WALL)
+    folder = tmp_path / HOUR_7
+    left = folder / "ns-1-0a0a-3.jsonl.open"
+    left.write_bytes(b"torn")
+    (folder / "ns-2-0a0a-1.jsonl.open").write_bytes(b"another server")
+    (folder / "ns-1-b-0a0a-1.jsonl.open").write_bytes(b"another server with a longer name")
+    written = folder / "ns-1-0b0b-1.jsonl.open"
+    with written.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+
+        assert [left] == list(files.left_open())
+
+
+def test_old_files_go(files: LineFiles, tmp_path: Path) -> None:
+    """By their age; folders that are empty go along, and other servers' files stay."""
+    now = WALL + 10 * DAY
+    closed(tmp_path, HOUR_7, "ns-1-00aa-1.jsonl.gz", size=10, modified=now - 7 * DAY - 1)
+    closed(tmp_path, HOUR_8, "ns-1-00aa-2.jsonl.gz", size=10, modified=now - 7 * DAY + 1)
+    closed(tmp_path, HOUR_8, "ns-2-00aa-1.jsonl.gz", size=10, modified=0)
+
+    removed = files.remove_old(now, Retention(keep_days=7, max_bytes=1000))
+
+    assert [tmp_path / HOUR_7 / "ns-1-00aa-1.jsonl.gz"] == removed
+    assert [f"{HOUR_8}/ns-1-00aa-2.jsonl.gz", f"{HOUR_8}/ns-2-00aa-1.jsonl.gz"] == names(tmp_path)
+    assert not (tmp_path / HOUR_7).exists()
+
+
+@pytest.mark.parametrize(("limit", "left"), [(40, 3), (39, 2), (20, 1), (9, 0)])
+def test_the_oldest_go_while_all_take_too_much(files: LineFiles, tmp_path: Path, limit: int, left: int) -> None:
+    """What is being written counts and stays."""
+    for number, folder in enumerate((HOUR_8, HOUR_8, "dt=2026-03-02/hour=00"), start=1):
+        closed(tmp_path, folder, f"ns-1-00aa-{number}.jsonl.gz", size=10, modified=WALL)
+    files.begin(WALL)
+    files.write(b"x" * 10)
+
+    files.remove_old(WALL, Retention(keep_days=7, max_bytes=limit))
+
+    expected = [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_8}/ns-1-00aa-1.jsonl.gz"]
+    expected += [f"{HOUR_8}/ns-1-00aa-2.jsonl.gz", "dt=2026-03-02/hour=00/ns-1-00aa-3.jsonl.gz"]
+    assert [expected[0], *expected[4 - left :]] == names(tmp_path)

@@ -1,0 +1,187 @@
+"""How are lines written to disk without ever holding up the loop?"""
+
+import gzip
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_runtime.line_files import LineFiles, Retention
+from namesrv_runtime.line_log import Item, LineLog
+from tests.support.raw_peer import until
+
+WALL = 1_772_351_990.0
+FOLDER = "dt=2026-03-01/hour=07"
+
+
+class Numbers:
+    """Lines that show in which order they were made; it waits while the test holds the gate."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.has_begun = threading.Event()
+        self.count = 0
+
+    def lines(self, item: Item) -> bytes:
+        """One line, or the bug that was put."""
+        self.has_begun.set()
+        assert self.gate.wait(10)
+        if isinstance(item.what, Exception):
+            raise item.what
+        self.count += 1
+        return f"{self.count} {item.what}\n".encode()
+
+    def opened(self, item: Item) -> bytes:
+        """A line that is one of ours, too."""
+        return self.lines(Item(item.wall, item.monotonic, "opened"))
+
+    def dropped(self, count: int, item: Item) -> bytes:
+        """The same."""
+        return self.lines(Item(item.wall, item.monotonic, f"dropped {count}"))
+
+
+class Written:
+    """A log that runs, and what it said."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.encoder = Numbers()
+        # (event, fields)
+        self.reports: list[tuple[str, dict[str, Any]]] = []
+        self.log = LineLog(
+            LineFiles(root, "ns", "0a", max_file_bytes=20),
+            self.encoder,
+            Retention(keep_days=1e6, max_bytes=1 << 30),
+            report=lambda _, name, fields: self.reports.append((name, fields)),
+            max_queued=10,
+        )
+
+    def put(self, *what: object, wall: float = WALL, lines: int = 1) -> None:
+        """Have something written."""
+        for each in what:
+            self.log.put(Item(wall, 0.0, each, lines))
+
+    async def until_written(self) -> None:
+        """Wait until nothing is queued."""
+        await until(lambda: self.log.queued == 0)
+
+    def text(self) -> str:
+        """All that is in closed files, in their order."""
+        packed = sorted(self.root.rglob("*.jsonl.gz"), key=lambda path: int(path.name.split("-")[2].split(".")[0]))
+        return "".join(gzip.decompress(path.read_bytes()).decode() for path in packed)
+
+
+@pytest.fixture
+async def written(tmp_path: Path) -> AsyncIterator[Written]:
+    """A log that runs until the test is over."""
+    made = Written(tmp_path / "log")
+    made.log.start()
+    yield made
+    made.encoder.gate.set()
+    await made.log.close(10)
+
+
+async def test_what_was_put_is_written_in_its_order(written: Written) -> None:
+    """Closing writes what is left; the file is compressed by then."""
+    written.put("a", "b")
+
+    assert await written.log.close(10)
+    assert written.text() == "1 a\n2 b\n"
+    assert [] == list(written.root.rglob("*.open"))
+
+
+async def test_a_line_is_on_disk_while_the_log_goes_on(written: Written) -> None:
+    """Whoever looks sees it, and not only after an hour."""
+    written.put("a")
+    await written.until_written()
+
+    assert (written.root / FOLDER / "ns-0a-1.jsonl.open").read_text() == "1 a\n"
+
+
+async def test_a_later_file_begins_with_its_own_first_line(written: Written) -> None:
+    """Its number comes before those of the lines after it."""
+    written.put("a" * 20)
+    await written.until_written()
+    written.put("b")
+    await written.log.close(10)
+
+    assert written.text() == f"1 {'a' * 20}\n2 opened\n3 b\n"
+
+
+async def test_lines_of_another_hour_go_to_another_file(written: Written) -> None:
+    """Also when both were put at once."""
+    written.put("a")
+    written.put("b", wall=WALL + 60)
+    await written.log.close(10)
+
+    folders = sorted(str(path.parent.relative_to(written.root)) for path in written.root.rglob("*.gz"))
+    assert ["dt=2026-03-01/hour=07", "dt=2026-03-01/hour=08"] == folders
+    assert written.text() == "1 a\n2 opened\n3 b\n"
+
+
+async def test_a_full_queue_drops_and_counts(written: Written) -> None:
+    """What comes too much is never waited for; the log says how many lines are missing, and where."""
+    written.encoder.gate.clear()
+    written.put("first")
+    await until(written.encoder.has_begun.is_set)
+    written.put(*range(9), "lost")
+    written.put("lost too", lines=5)
+    assert 6 == written.log.dropped
+    written.encoder.gate.set()
+    await written.until_written()
+    written.put("after")
+    await written.log.close(10)
+
+    lines = written.text().splitlines()
+    assert ["dropped 6", "after"] == [line.partition(" ")[2] for line in lines if "opened" not in line][-2:]
+    assert "lost" not in written.text()
+
+
+async def test_a_disk_that_fails_is_tried_again(written: Written) -> None:
+    """A file stands where the folder should be: nothing is lost, the trouble is told once, and so is its end."""
+    written.root.write_bytes(b"in the way")
+    written.put("a")
+    await until(lambda: len(written.reports) == 1)
+    written.put("b")
+    written.root.unlink()
+    await until(lambda: len(written.reports) == 2)
+    await written.log.close(10)
+
+    assert ["heartbeat_log_not_written", "heartbeat_log_written_again"] == [name for name, _ in written.reports]
+    assert written.text() == "1 a\n2 b\n"
+    assert 0 == written.log.dropped
+
+
+async def test_closing_does_not_wait_for_a_disk_that_fails(written: Written) -> None:
+    """The process has to end some day."""
+    written.root.write_bytes(b"in the way")
+    written.put("a")
+    await until(lambda: len(written.reports) == 1)
+
+    assert not await written.log.close(0.1)
+
+
+async def test_a_bug_in_a_thread_ends_the_run(tmp_path: Path) -> None:
+    """A log that dies silently would be a lie."""
+    written = Written(tmp_path)
+    written.log.start()
+    written.put(ZeroDivisionError("bug"))
+
+    with pytest.raises(ZeroDivisionError, match="bug"):
+        await written.log.run()
+
+
+async def test_files_of_a_crash_are_closed_at_the_start(tmp_path: Path) -> None:
+    """As they are, torn line and all."""
+    root = tmp_path / "log"
+    (root / FOLDER).mkdir(parents=True)
+    (root / FOLDER / "ns-99-1.jsonl.open").write_bytes(b'whole\n{"to')
+    written = Written(root)
+    written.log.start()
+    await written.log.close(10)
+
+    assert b'whole\n{"to' == gzip.decompress((root / FOLDER / "ns-99-1.jsonl.gz").read_bytes())
+    assert [] == list(root.rglob("*.open"))
