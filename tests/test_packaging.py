@@ -45,6 +45,7 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
         "namesrv_broker_agent",
         "namesrv_client",
         "namesrv_remoting",
+        "namesrv_runtime",
         "namesrv_spark_jobs",
         "namesrv-0.1.0.dist-info",
     } == top_level

@@ -115,7 +115,7 @@ ELSEWHERE: Final = MappingProxyType(
         "make bench-peers ARGS='--write docs/benchmarks-peers.md'": "benchmarks/peers/__main__.py",
         "systemctl restart namesrv": _RESTART,
         "systemctl stop namesrv": _RESTART,
-        "systemctl reload namesrv": "tests/namesrv/test_reload.py",
+        "systemctl reload namesrv": "tests/namesrv/server/test_reload.py",
         # Spark takes a minute for each; that their arguments are understood is seen here
         "namesrv-staleness heartbeats/ --out report": _REPORT,
         "namesrv-staleness 'heartbeats/dt=2026-03-*' --since 2026-03-01T07:00 --cluster c1 --out report": _REPORT,
