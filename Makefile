@@ -8,7 +8,7 @@ PY := .venv/bin/python
 ARGS ?=
 # more workers than that spend their time starting
 PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
-TYPED := $(wildcard runtime remoting namesrv broker_agent client spark_jobs benchmarks demo docker tests)
+TYPED := $(wildcard runtime remoting namesrv broker_agent client spark_jobs benchmarks demo docker tools tests)
 
 .PHONY: help
 help: ## list the targets
@@ -64,14 +64,14 @@ setup-spark: setup ## get the Java that the staleness report needs, from the sys
 
 .PHONY: spark-zip
 spark-zip: setup ## write dist/namesrv_spark_jobs.zip, for spark-submit --py-files
-	@$(PY) -m namesrv_spark_jobs.py_files dist/namesrv_spark_jobs.zip
+	@$(PY) -m namesrv_spark_jobs.command.py_files dist/namesrv_spark_jobs.zip
 
 .PHONY: spark-data
 N ?= 1_000_000
 OUT ?= spark-data
 SEED ?= 1
 spark-data: setup ## write heartbeat logs with known truth: make spark-data N=20_000_000 OUT=DIR SEED=1
-	@$(PY) -m namesrv_spark_jobs.generate --lines $(N) --out $(OUT) --seed $(SEED) $(ARGS)
+	@$(PY) -m tools.heartbeat_logs --lines $(N) --out $(OUT) --seed $(SEED) $(ARGS)
 
 .PHONY: demo
 demo: setup ## a cluster on this machine: brokers die, hang and leave; who notices, and when?

@@ -93,7 +93,7 @@ def _ratio(name: str, what: str, seconds: list[float], small: list[float], most:
 
 def _generated(bench: Bench, directory: Path, lines: int, *flags: str) -> Log:
     bench.progress(f"staleness: writing {lines:,} lines {' '.join(flags)}".rstrip())
-    command = (sys.executable, "-m", "namesrv_spark_jobs.generate", "--lines", str(lines), "--out", str(directory))
+    command = (sys.executable, "-m", "tools.heartbeat_logs", "--lines", str(lines), "--out", str(directory))
     with _started(*command, *flags) as process:
         said, _ = process.communicate(timeout=_LONGEST_SECONDS)
     match = re.match(r"([\d,]+) lines", said)

@@ -80,7 +80,7 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
         "[console_scripts]",
         "namesrv = namesrv.cli:main",
         "namesrv-broker-agent = namesrv_broker_agent.cli:main",
-        "namesrv-staleness = namesrv_spark_jobs.cli:main",
+        "namesrv-staleness = namesrv_spark_jobs.command.cli:main",
         "namesrvctl = namesrv_client.ctl.cli:main",
     ] == [line for line in entry_points if line]
 

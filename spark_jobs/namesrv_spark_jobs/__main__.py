@@ -2,7 +2,7 @@
 
 import sys
 
-from namesrv_spark_jobs.cli import main
+from namesrv_spark_jobs.command.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from namesrv_spark_jobs import pipeline
 from namesrv_spark_jobs.collecting import Asked, collect
-from namesrv_spark_jobs.extract import bad_lines
-from namesrv_spark_jobs.files import truncated
-from namesrv_spark_jobs.metrics import metric_rows
+from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.report.summary import summary
 from namesrv_spark_jobs.staging import Staging
-from namesrv_spark_jobs.summary import summary
-from namesrv_spark_jobs.tables import client_rows, interval_rows, replayed_rows
+from namesrv_spark_jobs.transforms.distributions import metric_rows
+from namesrv_spark_jobs.transforms.extract import bad_lines
+from namesrv_spark_jobs.transforms.output_rows import client_rows, interval_rows, replayed_rows
 
 # What a session is best built with: about time, not about results. The user's own word comes after it.
 SESSION_CONF: Final[Mapping[str, str]] = {

@@ -7,9 +7,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.metrics import CURVE_STEPS, whole_ms
-from namesrv_spark_jobs.silences import BINS_PER_EXPIRY, MOST_BINS
-from namesrv_spark_jobs.tables import label
+from namesrv_spark_jobs.transforms.distributions import CURVE_STEPS, whole_ms
+from namesrv_spark_jobs.transforms.output_rows import label
+from namesrv_spark_jobs.transforms.silences import BINS_PER_EXPIRY, MOST_BINS
 
 MOST_ROWS: Final = 60
 MOST_LIVES: Final = 50

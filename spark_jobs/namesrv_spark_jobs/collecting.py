@@ -7,14 +7,17 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs import as_logged, chart_data, clock, counts, divergence, metrics, staleness, what_if
-from namesrv_spark_jobs.metrics import whole_ms
+from namesrv_spark_jobs import chart_data
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.pipeline import Tables
-from namesrv_spark_jobs.schemas import ANCHORS
+from namesrv_spark_jobs.report.summary import Found
 from namesrv_spark_jobs.staging import Staging, at_once
-from namesrv_spark_jobs.summary import Found
-from namesrv_spark_jobs.tables import label
+from namesrv_spark_jobs.transforms import as_logged, clock, counts, divergence, what_if
+from namesrv_spark_jobs.transforms import distributions as metrics
+from namesrv_spark_jobs.transforms import intervals as staleness
+from namesrv_spark_jobs.transforms.distributions import whole_ms
+from namesrv_spark_jobs.transforms.output_rows import label
+from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 Rows = list[dict[str, Any]]
 

@@ -8,7 +8,9 @@ from typing import Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs import (
+from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.staging import Staging, at_once
+from namesrv_spark_jobs.transforms import (
     as_logged,
     boots,
     clients,
@@ -17,14 +19,12 @@ from namesrv_spark_jobs import (
     extract,
     lives,
     silences,
-    staleness,
     what_if,
 )
-from namesrv_spark_jobs.extract import BAD_PART, BEAT_PART, REST_PART
-from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.schemas import ANCHORS
-from namesrv_spark_jobs.staging import Staging, at_once
-from namesrv_spark_jobs.tally import brokers, tally
+from namesrv_spark_jobs.transforms import intervals as staleness
+from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, REST_PART
+from namesrv_spark_jobs.transforms.schema import ANCHORS
+from namesrv_spark_jobs.transforms.tally import brokers, tally
 
 # rows to a task of the one big sort: what is sorted fits into the memory of a small executor
 _ROWS_PER_TASK: Final = 400_000

@@ -10,10 +10,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_spark_jobs import reference
 from namesrv_spark_jobs.analysis import Analysis, analyse
 from namesrv_spark_jobs.options import Options, WhatIf
-from namesrv_spark_jobs.tables import CLIENT_COLUMNS, INTERVAL_COLUMNS, REPLAYED_COLUMNS
+from namesrv_spark_jobs.transforms.output_rows import CLIENT_COLUMNS, INTERVAL_COLUMNS, REPLAYED_COLUMNS
+from tests.spark_jobs import reference
 from tests.support.heartbeat_log_cases import Files, log
 
 pytestmark = pytest.mark.xdist_group("spark")

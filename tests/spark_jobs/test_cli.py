@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_spark_jobs.py_files import build
+from namesrv_spark_jobs.command.py_files import build
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
@@ -46,7 +46,7 @@ def test_help_names_every_option_and_code() -> None:
 
 def test_help_needs_no_spark() -> None:
     """Half a gigabyte is not imported to say what the options are."""
-    code = "import sys, namesrv_spark_jobs.cli; sys.exit('pyspark' in sys.modules)"
+    code = "import sys, namesrv_spark_jobs.command.cli; sys.exit('pyspark' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs")}
 
     assert 0 == subprocess.run([sys.executable, "-c", code], check=False, env=env, timeout=120).returncode
@@ -106,7 +106,7 @@ def test_missing_pyspark_is_one_line(log: str, tmp_path: Path) -> None:
     """The base package does not bring half a gigabyte."""
     bare = "import importlib.util as u, sys; find = u.find_spec; "
     bare += "u.find_spec = lambda name, *rest: None if name == 'pyspark' else find(name, *rest); "
-    bare += "from namesrv_spark_jobs.cli import main; sys.exit(main())"
+    bare += "from namesrv_spark_jobs.command.cli import main; sys.exit(main())"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs")}
     command = [sys.executable, "-c", bare, log, "--out", str(tmp_path / "report")]
 
@@ -147,5 +147,5 @@ def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None
     assert first.read_bytes() == second.read_bytes()
     with zipfile.ZipFile(first) as archive:
         names = archive.namelist()
-    assert {"namesrv_spark_jobs/cli.py", "namesrv_spark_jobs/html/style.css"} <= set(names)
+    assert {"namesrv_spark_jobs/command/cli.py", "namesrv_spark_jobs/report/html/style.css"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]

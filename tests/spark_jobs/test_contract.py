@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - as everyone calls it
 
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv_spark_jobs import schemas
+from namesrv_spark_jobs.transforms import schema as schemas
 from tests.support.heartbeat_files import Line, read_log
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration

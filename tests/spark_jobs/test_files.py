@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_spark_jobs.files import literal, short_name, truncated
+from namesrv_spark_jobs.log_files import literal, short_name, truncated
 
 # longer than the sample, and as hard to compress all along
 LINES = "".join(f'{{"seq":{number},"x":{random.Random(number).random()}}}\n' for number in range(60_000)).encode()

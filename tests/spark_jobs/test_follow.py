@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs.cli import main
+from namesrv_spark_jobs.command.cli import main
+from namesrv_spark_jobs.command.follow import followed_directory, inherit
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.follow import followed_directory, inherit
 from tests.support.spark_logs import SMALL_GRID, first_server, second_server, write_closed, write_plain
 
 pytestmark = [

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_spark_jobs.gates import judge, parse_gate
+from namesrv_spark_jobs.command.gates import judge, parse_gate
 from tests.support.staleness_sample import empty_summary, sample_summary
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from namesrv_spark_jobs.generate import Settings, generate
-from namesrv_spark_jobs.generate.cli import main
-from namesrv_spark_jobs.generate.files import Files
-from namesrv_spark_jobs.generate.settings import BEGIN, HOUR, MINUTE, SECOND
-from namesrv_spark_jobs.reference import Analysis, analyse
-from namesrv_spark_jobs.reference.lives import UNANNOUNCED
+from tests.spark_jobs.reference import Analysis, analyse
+from tests.spark_jobs.reference.lives import UNANNOUNCED
+from tools.heartbeat_logs import Settings, generate
+from tools.heartbeat_logs.cli import main
+from tools.heartbeat_logs.files import Files
+from tools.heartbeat_logs.settings import BEGIN, HOUR, MINUTE, SECOND
 
 QUIET = Settings(duration=100 * MINUTE, brokers=20, clients=10, deaths=20.0)
 # everything at once
@@ -228,7 +228,7 @@ def test_a_file_is_full_at_64_mib(tmp_path: Path) -> None:
 
 
 def _boot() -> Any:
-    from namesrv_spark_jobs.generate.boots import boots  # noqa: PLC0415 - only this test needs it
+    from tools.heartbeat_logs.boots import boots  # noqa: PLC0415 - only this test needs it
 
     return boots(Settings(duration=SECOND), 0)[0]
 

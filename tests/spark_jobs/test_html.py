@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from namesrv_spark_jobs.html.document import document
+from namesrv_spark_jobs.report.html.document import document
 from tests.support.browser import DESKTOP, PHONE, browser, console, requested, show, take_picture
 from tests.support.staleness_sample import NOTHING, empty_charts, empty_summary, sample_charts, sample_summary
 

@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import analyse as spark_analyse
-from namesrv_spark_jobs.generate.world import Kind
 from namesrv_spark_jobs.options import Options, WhatIf
-from namesrv_spark_jobs.reference import analyse
-from namesrv_spark_jobs.reference.exposure import Routes
-from namesrv_spark_jobs.reference.lives import Life
+from tests.spark_jobs.reference import analyse
+from tests.spark_jobs.reference.exposure import Routes
+from tests.spark_jobs.reference.lives import Life
 from tests.support.staleness_laws import Deaths, Law, settings_for
+from tools.heartbeat_logs.world import Kind
 
 PAIRS = 1000
 S = 1_000_000

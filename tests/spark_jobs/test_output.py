@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_spark_jobs.command.output import out_directory, write_json, written_aside
+from namesrv_spark_jobs.command.renaming import exchange
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.output import out_directory, write_json, written_aside
-from namesrv_spark_jobs.renaming import exchange
 from namesrv_spark_jobs.reports import is_report
 
 
@@ -73,7 +73,7 @@ def test_report_is_never_away_while_it_is_replaced(tmp_path: Path) -> None:
 
 def test_report_is_replaced_where_places_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Network file systems know no exchange: two renames do it."""
-    monkeypatch.setattr("namesrv_spark_jobs.output.exchange", lambda left, right: False)
+    monkeypatch.setattr("namesrv_spark_jobs.command.output.exchange", lambda left, right: False)
     out = tmp_path / "report"
     _write_report(out, 1)
 

@@ -7,7 +7,7 @@ import pytest
 
 import namesrv_spark_jobs
 
-FILES = sorted(Path(namesrv_spark_jobs.__file__).parent.glob("*.py"))
+FILES = sorted(Path(namesrv_spark_jobs.__file__).parent.rglob("*.py"))
 # what needs a Python of the same kind on every executor, or a JVM beside the driver
 FORBIDDEN = {
     *("udf", "pandas_udf", "udtf", "mapInPandas", "mapInArrow", "applyInPandas", "applyInArrow", "cogroup"),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_spark_jobs.command.preconditions import require_java, require_master
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.preconditions import require_java, require_master
 
 
 def _java(folder: Path, says: str) -> dict[str, str]:

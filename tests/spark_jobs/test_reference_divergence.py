@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_spark_jobs.reference import analyse
+from tests.spark_jobs.reference import analyse
 from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, files_of
 
 S = 1_000_000

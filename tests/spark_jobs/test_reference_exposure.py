@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_spark_jobs.reference import Analysis, analyse
+from tests.spark_jobs.reference import Analysis, analyse
 from tests.support.heartbeat_lines import HeartbeatLines, broker, files_of, member
 
 S = 1_000_000

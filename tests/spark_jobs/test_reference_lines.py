@@ -2,10 +2,10 @@
 
 import pytest
 
-from namesrv_spark_jobs.reference import analyse
-from namesrv_spark_jobs.reference.boots import boots
-from namesrv_spark_jobs.reference.lines import FileCount, read
-from namesrv_spark_jobs.reference.numbers import lower_median, percentile, whole
+from tests.spark_jobs.reference import analyse
+from tests.spark_jobs.reference.boots import boots
+from tests.spark_jobs.reference.lines import FileCount, read
+from tests.spark_jobs.reference.numbers import lower_median, percentile, whole
 from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, files_of
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_spark_jobs.reference import Analysis, analyse
+from tests.spark_jobs.reference import Analysis, analyse
 from tests.support.heartbeat_lines import Broker, HeartbeatLines, broker, files_of
 
 S = 1_000_000  # a second in the reference's unit

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from namesrv_spark_jobs.reference import analyse
-from namesrv_spark_jobs.reference.boots import Boot, boots
-from namesrv_spark_jobs.reference.lines import read
-from namesrv_spark_jobs.reference.policies import EvenScans, Fixed, Phi
-from namesrv_spark_jobs.reference.replay import client_staleness, replay
+from tests.spark_jobs.reference import analyse
+from tests.spark_jobs.reference.boots import Boot, boots
+from tests.spark_jobs.reference.lines import read
+from tests.spark_jobs.reference.policies import EvenScans, Fixed, Phi
+from tests.spark_jobs.reference.replay import client_staleness, replay
 from tests.support.heartbeat_lines import HeartbeatLines, broker, files_of
 
 S = 1_000_000

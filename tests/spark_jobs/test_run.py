@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs.cli import main
+from namesrv_spark_jobs.command.cli import main
 from tests.support.spark_logs import BAD_LINE, SMALL_GRID, write_log, write_plain
 
 pytestmark = [

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs.session import is_submitted, session_conf, spark_session
+from namesrv_spark_jobs.command.session import is_submitted, session_conf, spark_session
 
 
 def test_local_session_is_small_and_quiet() -> None:

@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs.cli import main
-from namesrv_spark_jobs.py_files import build
+from namesrv_spark_jobs.command.cli import main
+from namesrv_spark_jobs.command.py_files import build
 from tests.support.spark_cluster import SPARK_HOME, SparkCluster
 from tests.support.spark_logs import SMALL_GRID, write_log
 

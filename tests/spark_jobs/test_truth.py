@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs import reference
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.reference.numbers import percentile
+from tests.spark_jobs import reference
+from tests.spark_jobs.reference.numbers import percentile
 from tests.support.staleness_truth import AGENTS, CLIENTS, HEARTBEAT, Death, Experiment
 
 pytestmark = [

@@ -9,10 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
-from namesrv_spark_jobs.generate.server import write_log
-from namesrv_spark_jobs.generate.settings import BEGIN, MINUTE, SECOND, Settings
-from namesrv_spark_jobs.generate.truth import truth_lines
-from namesrv_spark_jobs.generate.world import Broker, Client, Death, Kind, Process, World
+from tools.heartbeat_logs.server import write_log
+from tools.heartbeat_logs.settings import BEGIN, MINUTE, SECOND, Settings
+from tools.heartbeat_logs.truth import truth_lines
+from tools.heartbeat_logs.world import Broker, Client, Death, Kind, Process, World
 
 # of the Kolmogorov-Smirnov statistic, times the square root of the sample's size
 KS_CRITICAL_AT_0_001: Final = 1.9495

@@ -1,0 +1,1 @@
+"""The command `namesrv-staleness`: its arguments, input and output, and the Spark session."""

@@ -1,0 +1,130 @@
+"""How does a report grow with the log? New closed files are taken in once, and kept as tables beside the report."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from namesrv_spark_jobs.command.output import write_json
+from namesrv_spark_jobs.errors import UsageError
+from namesrv_spark_jobs.log_files import truncated
+from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE_OR_CORRUPT
+
+# below the report; hidden, so that whoever reads the report's folder as tables does not meet it
+STATE: Final = ".follow"
+_SOURCE: Final = "source.json"
+_LINES: Final = "lines"
+_CHECKPOINT: Final = "checkpoint"
+# what is still being written would be taken in once and never again
+_CLOSED: Final = (".jsonl", ".jsonl.gz")
+# Spark forgets files that are a week older than the newest one, and never reads them
+_FOR_EVER: Final = "36500d"
+
+
+@dataclass(frozen=True)
+class TakenIn:
+    """All that was ever taken in."""
+
+    # Parquet with every line
+    tables: list[str]
+    # the files that the lines are from, and whether each of them is whole
+    files: dict[str, bool]
+
+
+def followed_directory(inputs: Sequence[str]) -> Path:
+    """The one directory that is followed.
+
+    Raises:
+        UsageError: it is not one, or no directory.
+    """
+    if len(inputs) != 1:
+        raise UsageError(f"--follow takes one INPUT, a directory; there are {len(inputs)}")
+    folder = Path(inputs[0].removeprefix("file://")).expanduser()
+    if not folder.is_dir():
+        raise UsageError(f"{inputs[0]}: no such directory; --follow takes a directory of closed logs")
+    return folder.resolve()
+
+
+def inherit(out: Path, aside: Path, source: Path) -> None:
+    """Begin with what the last run took in. Links: the old report stays whole until the new one takes its place.
+
+    Raises:
+        UsageError: that was from another directory.
+    """
+    state = aside / STATE
+    if not (out / STATE).is_dir():
+        state.mkdir()
+        write_json(state / _SOURCE, {"source": str(source), "files": {}})
+        return
+    before = json.loads((out / STATE / _SOURCE).read_text(encoding="utf-8"))["source"]
+    if before != str(source):
+        raise UsageError(f"--out {out}: follows {before}, not {source}; take another --out")
+    shutil.copytree(out / STATE, state, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        # a file system without links
+        shutil.copy2(source, target)
+
+
+def take_in(spark: SparkSession, source: Path, aside: Path) -> TakenIn:
+    """Read the files that are new, then stop."""
+    state = aside / STATE
+    # listed before the stream looks: it finds all of these, and perhaps more, which are known by their lines
+    listed = {str(file) for file in source.rglob("*") if file.name.endswith(_CLOSED) and _is_visible(file, source)}
+    before: dict[str, bool] = json.loads((state / _SOURCE).read_text(encoding="utf-8"))["files"]
+    _run_stream(spark, source, state)
+    # by name: as a whole the folder is what Spark's own list of absolute paths says, and these have moved
+    tables = sorted(str(file) for file in (state / _LINES).glob("*.parquet"))
+    files = _known(before, listed | _told(spark, tables))
+    write_json(state / _SOURCE, {"source": str(source), "files": files})
+    return TakenIn(tables, files)
+
+
+def _is_visible(file: Path, source: Path) -> bool:
+    """Spark, too, passes over what begins with `_` or `.`."""
+    return file.is_file() and not any(part.startswith(("_", ".")) for part in file.relative_to(source).parts)
+
+
+def _known(before: dict[str, bool], found: set[str]) -> dict[str, bool]:
+    new = sorted(found - before.keys())
+    cut = set(truncated(new))
+    return {**before, **{file: file not in cut for file in new}}
+
+
+def _told(spark: SparkSession, tables: Sequence[str]) -> set[str]:
+    """The files that there are lines of."""
+    if not tables:
+        return set()
+    rows = spark.read.parquet(*(f"file://{table}" for table in tables)).select("file").distinct().collect()
+    return {unquote(urlsplit(row["file"]).path) for row in rows}
+
+
+def _run_stream(spark: SparkSession, source: Path, state: Path) -> None:
+    stream = _lines(spark, source).writeStream.format("parquet").outputMode("append")
+    stream = stream.option("path", f"file://{state / _LINES}")
+    stream = stream.option("checkpointLocation", f"file://{state / _CHECKPOINT}")
+    query = stream.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def _lines(spark: SparkSession, source: Path) -> DataFrame:
+    """Every line as the batch reads it, with the file that it is from."""
+    reader = spark.readStream.schema(LINE_OR_CORRUPT).option("columnNameOfCorruptRecord", CORRUPT)
+    reader = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
+    reader = reader.option("recursiveFileLookup", value=True)
+    reader = reader.option("pathGlobFilter", f"*{{{','.join(_CLOSED)}}}").option("maxFileAge", _FOR_EVER)
+    return reader.json(f"file://{source}").select("*", F.col("_metadata.file_path").alias("file"))

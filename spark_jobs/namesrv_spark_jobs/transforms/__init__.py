@@ -1,0 +1,1 @@
+"""The analysis: functions from DataFrames to DataFrames."""

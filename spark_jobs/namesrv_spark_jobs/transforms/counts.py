@@ -1,0 +1,76 @@
+"""How many lines of which kind are in each file? From the tally, without a further look at the lines."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from namesrv_spark_jobs.log_files import is_url, short_name
+from namesrv_spark_jobs.transforms.extract import BAD_PART, LEFT_OUT_PART
+from namesrv_spark_jobs.transforms.schema import EVENTS
+
+Counts = dict[str, Any]
+_NUMBERS: Final = ("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers")
+
+
+def by_file(tallied: DataFrame) -> DataFrame:
+    """One row for each file that has lines, with all its numbers."""
+    part = F.col("part")
+    is_event = ~part.isin(BAD_PART, LEFT_OUT_PART)
+    taken = is_event & ~F.col("is_copy")
+    conditions = {
+        "lines": F.expr("true"),
+        "bad": part == BAD_PART,
+        "duplicates": is_event & F.col("is_copy"),
+        "newer_version": taken & F.col("is_newer"),
+        "unknown_events": taken & ~F.col("event").isin(*EVENTS),
+        "left_out": part == LEFT_OUT_PART,
+    }
+    sums = [F.sum(F.when(where, F.col("lines")).otherwise(0)).alias(name) for name, where in conditions.items()]
+    dropped = F.sum(F.when(taken, F.col("dropped")).otherwise(0)).alias("dropped_by_writers")
+    return tallied.groupBy("file").agg(*sums, dropped)
+
+
+def by_event(tallied: DataFrame) -> DataFrame:
+    """Events of each known kind, each once."""
+    known = tallied.filter(F.col("event").isin(*EVENTS) & ~F.col("is_copy"))
+    events = known.filter(~F.col("part").isin(BAD_PART, LEFT_OUT_PART))
+    return events.groupBy("event").agg(F.sum("lines").alias("lines"))
+
+
+def per_file(
+    files: Sequence[str], rows: Iterable[Mapping[str, Any]], steps: Mapping[str, int], truncated: Iterable[str]
+) -> list[Counts]:
+    """The numbers of every file that was asked for, by name; one without any line has noughts."""
+    cut = set(truncated)
+    found = {file: dict.fromkeys(_NUMBERS, 0) | {"clock_steps": 0} for file in files}
+    for row in rows:
+        _add(found[_asked(row["file"], files)], {name: row[name] for name in _NUMBERS})
+    for file, number in steps.items():
+        _add(found[_asked(file, files)], {"clock_steps": number})
+    named = [{"file": short_name(file), "truncated": file in cut, **numbers} for file, numbers in sorted(found.items())]
+    return sorted(named, key=lambda row: str(row["file"]))
+
+
+def _add(to: dict[str, int], numbers: Mapping[str, int]) -> None:
+    for name, number in numbers.items():
+        to[name] += number
+
+
+def _asked(found: str, files: Sequence[str]) -> str:
+    """The file that was asked for, by the URL that Spark found it under; a table is a folder of files."""
+    plain = found if is_url(found) else unquote(urlsplit(found).path)
+    candidates = [file for file in files if plain == _plain(file) or plain.startswith(f"{_plain(file)}/")]
+    return candidates[0] if candidates else files[0]
+
+
+def _plain(file: str) -> str:
+    return file if is_url(file) else file.removeprefix("file://").rstrip("/")
+
+
+def summed(files: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The numbers of all files together."""
+    rows = list(files)
+    return {name: sum(row[name] for row in rows) for name in (*_NUMBERS, "clock_steps")}

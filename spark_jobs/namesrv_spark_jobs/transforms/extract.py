@@ -1,0 +1,174 @@
+"""From files to events: every line is a beat, another event, or bad, and none gets lost."""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, literal
+from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.transforms import naming
+from namesrv_spark_jobs.transforms.schema import BEATS, CORRUPT, LINE, LINE_OR_CORRUPT, REQUIRED, VERSION
+
+# the parts that `events` divides lines into
+BEAT_PART: Final = "beat"
+REST_PART: Final = "rest"
+BAD_PART: Final = "bad"
+LEFT_OUT_PART: Final = "left_out"
+
+# further than that from zero nothing is a time: 31 years
+_FARTHEST_MS: Final = 1e12
+_SHOWN_CHARACTERS: Final = 500
+# they tell the settings of all that follows
+_OF_ANY_TIME: Final = ("start", "opened")
+
+
+def lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    """All lines of all files in the columns of the contract, with `file` and `corrupt_line`."""
+    tables, texts = _tables(files), _texts(files)
+    if not tables:
+        return _of_text(spark, texts)
+    if not texts:
+        return _of_parquet(spark, tables)
+    return _of_text(spark, texts).unionByName(_of_parquet(spark, tables))
+
+
+def _tables(files: Sequence[str]) -> list[str]:
+    return [literal(file) for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
+
+
+def _texts(files: Sequence[str]) -> list[str]:
+    return [literal(file) for file in files if not file.rstrip("/").endswith(PARQUET_SUFFIX)]
+
+
+def _of_text(spark: SparkSession, paths: list[str]) -> DataFrame:
+    """Read as JSON at once: a parse of text that was read before would take twice as long.
+
+    A damaged file gives what can be read of it; `files.truncated` tells which ones these are.
+    `input_file_name` and not `_metadata`: that would take half as long again as the parse, line by line.
+    """
+    reader = spark.read.schema(LINE_OR_CORRUPT).option("columnNameOfCorruptRecord", CORRUPT)
+    read = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
+    return read.json(paths).select("*", F.input_file_name().alias("file"))
+
+
+def _of_parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
+    """The same columns from tables, however they were typed there; what is missing is null."""
+    table = spark.read.option("mergeSchema", value=True).option("ignoreCorruptFiles", value=True).parquet(*paths)
+    kinds = dict(table.dtypes)
+    columns = [_from_table(field.name, field.dataType.simpleString(), kinds.get(field.name)) for field in LINE.fields]
+    # lines that were taken in before still know what was wrong with them, and where they are from
+    corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)
+    file = F.col("file") if "file" in kinds else F.col("_metadata.file_path").alias("file")
+    return table.select(*columns, corrupt, file)
+
+
+def _from_table(name: str, kind: str, found: str | None) -> Column:
+    if found is None:
+        return F.lit(None).cast(kind).alias(name)
+    if kind == "string" and found.startswith(("array", "struct", "map")):
+        return F.to_json(name).alias(name)
+    return F.expr(f"try_cast(`{name}` as {kind})").alias(name)
+
+
+def file_names(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    """The `name` behind each `file`: lines carry its number, because a text in each of them costs too much."""
+    tables, texts = _tables(files), _texts(files)
+    found = list(_of_text(spark, texts).inputFiles()) if texts else []
+    # one literal: rows that are made here would need pandas with Spark Connect
+    listed = F.from_json(F.lit(json.dumps(found)), "array<string>")
+    names = spark.range(1).select(F.explode(listed).alias("name"))
+    if tables:
+        names = names.unionByName(_of_parquet(spark, tables).select(F.col("file").alias("name")).distinct())
+    return names.select(_number_of("name").alias("file"), "name")
+
+
+def _number_of(name: str) -> Column:
+    return F.xxhash64(name)
+
+
+def events(read: DataFrame, options: Options) -> DataFrame:
+    """Lines with their `part`, times in whole microseconds, and numbers in place of names.
+
+    `file`, `boot`, `key` (a broker's address on a boot), `who` (a broker's name and id) and `agent` stand for texts:
+    shuffling and comparing twenty million of them is what takes the time. Of beats, which nearly all lines are, only
+    numbers are written, and the one text `said` (see `naming`), which is the same in thousands of lines.
+    """
+    read = read.withColumns({"part": _part(options), "problem": _problem()})
+    is_looked_at = F.col("part").isin(REST_PART, BAD_PART)
+    return read.select(
+        "part",
+        "problem",
+        _number_of("file").alias("file"),
+        (F.col("v") > VERSION).alias("is_newer"),
+        "seq",
+        "ts_ms",
+        microseconds("mono_ms").alias("mono"),
+        "event",
+        naming.said(),
+        F.xxhash64("boot_id").alias("boot"),
+        F.xxhash64("boot_id", F.lit(1), "cluster", F.lit(2), "broker_addr").alias("key"),
+        F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
+        F.when(F.col("agent_id").isNotNull(), F.xxhash64("agent_id")).alias("agent"),
+        microseconds("expiry_ms").alias("expiry"),
+        *(F.when(is_looked_at, value).alias(name) for name, value in _of_others().items()),
+    )
+
+
+def _of_others() -> dict[str, Column]:
+    """What is asked of lines that are no beats, beside what is asked of all."""
+    broker = ("cluster", "broker_name", "broker_addr", "agent_id")
+    texts = ("nameserver", "boot_id", *broker, "reason", "topic", "brokers", "client", "version", CORRUPT)
+    whole = ("v", "broker_id", "scan", "revision", "count")
+    times = ("silent", "late", "scan_interval", "broker_expiry")
+    return {name: F.col(name) for name in (*texts, *whole)} | {name: microseconds(f"{name}_ms") for name in times}
+
+
+def microseconds(name: str) -> Column:
+    """A time of the log, in milliseconds with three decimals, as a whole number; null when it is no time."""
+    return F.when(_is_time(name), F.rint(F.col(name) * 1000).cast("long"))
+
+
+def _is_time(name: str) -> Column:
+    return F.col(name).between(-_FARTHEST_MS, _FARTHEST_MS)
+
+
+def _problem() -> Column:
+    problem = F.when(F.col(CORRUPT).isNotNull(), "torn, no JSON, or a field of another type")
+    for name in REQUIRED:
+        problem = problem.when(F.col(name).isNull(), f"no {name}")
+    return problem.when(~_is_time("mono_ms"), "mono_ms is no time")
+
+
+def _part(options: Options) -> Column:
+    """Bad lines are shown whatever was asked for."""
+    asked = F.when(_problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
+    return asked.when(F.col("event").isin(*BEATS), BEAT_PART).otherwise(REST_PART)
+
+
+def _is_wanted(options: Options) -> Column:
+    """Whether an event is one that was asked for."""
+    wanted = F.expr("true")
+    ever = F.col("event").isin(*_OF_ANY_TIME)
+    if options.since_ms is not None:
+        wanted &= ever | (F.col("ts_ms") >= options.since_ms)
+    if options.until_ms is not None:
+        wanted &= ever | (F.col("ts_ms") < options.until_ms)
+    if options.nameservers:
+        wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
+    for name, values in (("cluster", options.clusters), ("topic", options.topics)):
+        if values:
+            # a line without one is about all of them
+            wanted &= F.col(name).isNull() | F.col(name).isin(*values)
+    return wanted
+
+
+def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
+    """The bad lines as they are shown: one without what is required is shown as what was understood of it."""
+    fields = ("v", "seq", "ts_ms", "nameserver", "boot_id", "event")
+    text = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*fields)))
+    shown = F.lit(None).cast("string") if options.redact else F.substring(text, 1, _SHOWN_CHARACTERS)
+    known = bad.join(F.broadcast(names), on="file", how="left")
+    return known.select(F.col("name").alias("file"), F.col("problem").alias("reason"), shown.alias("line"))

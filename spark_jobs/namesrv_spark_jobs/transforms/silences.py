@@ -1,0 +1,128 @@
+"""How long was each broker silent after each beat? The one sort of all beats, and what is kept of it.
+
+Twenty million beats are shuffled and sorted once. Nearly all of them are followed by the next one as expected: these
+are summed up by life. A *point* is kept of everything else: the ends of a life, its eviction, and each silence that
+some setting might have taken for a death.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from namesrv_spark_jobs.options import WhatIf
+from namesrv_spark_jobs.transforms.policies import EARLIEST_GAPS, deviations, next_tick
+
+# a silence is shown as so many parts of the broker's expiry, and no more than as two of it
+BINS_PER_EXPIRY: Final = 40
+MOST_BINS: Final = 2 * BINS_PER_EXPIRY
+# of a life's last gaps; a gap under 10 ms is two registrations at once
+PERIOD_GAPS: Final = 10
+_SHORTEST_GAP: Final = 10_000
+
+_ROW: Final = ("key", "boot", "mono", "seq", "live", "who", "agent", "expiry", "is_evict")
+_NEXT: Final = ("mono", "seq", "live", "who", "agent", "is_evict")
+_POINT: Final = (
+    *("mono", "live", "who", "agent", "expiry", "is_evict", "earlier", "squares", "born"),
+    *(f"next_{name}" for name in _NEXT),
+)
+
+
+def rows(beats: DataFrame, evicts: DataFrame) -> DataFrame:
+    """Beats and evictions as the sort takes them: numbers only."""
+    of_beats = beats.withColumn("is_evict", F.expr("false")).select(*_ROW)
+    return of_beats.unionByName(evicts.withColumn("is_evict", F.expr("true")).select(*_ROW))
+
+
+def followed(ordered: DataFrame) -> DataFrame:
+    """Each row with the one that follows it in its `key`, its life, and the sums over the earlier ones.
+
+    `life` counts the evictions before; `earlier` gaps of this life; `squares` of all gaps of the key before; `born` is
+    when the life began, in liveness time.
+    """
+    order = W.partitionBy("key").orderBy("mono", "seq")
+    before = order.rowsBetween(W.unboundedPreceding, -1)
+    known = ordered.select(
+        *_ROW,
+        F.row_number().over(order).alias("number"),
+        *(F.lead(name).over(order).alias(f"next_{name}") for name in _NEXT),
+    )
+    counted = F.when(_is_gap() & (_gap() >= _SHORTEST_GAP), 1).otherwise(0)
+    square = F.when(_is_gap(), _live_gap().cast("double") * _live_gap().cast("double")).otherwise(0.0)
+    evicted = F.when(F.col("is_evict"), F.col("number"))
+    begun = F.when(F.col("is_evict"), F.col("next_live"))
+    return known.select(
+        "*",
+        F.count(evicted).over(before).alias("life"),
+        F.coalesce(F.sum(counted).over(before), F.lit(0)).alias("counted"),
+        F.coalesce(F.sum(square).over(before), F.lit(0.0)).alias("squares"),
+        F.coalesce(F.last(begun, ignorenulls=True).over(before), F.first("live").over(before), "live").alias("born"),
+        (F.col("number") - F.coalesce(F.last(evicted, ignorenulls=True).over(before), F.lit(0)) - 1).alias("earlier"),
+    )
+
+
+def _is_gap() -> Column:
+    """Whether a beat follows this beat at once."""
+    return ~F.col("is_evict") & ~F.coalesce("next_is_evict", F.expr("true"))
+
+
+def _gap() -> Column:
+    return F.col("next_mono") - F.col("mono")
+
+
+def _live_gap() -> Column:
+    return F.col("next_live") - F.col("live")
+
+
+def points(sequence: DataFrame, boots: DataFrame, grid: WhatIf) -> DataFrame:
+    """Rows that matter one by one (with `point`, their number in the log), and the rest summed up by life.
+
+    `slot` and `gap` give the last ten gaps of each life: gaps that are ten apart share a slot, and its last one stays.
+    """
+    settings = F.broadcast(boots.select("boot", "start_live", "broker_expiry"))
+    known = sequence.join(settings, on="boot", how="left")
+    is_counted = _is_gap() & (_gap() >= _SHORTEST_GAP)
+    groups = known.groupBy(
+        "key",
+        "boot",
+        "life",
+        F.when(_is_point(grid), F.col("seq")).alias("point"),
+        F.when(is_counted, F.col("counted") % PERIOD_GAPS).alias("slot"),
+        _bin().alias("bin"),
+    )
+    return groups.agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.count(F.when(~F.col("is_evict"), 1)).alias("beats"),
+        F.max(F.when(is_counted, F.col("counted"))).alias("place"),
+        F.max_by(F.when(is_counted, _gap()), F.when(is_counted, F.col("counted"))).alias("gap"),
+        *(F.max(name).alias(name) for name in _POINT),
+    )
+
+
+def _bin() -> Column:
+    parts = F.expr(f"case when expiry > 0 then ((next_mono - mono) * {BINS_PER_EXPIRY}) div expiry end")
+    return F.when(_is_gap(), F.least(parts, F.lit(MOST_BINS)))
+
+
+def _is_point(grid: WhatIf) -> Column:
+    """Whether a row matters by itself."""
+    ends = ~_is_gap() | (F.col("earlier") == 0) | (F.col("next_who") != F.col("who"))
+    return ends | F.coalesce(_might_be_dead(grid), F.expr("false"))
+
+
+def _might_be_dead(grid: WhatIf) -> Column:
+    """Whether some setting evicts the broker in this gap: a little too often is fine, too seldom is not."""
+    found = 3 * _live_gap() > 2 * F.col("expiry")
+    is_usual = F.col("expiry") == F.col("broker_expiry")
+    for expiry in grid.expiry_ms:
+        deadline = F.col("live") + expiry * 1000
+        for scan in grid.scan_ms:
+            found |= is_usual & (next_tick(deadline, F.lit(scan * 1000)) < F.col("next_live"))
+    if grid.phi:
+        least = min(deviations(threshold) for threshold in grid.phi)
+        mean = (F.col("live") - F.col("born")) / F.col("earlier")
+        # the deviation counts as at least a tenth of the mean; with a threshold that low the sign turns
+        suspicious = _live_gap() > mean * (1 + least / 10) if least > 0 else F.expr("true")
+        found |= (F.col("earlier") >= EARLIEST_GAPS) & suspicious
+    return found

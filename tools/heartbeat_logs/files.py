@@ -1,0 +1,97 @@
+"""Where does each line go? One file an hour and per 64 MiB, as the contract has it."""
+
+import gzip
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tools.heartbeat_logs.boots import Boot
+from tools.heartbeat_logs.settings import HOUR, SECOND
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+# faster than the default by far, and hardly larger for lines that are so much alike
+GZIP_LEVEL: Final = 1
+
+
+class Files:
+    """The files of one boot below a directory, as a context manager."""
+
+    def __init__(self, directory: Path, boot: Boot, nameserver: str, *, is_compressed: bool) -> None:
+        self._directory = directory
+        self._boot = boot
+        self._nameserver = nameserver
+        self._is_compressed = is_compressed
+        self._count = 0
+        self._hour = -1
+        self._size = 0
+        self._path = directory
+        self._file: io.BufferedIOBase | None = None
+        # what is below the compressing one
+        self._raw: io.BufferedIOBase | None = None
+
+    def __repr__(self) -> str:
+        return f"<Files [{self._path} | {self._size} bytes]>"
+
+    def begin(self, at: int) -> bool:
+        """Have a file for lines from this time on; whether it is a new one."""
+        hour = at // HOUR
+        if hour == self._hour and self._size < MOST_BYTES:
+            return False
+        self.close()
+        self._hour, self._size = hour, 0
+        self._count += 1
+        moment = datetime.fromtimestamp(at // SECOND, UTC)
+        name = f"{self._nameserver}-{self._boot.boot_id}-{self._count}.jsonl"
+        self._path = self._directory / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}" / name
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._is_compressed:
+            self._path = self._path.with_name(name + ".gz")
+            # no time and no name in it: the same lines are the same bytes
+            self._raw = self._path.open("wb")
+            self._file = gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0)
+        else:
+            self._file = self._path.open("wb")
+        return True
+
+    def write(self, lines: list[str]) -> None:
+        """Append lines."""
+        assert self._file is not None  # noqa: S101 - begin() comes first
+        data = "".join(lines).encode()
+        self._size += len(data)
+        self._file.write(data)
+
+    def close(self) -> None:
+        """The file is complete."""
+        if self._file is None:
+            return
+        self._file.close()
+        if self._raw is not None:
+            self._raw.close()
+        self._file = None
+
+    def tear(self, *, leave_open: bool) -> None:
+        """End as by a crash: in the middle of a line, and, unless a later start has closed it, with an open name."""
+        if self._file is None:
+            return
+        self.close()
+        data = self._path.read_bytes()
+        data = (gzip.decompress(data) if self._is_compressed else data).rstrip(b"\n")
+        torn = data[: data.rfind(b"\n") + 1 + (len(data) - data.rfind(b"\n")) // 2]
+        if leave_open:
+            opened = self._path.with_name(self._path.name.removesuffix(".gz").replace(".jsonl", ".jsonl.open"))
+            opened.write_bytes(torn)
+            self._path.unlink()
+        else:
+            self._path.write_bytes(gzip.compress(torn, GZIP_LEVEL, mtime=0) if self._is_compressed else torn)
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        """Close what is open."""
+        self.close()

@@ -1,0 +1,219 @@
+"""Which routes does one boot have, and which client is given which of them when?"""
+
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+from tools.heartbeat_logs.beats import Change, Chunk, Eviction
+from tools.heartbeat_logs.boots import Boot
+from tools.heartbeat_logs.lines import Event, tail
+from tools.heartbeat_logs.settings import Settings
+from tools.heartbeat_logs.world import Client, World
+
+# of things at one time, what comes first
+CHANGE, SCAN, GONE, POLL = range(4)
+Member = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Exposure:
+    """A client that had the route of a broker when that was removed."""
+
+    client: str
+    topic: str
+    outcome: str = "log_end"
+    at: int | None = None
+
+
+@dataclass(slots=True)
+class Removal:
+    """An eviction, and what clients saw of it."""
+
+    eviction: Eviction
+    exposures: list[Exposure] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Connection:
+    """One client, as long as it is connected."""
+
+    client: Client
+    name: str
+    start: int
+    end: int
+    # topic -> who was in the route that it was given last, and who is waited for to go from it
+    has: dict[int, frozenset[Member]] = field(default_factory=dict)
+    open: dict[int, list[tuple[Member, Exposure]]] = field(default_factory=lambda: defaultdict(list))
+    # topics whose new revision it has yet to get
+    due: set[int] = field(default_factory=set)
+
+
+def topic_name(topic: int) -> str:
+    """How a topic is called."""
+    return f"topic-{topic:05d}"
+
+
+class Routes:
+    """The routes of one boot and its clients, told in the order of time."""
+
+    def __init__(self, settings: Settings, boot: Boot, world: World) -> None:
+        self._settings = settings
+        self._boot = boot
+        self._random = Random(f"clients of {settings.seed}/{boot.boot_id}")
+        self._agenda: list[tuple[int, int, int, Change | Connection | int]] = []
+        # makes entries at one time comparable
+        self._entries = 0
+        self._members: dict[int, set[Member]] = defaultdict(set)
+        # topic -> (since when, revision) of the last two
+        self._revisions: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._revision = 0
+        self._alive = 0
+        self._late: dict[int, set[int]] = defaultdict(set)
+        self._connections: dict[int, Connection] = {}
+        self._clients_of: dict[int, list[int]] = defaultdict(list)
+        self._accepted = len(world.brokers)
+        self.removals: list[Removal] = []
+        for client in world.clients:
+            if client.nameserver == boot.nameserver:
+                for topic in client.topics:
+                    self._clients_of[topic].append(client.index)
+                self._connect(client, boot.start)
+        for number, scan in enumerate(boot.scans):
+            self._put(scan, SCAN, number)
+
+    def __repr__(self) -> str:
+        return f"<Routes [{self._boot.boot_id} | revision {self._revision} | {len(self._agenda)} to come]>"
+
+    def _put(self, at: int, kind: int, what: Change | Connection | int) -> None:
+        self._entries += 1
+        heapq.heappush(self._agenda, (at, kind, self._entries, what))
+
+    # -- clients ------------------------------------------------------------------------------------------------------
+
+    def _connect(self, client: Client, after: int) -> None:
+        """A new connection; its first poll is one phase away."""
+        self._accepted += 1
+        length = self._random.expovariate(1 / self._settings.session) if self._settings.session else None
+        start = after + client.phase
+        end = self._boot.end if length is None else start + 1 + round(length)
+        connection = Connection(client, f"{client.address}#{self._accepted}", start, end)
+        self._connections[client.index] = connection
+        connection.due.update(client.topics)
+        self._put(self._next_poll(connection, start - 1), POLL, connection)
+        if end < self._boot.end:
+            self._put(end, GONE, connection)
+
+    def _next_poll(self, connection: Connection, after: int) -> int:
+        """The first one after a moment."""
+        poll, start = self._settings.poll, connection.start
+        number = max(0, (after - start) // poll)
+        while (at := self._poll(connection, number)) <= after:
+            number += 1
+        return at
+
+    def _poll(self, connection: Connection, number: int) -> int:
+        nominal = connection.start + number * self._settings.poll
+        if not self._settings.jitter:
+            return self._boot.taken(nominal)
+        part = ((connection.start // 11 + number) * 2_246_822_519 >> 9 & 0xFFFF) / 0x10000
+        return self._boot.taken(nominal + int(part * self._settings.jitter * self._settings.poll))
+
+    def _polls_between(self, topic: int, after: int, up_to: int) -> int:
+        """How many answers clients got about a topic."""
+        count = 0
+        for index in self._clients_of.get(topic, ()):
+            connection = self._connections[index]
+            at = self._next_poll(connection, max(after, connection.start - 1))
+            while at <= min(up_to, connection.end):
+                count += 1
+                at = self._next_poll(connection, at)
+        return count
+
+    # -- time passes --------------------------------------------------------------------------------------------------
+
+    def tell(self, chunk: Chunk) -> None:
+        """Add to the chunk what follows from its changes."""
+        for change in chunk.changes:
+            self._put(change.at, CHANGE, change)
+        for scan, broker in chunk.late_scans:
+            self._late[scan].update(broker.topics)
+        while self._agenda and self._agenda[0][0] < chunk.until:
+            at, kind, _, what = heapq.heappop(self._agenda)
+            if isinstance(what, Change):
+                self._change(what, chunk.events)
+            elif isinstance(what, int):
+                self._scan(at, what, chunk.events)
+            elif kind == GONE:
+                self._gone(at, what, chunk.events)
+            else:
+                self._serve(at, what, chunk.events)
+
+    def _change(self, change: Change, events: list[Event]) -> None:
+        broker = change.broker
+        member = broker.name, broker.broker_id
+        self._alive += 1 if change.is_there else -1
+        if change.eviction is not None:
+            self._remove(change.eviction, member)
+        for topic in broker.topics:
+            (set.add if change.is_there else set.discard)(self._members[topic], member)
+            self._revision += 1
+            self._revisions[topic] = [*self._revisions[topic][-1:], (change.at, self._revision)]
+            line = tail("route", topic=topic_name(topic), revision=self._revision, brokers=self._route(topic))
+            events.append((change.at + 1, line))
+            for index in self._clients_of.get(topic, ()):
+                connection = self._connections[index]
+                if topic not in connection.due:
+                    if not connection.due:
+                        self._put(self._next_poll(connection, change.at + 1), POLL, connection)
+                    connection.due.add(topic)
+
+    def _remove(self, eviction: Eviction, member: Member) -> None:
+        removal = Removal(eviction)
+        self.removals.append(removal)
+        for topic in eviction.broker.topics:
+            for index in self._clients_of.get(topic, ()):
+                connection = self._connections[index]
+                if member in connection.has.get(topic, ()) and connection.end >= eviction.at:
+                    exposure = Exposure(connection.name, topic_name(topic))
+                    removal.exposures.append(exposure)
+                    connection.open[topic].append((member, exposure))
+
+    def _route(self, topic: int) -> list[dict[str, object]]:
+        ids: dict[str, list[int]] = defaultdict(list)
+        for name, broker_id in sorted(self._members[topic]):
+            ids[name].append(broker_id)
+        return [{"name": name, "master": 0 in numbers, "ids": numbers} for name, numbers in ids.items()]
+
+    def _scan(self, at: int, number: int, events: list[Event]) -> None:
+        events.append((at, tail("scan", scan=number + 1, brokers=self._alive)))
+        before = self._boot.scans[number - 1] if number else self._boot.start
+        for topic in sorted(self._late.pop(number, ())):
+            spans = [*self._revisions[topic], (at, 0)]
+            for (since, revision), (end, _) in pairwise(spans):
+                count = self._polls_between(topic, max(before, since), end) if end > before else 0
+                if count:
+                    events.append((at + 1, tail("pulls", topic=topic_name(topic), revision=revision, count=count)))
+
+    def _gone(self, at: int, connection: Connection, events: list[Event]) -> None:
+        events.append((at, tail("client_gone", client=connection.name)))
+        for exposures in connection.open.values():
+            for _, exposure in exposures:
+                exposure.outcome, exposure.at = "client_gone", at
+        self._connect(connection.client, at)
+
+    def _serve(self, at: int, connection: Connection, events: list[Event]) -> None:
+        if at >= connection.end:
+            return
+        for topic in sorted(connection.due):
+            if not self._members[topic]:
+                # a topic without brokers does not exist: nothing is served, and the client keeps what it has
+                continue
+            connection.has[topic] = members = frozenset(self._members[topic])
+            revision = self._revisions[topic][-1][1]
+            line = tail("served", client=connection.name, topic=topic_name(topic), revision=revision)
+            events.append((at, line))
+            for member, exposure in connection.open.pop(topic, ()):
+                exposure.outcome, exposure.at = ("returned" if member in members else "seen"), at
+        connection.due.clear()

@@ -1,0 +1,169 @@
+"""Which brokers and clients are there, when is each process up, and when does it die of what?
+
+This is the truth that the logs are about: it is drawn from the seed before any server looks at it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from tools.heartbeat_logs.settings import DAY, SECOND, Settings
+
+
+class Kind(StrEnum):
+    """How a broker becomes silent."""
+
+    # its connections close with it
+    CRASH = "crash"
+    # power loss, or a partition that outlives it: nobody is told
+    SILENCE = "silence"
+    # it says so
+    UNREGISTER = "unregister"
+    # a partition that heals: the same process goes on
+    FALSE_SILENCE = "false_silence"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A moment after which nothing is heard."""
+
+    number: int
+    kind: Kind
+    at: int
+    # when the partition heals, or the next process starts
+    back: int
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One run of a broker; its beats are at its start, and after every period."""
+
+    agent_id: str | None
+    start: int
+    end: int
+    # None: it outlives the log
+    death: Death | None
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker address, over all of its processes."""
+
+    index: int
+    cluster: str
+    name: str
+    broker_id: int
+    addr: str
+    period: int
+    expiry: int
+    topics: tuple[int, ...]
+    processes: tuple[Process, ...]
+    partitions: tuple[Death, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One program that polls its topics at one server."""
+
+    index: int
+    nameserver: int
+    address: str
+    # its polls are at this time after its session's begin, and after every period
+    phase: int
+    topics: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All of it. A topic is its number."""
+
+    brokers: Sequence[Broker]
+    clients: Sequence[Client]
+
+    def deaths(self) -> list[tuple[Broker, Death]]:
+        """All of them, by number."""
+        found = [(broker, process.death) for broker in self.brokers for process in broker.processes if process.death]
+        found += [(broker, partition) for broker in self.brokers for partition in broker.partitions]
+        return sorted(found, key=lambda pair: pair[1].number)
+
+
+def drawn(settings: Settings) -> World:
+    """The world of a seed."""
+    random = Random(f"world of {settings.seed}")
+    groups = -(-settings.brokers // settings.members)
+    brokers = []
+    first_death = 0
+    for index in range(settings.brokers):
+        broker = _broker(settings, random, index, groups, first_death)
+        first_death += len(broker.partitions) + sum(process.death is not None for process in broker.processes)
+        brokers.append(broker)
+    return World(brokers, [_client(settings, random, index, groups) for index in range(settings.clients)])
+
+
+def _broker(settings: Settings, random: Random, index: int, groups: int, first_death: int) -> Broker:
+    group, broker_id = divmod(index, settings.members)
+    is_native = random.random() < settings.native
+    processes, partitions = _history(settings, random, index, is_native=is_native, first_death=first_death)
+    return Broker(
+        index=index,
+        cluster=f"cluster-{group % settings.clusters}",
+        name=f"broker-{group:04d}",
+        broker_id=broker_id,
+        addr=f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}:10911",
+        period=settings.chatty_heartbeat if index == 0 else settings.heartbeat,
+        expiry=settings.expiry,
+        # each topic is on two groups, so that one death does not empty it
+        topics=tuple(sorted({group, (group + 1) % groups})),
+        processes=tuple(processes),
+        partitions=tuple(partitions),
+    )
+
+
+def _history(
+    settings: Settings, random: Random, index: int, *, is_native: bool, first_death: int
+) -> tuple[list[Process], list[Death]]:
+    """One process after the other until the log ends."""
+    processes: list[Process] = []
+    partitions: list[Death] = []
+    kinds = list(Kind)
+    weights = (settings.crash, settings.silence, settings.unregister, settings.false_silence)
+    period = settings.chatty_heartbeat if index == 0 else settings.heartbeat
+    # it ran before, so that its phase is anything
+    start = now = settings.begin - random.randrange(period)
+    while True:
+        agent_id = f"agent-{index}-{len(processes)}" if is_native else None
+        life = random.expovariate(settings.deaths) * DAY if settings.deaths else settings.duration
+        at = max(now, settings.begin) + settings.heartbeat + round(life)
+        if at >= settings.end:
+            return [*processes, Process(agent_id, start, settings.end, None)], partitions
+        number = first_death + len(partitions) + sum(process.death is not None for process in processes)
+        kind = random.choices(kinds, weights)[0]
+        death = Death(number, kind, at, at + round(_away(settings, random, kind)))
+        now = death.back
+        if kind is Kind.FALSE_SILENCE:
+            partitions.append(death)
+            continue
+        processes.append(Process(agent_id, start, at, death))
+        start = death.back
+        if start >= settings.end:
+            return processes, partitions
+
+
+def _away(settings: Settings, random: Random, kind: Kind) -> float:
+    if kind is Kind.FALSE_SILENCE:
+        # some are over before anybody notices
+        return random.uniform(0.5, 2) * settings.expiry
+    if kind is Kind.SILENCE:
+        return random.uniform(1.2, 4) * settings.expiry
+    return random.uniform(5 * SECOND, 2 * settings.expiry)
+
+
+def _client(settings: Settings, random: Random, index: int, groups: int) -> Client:
+    return Client(
+        index=index,
+        nameserver=index % settings.nameservers,
+        address=f"10.200.{index >> 8}.{index & 255}:{40_000 + index % 20_000}",
+        phase=random.randrange(settings.poll),
+        topics=(index // settings.nameservers % groups,),
+    )
