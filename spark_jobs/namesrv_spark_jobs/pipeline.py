@@ -113,7 +113,7 @@ def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str
         {
             "lives": lambda: store.stored(lives.lives(points, evicts), "lives"),
             "begun": lambda: store.stored(lives.beginnings(points), "beginnings"),
-            "routes": lambda: store.stored(clients.routes(lines.rest), "routes"),
+            "routes": lambda: store.stored(clients.routes(lines.rest, options.topics), "routes"),
             "brokers": lambda: store.stored(brokers(clocks.taken), "brokers"),
         }
     )
@@ -124,12 +124,13 @@ def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str
         {
             "intervals": lambda: store.stored(staleness.intervals(life_table, clocks.boots, late, begun), "intervals"),
             "gaps": lambda: store.stored(what_if.gaps(points, life_table, begun, clocks.boots), "gaps"),
-            "members": lambda: store.stored(clients.members(routes), "members"),
         }
     )
-    intervals, gaps, members = second["intervals"], second["gaps"], second["members"]
-    exposures = clients.exposures(intervals, members, clients.served(lines.rest, routes), lines.rest)
-    pulls = clients.exposed_pulls(intervals, members, lines.rest)
+    intervals, gaps = second["intervals"], second["gaps"]
+    members = store.stored(clients.members(routes, intervals), "members")
+    given = clients.given(lines.rest, "served", options.topics)
+    exposures = clients.exposures(intervals, members, clients.served(given, routes), lines.rest)
+    pulls = clients.exposed_pulls(intervals, members, clients.given(lines.rest, "pulls", options.topics))
     progress("what if")
     third = at_once(
         {
@@ -146,7 +147,7 @@ def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str
         points=points,
         lives=life_table,
         intervals=intervals,
-        unknown_revisions=clients.unknown_revisions(lines.rest, routes),
+        unknown_revisions=clients.unknown_revisions(given, routes),
         gaps=gaps,
         **third,
     )

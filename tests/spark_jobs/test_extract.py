@@ -39,7 +39,7 @@ def test_everything_that_may_be_wrong_with_a_line(spark: SparkSession, tmp_path:
     good = HeartbeatLines("b").start().beats(0, 30_000).evict(160_000)
     torn = good.lines[1][:40].encode()
     invalid = good.lines[1].replace("broker-a", "broker-\udcff").encode(errors="surrogateescape")
-    newer = json.dumps({**json.loads(HeartbeatLines("c").beat(5).lines[0]), "v": 2, "colour": "red"}).encode()
+    newer = json.dumps({**json.loads(HeartbeatLines("c").beat(5).lines[0]), "v": 3, "colour": "red"}).encode()
     unknown = HeartbeatLines("d").add("teleported", 5).lines[0].encode()
     missing = b'{"v":1,"seq":1,"event":"heartbeat"}'
     content = text(good) + b"\n".join([b"", invalid, newer, unknown, missing, b"x[]", torn])

@@ -14,7 +14,7 @@ def of(lines: HeartbeatLines) -> Analysis:
     return analyse(files_of(lines))
 
 
-def seen(lines: HeartbeatLines) -> list[tuple[str, str, str, int]]:
+def seen(lines: HeartbeatLines) -> list[tuple[str | None, str, str, int]]:
     """What each client saw: who, topic, outcome, staleness."""
     return [(x.client, x.topic, x.outcome, x.staleness) for x in of(lines).clients]
 
@@ -111,3 +111,23 @@ def test_exposed_pulls() -> None:
 def test_no_exposed_pulls_after_a_goodbye() -> None:
     """Nobody was late."""
     assert [] == of(dead_a("unregistered").pulls(150_000, 1, 4)).exposed_pulls
+
+
+def test_version_2_tells_differences() -> None:
+    """What is told of one broker leaves the others alone; until a whole route comes, nobody knows the route."""
+    ab, b = [member("broker-a"), member("broker-b")], [member("broker-b")]
+    lines = HeartbeatLines().start().beats(0, 30_000).add("route", 0, v=2, revision=1, changes=_changes("tu", set=ab))
+    lines.add("served", 1_000, v=2, client="k#1", topics=["t", "u"], revisions=[1, 1])
+    lines.add("route", 2_000, v=2, revision=2, changes=_changes("tu", set=ab, whole=True))
+    lines.add("served", 3_000, v=2, client="k#1", topics=["t", "u"], revisions=[2, 2])
+    lines.add("pulls", 140_000, v=2, topics=["t", "u"], revisions=[2, 2], counts=[3, 4]).evict(152_000)
+    lines.add("route", 152_000, v=2, revision=3, changes=_changes("t", unset=["broker-a"]))
+    lines.add("route", 153_000, v=2, revision=4, changes=_changes("u", set=b, whole=True))
+    lines.add("served", 160_000, v=2, client="k#1", topics=["t", "u"], revisions=[3, 4])
+
+    assert [("k#1", "t", "seen", 130 * S), ("k#1", "u", "seen", 130 * S)] == seen(lines)
+    assert (2, [{"t": 3, "u": 4}]) == (of(lines).unknown_revisions, [x.by_topic for x in of(lines).exposed_pulls])
+
+
+def _changes(topics: str, **change: object) -> list[dict[str, object]]:
+    return [{"topics": list(topics), **change}]

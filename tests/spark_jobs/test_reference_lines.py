@@ -40,7 +40,7 @@ def test_a_number_of_a_boot_counts_once() -> None:
 
 def test_newer_versions_and_unknown_events_are_read_and_counted() -> None:
     """What is known of them is used."""
-    lines = HeartbeatLines().start().add("sang", 5).beat(10, v=2).lines
+    lines = HeartbeatLines().start().add("sang", 5).beat(10, v=3).lines
 
     reading = read({"f": lines})
 

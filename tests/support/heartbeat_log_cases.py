@@ -83,6 +83,8 @@ def _tell(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: int, 
 def _tell_of_topics(rng: Random, lines: HeartbeatLines, kind: str, moment: float, scans: int) -> None:
     topic, revision = rng.choice(_TOPICS), rng.randint(1, 4)
     match kind:
+        case "route" | "served" | "pulls" if rng.randrange(2):
+            _tell_version_2(rng, lines, kind, moment)
         case "route":
             names = rng.sample(["broker-a", "broker-b"], rng.randint(0, 2))
             lines.route(moment, revision, *(member(one, *rng.choice([(0,), (0, 1)])) for one in names), topic=topic)
@@ -92,6 +94,31 @@ def _tell_of_topics(rng: Random, lines: HeartbeatLines, kind: str, moment: float
             lines.pulls(moment, revision, rng.randint(1, 9), topic=topic)
         case _:
             _tell_rest(rng, lines, kind, moment, scans)
+
+
+def _tell_version_2(rng: Random, lines: HeartbeatLines, kind: str, moment: float) -> None:
+    """One line of several topics; a topic stands in it once."""
+    topics = rng.sample(_TOPICS, rng.randint(1, 2))
+    revisions = [rng.randint(1, 6) for _ in topics]
+    match kind:
+        case "route":
+            shares = [topics] if rng.randrange(2) else [[topic] for topic in topics]
+            changes = [{"topics": share, **_change(rng)} for share in shares]
+            lines.add("route", moment, v=2, revision=revisions[0], changes=changes)
+        case "served":
+            lines.add("served", moment, v=2, client=rng.choice(_CLIENTS), topics=topics, revisions=revisions)
+        case _:
+            counts = [rng.randint(1, 9) for _ in topics]
+            lines.add("pulls", moment, v=2, topics=topics, revisions=revisions, counts=counts)
+
+
+def _change(rng: Random) -> dict[str, Any]:
+    names = ["broker-a", "broker-b"]
+    new = [name for name in names if rng.randrange(2)]
+    change: dict[str, Any] = {"set": [member(name, *rng.choice([(0,), (0, 1), (1,)])) for name in new]}
+    if rng.randrange(2):
+        return {**change, "whole": True}
+    return {**change, "unset": [name for name in names if name not in new and rng.randrange(2)]}
 
 
 def _tell_rest(rng: Random, lines: HeartbeatLines, kind: str, moment: float, scans: int) -> None:
@@ -136,7 +163,7 @@ def _disturbed(rng: Random, lines: list[str]) -> list[str]:
             moved = [json.loads(line) for line in disturbed[place:]]
             disturbed[place:] = [json.dumps({**line, "ts_ms": line["ts_ms"] + 3_600_000}) for line in moved]
         case 2:
-            disturbed[place] = json.dumps({**json.loads(disturbed[place]), "v": 2, "unheard_of": [1, {"x": None}]})
+            disturbed[place] = json.dumps({**json.loads(disturbed[place]), "v": 3, "unheard_of": [1, {"x": None}]})
         case 3:
             disturbed.insert(place, json.dumps({"v": 1, "seq": 1, "event": "heartbeat"}))
         case _:

@@ -52,6 +52,10 @@ class Boot:
         """Liveness time of what happened at a time; the clock of the world minus what the server was late."""
         return _live(self.lates, at)
 
+    def wall(self, at: int) -> int:
+        """What its wall clock shows at a time."""
+        return at + sum(length for step, length in self.clock_steps if step <= at)
+
     def taken(self, at: int) -> int:
         """When the server gets to something that arrives at a time."""
         for one in self.lates:

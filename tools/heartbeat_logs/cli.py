@@ -152,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     faults.add_argument("--torn", action="store_true", help="servers crash instead of stopping")
     faults.add_argument("--duplicates", type=float, default=0.0, metavar="PART", help="of the lines")
     faults.add_argument("--told-late", type=float, default=0.0, metavar="PART", help="of the lines")
+    parser.add_argument("--log-version", type=int, choices=(1, 2), default=2, help="of the log's lines (default 2)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--gzip", action="store_true", default=True, help="closed files are compressed (default)")
     form.add_argument("--plain", dest="gzip", action="store_false", help="they are not")

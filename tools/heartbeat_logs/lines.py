@@ -1,4 +1,4 @@
-"""How does a line of the log look, as fast as it can be written?
+"""Lines of the log, written as fast as possible.
 
 All but the first fields of a line are made once and used again: a day has millions of heartbeats.
 """
@@ -55,11 +55,14 @@ def beat_tail(broker: Broker, process: Process, kind: str) -> str:
     return tail(event, **broker_fields(broker, process), kind=kind, silent_ms=0)[: -len("0}")]
 
 
-def numbered(boot: Boot, nameserver: str, events: Sequence[Event], first_seq: int, wall_step_ms: int) -> list[str]:
+def numbered(  # noqa: PLR0913 - millions of times: no value is made of them
+    boot: Boot, nameserver: str, events: Sequence[Event], first_seq: int, wall_step_ms: int, *, version: int
+) -> list[str]:
     """The lines of events in the order in which they are told."""
     origin = boot.origin
+    head = f'{{"v":{version},"seq":'
     middle = f'"nameserver":"{nameserver}","boot_id":"{boot.boot_id}",'
     return [
-        f'{{"v":1,"seq":{seq},"ts_ms":{at // 1000 + wall_step_ms},"mono_ms":{(at - origin) / 1000},{middle}{rest}\n'
+        f'{head}{seq},"ts_ms":{at // 1000 + wall_step_ms},"mono_ms":{(at - origin) / 1000},{middle}{rest}\n'
         for seq, (at, rest) in enumerate(events, first_seq)
     ]

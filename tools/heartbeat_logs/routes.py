@@ -1,16 +1,18 @@
-"""Which routes does one boot have, and which client is given which of them when?"""
+"""Routes of one boot, and which client is given which of them when."""
 
 import heapq
+import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 from tools.heartbeat_logs.beats import Change, Chunk, Eviction
 from tools.heartbeat_logs.boots import Boot
 from tools.heartbeat_logs.lines import Event, tail
-from tools.heartbeat_logs.settings import Settings
-from tools.heartbeat_logs.world import Client, World
+from tools.heartbeat_logs.settings import HOUR, Settings
+from tools.heartbeat_logs.world import Broker, Client, World
 
 # of things at one time, what comes first
 CHANGE, SCAN, GONE, POLL = range(4)
@@ -69,6 +71,8 @@ class Routes:
         # topic -> (since when, revision) of the last two
         self._revisions: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._revision = 0
+        # topic -> the hour in which its whole route was last written
+        self._whole_hours: dict[int, int] = {}
         self._alive = 0
         self._late: dict[int, set[int]] = defaultdict(set)
         self._connections: dict[int, Connection] = {}
@@ -156,18 +160,39 @@ class Routes:
         self._alive += 1 if change.is_there else -1
         if change.eviction is not None:
             self._remove(change.eviction, member)
+        if self._settings.log_version > 1:
+            self._revision += 1
         for topic in broker.topics:
             (set.add if change.is_there else set.discard)(self._members[topic], member)
-            self._revision += 1
+            if self._settings.log_version == 1:
+                self._revision += 1
+                line = tail("route", topic=topic_name(topic), revision=self._revision, brokers=self._route(topic))
+                events.append((change.at + 1, line))
             self._revisions[topic] = [*self._revisions[topic][-1:], (change.at, self._revision)]
-            line = tail("route", topic=topic_name(topic), revision=self._revision, brokers=self._route(topic))
-            events.append((change.at + 1, line))
             for index in self._clients_of.get(topic, ()):
                 connection = self._connections[index]
                 if topic not in connection.due:
                     if not connection.due:
                         self._put(self._next_poll(connection, change.at + 1), POLL, connection)
                     connection.due.add(topic)
+        if self._settings.log_version > 1:
+            line = tail("route", revision=self._revision, changes=self._differences(broker, change.at + 1))
+            events.append((change.at + 1, line))
+
+    def _differences(self, broker: Broker, at: int) -> list[dict[str, object]]:
+        """What a change of this broker did to the routes of its topics; topics with the same difference together."""
+        hour = self._boot.wall(at) // HOUR
+        found: dict[str, dict[str, Any]] = {}
+        for topic in broker.topics:
+            route = self._route(topic)
+            if self._whole_hours.get(topic) == hour:
+                own = [one for one in route if one["name"] == broker.name]
+                difference = {"set": own, "unset": [] if own else [broker.name]}
+            else:
+                self._whole_hours[topic] = hour
+                difference = {"set": route, "whole": True}
+            found.setdefault(json.dumps(difference), {"topics": [], **difference})["topics"].append(topic_name(topic))
+        return list(found.values())
 
     def _remove(self, eviction: Eviction, member: Member) -> None:
         removal = Removal(eviction)
@@ -189,12 +214,22 @@ class Routes:
     def _scan(self, at: int, number: int, events: list[Event]) -> None:
         events.append((at, tail("scan", scan=number + 1, brokers=self._alive)))
         before = self._boot.scans[number - 1] if number else self._boot.start
+        pulls: list[dict[str, object]] = []
         for topic in sorted(self._late.pop(number, ())):
             spans = [*self._revisions[topic], (at, 0)]
             for (since, revision), (end, _) in pairwise(spans):
                 count = self._polls_between(topic, max(before, since), end) if end > before else 0
                 if count:
-                    events.append((at + 1, tail("pulls", topic=topic_name(topic), revision=revision, count=count)))
+                    pulls.append({"topic": topic_name(topic), "revision": revision, "count": count})
+        self._tell(at + 1, "pulls", pulls, events)
+
+    def _tell(self, at: int, event: str, rows: list[dict[str, object]], events: list[Event], **fields: object) -> None:
+        """One line for each topic in version 1, lists in one line in version 2."""
+        if self._settings.log_version == 1:
+            events += [(at, tail(event, **fields, **row)) for row in rows]
+        elif rows:
+            lists = {f"{name}s": [row[name] for row in rows] for name in rows[0]}
+            events.append((at, tail(event, **fields, **lists)))
 
     def _gone(self, at: int, connection: Connection, events: list[Event]) -> None:
         events.append((at, tail("client_gone", client=connection.name)))
@@ -206,14 +241,15 @@ class Routes:
     def _serve(self, at: int, connection: Connection, events: list[Event]) -> None:
         if at >= connection.end:
             return
+        served: list[dict[str, object]] = []
         for topic in sorted(connection.due):
             if not self._members[topic]:
                 # a topic without brokers does not exist: nothing is served, and the client keeps what it has
                 continue
             connection.has[topic] = members = frozenset(self._members[topic])
             revision = self._revisions[topic][-1][1]
-            line = tail("served", client=connection.name, topic=topic_name(topic), revision=revision)
-            events.append((at, line))
+            served.append({"topic": topic_name(topic), "revision": revision})
             for member, exposure in connection.open.pop(topic, ()):
                 exposure.outcome, exposure.at = ("returned" if member in members else "seen"), at
+        self._tell(at, "served", served, events, client=connection.name)
         connection.due.clear()

@@ -1,4 +1,4 @@
-"""What does the fleet look like whose log is generated?"""
+"""Settings of the generator: the fleet whose log is written, and what goes wrong in it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -55,6 +55,8 @@ class Settings:
     # of the lines, that are told after others which happened later
     told_late: float = 0.0
     gzip: bool = True
+    # of the heartbeat log: 1 or 2
+    log_version: int = 2
 
     @property
     def end(self) -> int:

@@ -1,10 +1,12 @@
-"""Who went on getting the route of a broker that was gone, and for how long?"""
+"""Client staleness: who went on getting the route of a broker that was gone, and for how long."""
+
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.transforms.schema import ROUTE
+from namesrv_spark_jobs.transforms.schema import BROKERS, CHANGES
 
 # what a client saw at last; of two at one time the first of these counts
 OUTCOMES = ("seen", "returned", "client_gone", "log_end")
@@ -13,32 +15,86 @@ _MEMBER = ["boot", "broker_name", "broker_id"]
 _EXPOSURE = ["key", "evict_seq", "client", "topic"]
 
 
-def routes(rest: DataFrame) -> DataFrame:
-    """One row for each revision of a topic: the first `route` line of it."""
+def routes(rest: DataFrame, topics: Sequence[str]) -> DataFrame:
+    """One row for each revision of a topic: the first `route` entry of it, and what it changed.
+
+    `turn` counts the changes of a topic up to `turns`; `next_whole` is the turn of the next whole route. `is_known`
+    says whether the route of the revision is in the log.
+    """
     lines = rest.filter(F.col("event") == "route")
-    return lines.groupBy(*_ROUTE).agg(F.min_by("brokers", F.struct("seq")).alias("brokers"))
+    # a line of version 1 is the whole route of one topic
+    one = F.struct(
+        F.array("topic").alias("topics"),
+        F.from_json("brokers", BROKERS).alias("set"),
+        F.lit(None).cast("array<string>").alias("unset"),
+        F.expr("true").alias("whole"),
+    )
+    entries = lines.select(
+        "boot", "revision", "seq", F.explode(F.coalesce(F.from_json("changes", CHANGES), F.array(one))).alias("entry")
+    )
+    told = _asked(entries.select("*", F.explode("entry.topics").alias("topic")), topics)
+    named = told.filter(F.col("topic").isNotNull() & F.col("revision").isNotNull())
+    first = named.groupBy(*_ROUTE).agg(F.min_by("entry", "seq").alias("entry"))
+    order, backwards = (W.partitionBy("boot", "topic").orderBy(by) for by in (F.asc("revision"), F.desc("revision")))
+    whole = F.when(F.col("entry.whole"), F.col("turn"))
+    numbered = first.withColumn("turn", F.row_number().over(order))
+    so_far, after = (by.rowsBetween(W.unboundedPreceding, end) for by, end in ((order, W.currentRow), (backwards, -1)))
+    return numbered.select(
+        *_ROUTE,
+        "turn",
+        F.max("turn").over(W.partitionBy("boot", "topic")).alias("turns"),
+        F.last(whole, ignorenulls=True).over(after).alias("next_whole"),
+        F.last(whole, ignorenulls=True).over(so_far).isNotNull().alias("is_known"),
+        "entry.set",
+        "entry.unset",
+    )
 
 
-def members(routes: DataFrame) -> DataFrame:
-    """One row for each broker (name and id) of each revision."""
-    brokers = routes.select(*_ROUTE, F.explode(F.from_json("brokers", ROUTE)).alias("broker"))
-    ids = brokers.select(*_ROUTE, F.col("broker.name").alias("broker_name"), F.explode("broker.ids").alias("broker_id"))
-    return ids.distinct()
+def members(routes: DataFrame, intervals: DataFrame) -> DataFrame:
+    """One row for each broker (name and id) of each revision, of those brokers that died."""
+    change = ("boot", "topic", "turn", "turns", "next_whole")
+    had = routes.select(*change, F.explode("set").alias("broker")).select(*change, "broker.name", "broker.ids")
+    left = routes.select(*change, F.explode("unset").alias("name"), F.lit(None).cast("array<bigint>").alias("ids"))
+    dead = intervals.filter(F.col("is_unannounced")).select("boot", F.col("broker_name").alias("name")).distinct()
+    told = had.unionByName(left).join(F.broadcast(dead), on=["boot", "name"], how="left_semi")
+    # what is said of a broker holds until something else is said of it, or of the whole route
+    following = F.lead("turn").over(W.partitionBy("boot", "topic", "name").orderBy("turn", F.size("ids")))
+    last = F.least(following - 1, F.col("next_whole") - 1, "turns")
+    held = told.withColumn("last", last).filter((F.size("ids") > 0) & (F.col("last") >= F.col("turn")))
+    turns = held.select("boot", "topic", "name", "ids", F.explode(F.sequence("turn", "last")).alias("turn"))
+    known = routes.filter("is_known").select(*_ROUTE, "turn")
+    found = turns.join(known, on=["boot", "topic", "turn"], how="inner")
+    return found.select(*_ROUTE, F.col("name").alias("broker_name"), F.explode("ids").alias("broker_id")).distinct()
 
 
-def served(rest: DataFrame, routes: DataFrame) -> DataFrame:
+def given(rest: DataFrame, event: str, topics: Sequence[str]) -> DataFrame:
+    """One row for each topic of each `served` or `pulls` line, with `revision` and, of pulls, `count`."""
+    lines = rest.filter(F.col("event") == event)
+    columns = {"topics": "string", "revisions": "bigint"} | ({"counts": "bigint"} if event == "pulls" else {})
+    lists = F.arrays_zip(*(F.from_json(name, f"array<{kind}>") for name, kind in columns.items()))
+    fields = ",".join(f"{name[:-1]}:{kind}" for name, kind in columns.items())
+    one = F.array(F.struct(*(name[:-1] for name in columns)))
+    entries = F.explode(F.coalesce(lists.cast(f"array<struct<{fields}>>"), one)).alias("entry")
+    told = lines.select("boot", "client", "mono", "seq", entries).select("boot", "client", "mono", "seq", "entry.*")
+    return _asked(told.filter(F.col("topic").isNotNull() & F.col("revision").isNotNull()), topics)
+
+
+def _asked(told: DataFrame, topics: Sequence[str]) -> DataFrame:
+    """Those of the topics that were asked for: a line may have others as well."""
+    return told.filter(F.col("topic").isin(*topics)) if topics else told
+
+
+def served(given: DataFrame, routes: DataFrame) -> DataFrame:
     """What each connection was given and when, as far as the route is known, each with the one after it."""
-    lines = rest.filter(F.col("event") == "served").select(*_ROUTE, "client", "mono", "seq")
-    known = lines.join(routes.select(*_ROUTE), on=_ROUTE, how="left_semi")
+    known = given.join(routes.filter("is_known").select(*_ROUTE), on=_ROUTE, how="left_semi")
     order = W.partitionBy("boot", "client", "topic").orderBy("mono", "seq")
     following = [F.lead(name).over(order).alias(f"next_{name}") for name in ("mono", "seq", "revision")]
     return known.select("*", *following)
 
 
-def unknown_revisions(rest: DataFrame, routes: DataFrame) -> DataFrame:
-    """`served` lines whose route is not in the log."""
-    lines = rest.filter(F.col("event") == "served").select(*_ROUTE)
-    return lines.join(routes.select(*_ROUTE), on=_ROUTE, how="left_anti")
+def unknown_revisions(given: DataFrame, routes: DataFrame) -> DataFrame:
+    """What was served although its route is not in the log."""
+    return given.join(routes.filter("is_known").select(*_ROUTE), on=_ROUTE, how="left_anti")
 
 
 def exposures(intervals: DataFrame, members: DataFrame, served: DataFrame, rest: DataFrame) -> DataFrame:
@@ -97,7 +153,7 @@ def _following(known: DataFrame, served: DataFrame, of_dead: DataFrame) -> DataF
     return ends.groupBy(*_EXPOSURE).agg(F.min(end).alias("later"))
 
 
-def exposed_pulls(intervals: DataFrame, members: DataFrame, rest: DataFrame) -> DataFrame:
+def exposed_pulls(intervals: DataFrame, members: DataFrame, pulls: DataFrame) -> DataFrame:
     """How many answers still had the broker after it was last heard: `pulls` by eviction and topic."""
     dead = intervals.filter(F.col("is_unannounced")).select(
         "key",
@@ -106,7 +162,10 @@ def exposed_pulls(intervals: DataFrame, members: DataFrame, rest: DataFrame) -> 
         (F.col("removed") + F.coalesce("scan_interval", F.lit(0))).alias("until"),
         *_MEMBER,
     )
-    lines = rest.filter(F.col("event") == "pulls").select(*_ROUTE, "mono", "count")
-    told = lines.join(members, on=_ROUTE, how="inner").join(F.broadcast(dead), on=_MEMBER, how="inner")
+    told = (
+        pulls.select(*_ROUTE, "mono", "count")
+        .join(members, on=_ROUTE, how="inner")
+        .join(F.broadcast(dead), on=_MEMBER, how="inner")
+    )
     during = told.filter((F.col("mono") > F.col("last_ok")) & (F.col("mono") <= F.col("until")))
     return during.groupBy("key", "evict_seq", "topic").agg(F.sum("count").alias("pulls"))

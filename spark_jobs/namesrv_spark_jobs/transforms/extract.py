@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, literal
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms import naming
-from namesrv_spark_jobs.transforms.schema import BEATS, CORRUPT, LINE, LINE_OR_CORRUPT, REQUIRED, VERSION
+from namesrv_spark_jobs.transforms.schema import BEATS, CHANGES, CORRUPT, LINE, LINE_OR_CORRUPT, REQUIRED, VERSION
 
 # the parts that `events` divides lines into
 BEAT_PART: Final = "beat"
@@ -120,7 +120,8 @@ def events(read: DataFrame, options: Options) -> DataFrame:
 def _of_others() -> dict[str, Column]:
     """What is asked of lines that are no beats, beside what is asked of all."""
     broker = ("cluster", "broker_name", "broker_addr", "agent_id")
-    texts = ("nameserver", "boot_id", *broker, "reason", "topic", "brokers", "client", "version", CORRUPT)
+    lists = ("brokers", "changes", "topics", "revisions", "counts")
+    texts = ("nameserver", "boot_id", *broker, "reason", "topic", *lists, "client", "version", CORRUPT)
     whole = ("v", "broker_id", "scan", "revision", "count")
     times = ("silent", "late", "scan_interval", "broker_expiry")
     return {name: F.col(name) for name in (*texts, *whole)} | {name: microseconds(f"{name}_ms") for name in times}
@@ -158,11 +159,20 @@ def _is_wanted(options: Options) -> Column:
         wanted &= ever | (F.col("ts_ms") < options.until_ms)
     if options.nameservers:
         wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
-    for name, values in (("cluster", options.clusters), ("topic", options.topics)):
-        if values:
-            # a line without one is about all of them
-            wanted &= F.col(name).isNull() | F.col(name).isin(*values)
+    # a line without a cluster or topic is about all of them
+    if options.clusters:
+        wanted &= F.col("cluster").isNull() | F.col("cluster").isin(*options.clusters)
+    if options.topics:
+        named = F.array(*(F.lit(topic) for topic in options.topics))
+        wanted &= _topics().isNull() | F.coalesce(F.arrays_overlap(_topics(), named), F.expr("false"))
     return wanted
+
+
+def _topics() -> Column:
+    """The topics that a line names; null when it names none."""
+    one = F.when(F.col("topic").isNotNull(), F.array("topic"))
+    changed = one.when(F.col("changes").isNotNull(), F.flatten(F.from_json("changes", CHANGES)["topics"]))
+    return changed.when(F.col("revisions").isNotNull(), F.from_json("topics", "array<string>"))
 
 
 def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:

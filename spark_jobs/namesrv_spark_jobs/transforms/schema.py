@@ -1,10 +1,11 @@
-"""What does a line of a heartbeat log look like to its reader? The reading half of docs/heartbeat-log.md."""
+"""The schema of heartbeat log lines: the reading half of docs/heartbeat-log.md, versions 1 and 2."""
 
 from typing import Final
 
 from pyspark.sql import types as T  # noqa: N812 - as everyone calls it
 
-VERSION: Final = 1
+# the newest that is read; version 2 is told from version 1 by its fields
+VERSION: Final = 2
 
 BEATS: Final = ("register", "heartbeat")
 # those whose clock a boot is measured by: one each ten seconds or so, and few of them
@@ -56,6 +57,11 @@ _TYPES: Final[dict[str, T.DataType]] = {
     "brokers": T.StringType(),
     "client": T.StringType(),
     "count": T.LongType(),
+    # lists of version 2; `topics` is a number in the lines of brokers
+    "changes": T.StringType(),
+    "topics": T.StringType(),
+    "revisions": T.StringType(),
+    "counts": T.StringType(),
     "late_ms": T.DoubleType(),
     "scan_interval_ms": T.DoubleType(),
     "broker_expiry_ms": T.DoubleType(),
@@ -64,7 +70,6 @@ _TYPES: Final[dict[str, T.DataType]] = {
 LINE: Final = T.StructType([T.StructField(name, kind) for name, kind in _TYPES.items()])
 LINE_OR_CORRUPT: Final = T.StructType([*LINE.fields, T.StructField(CORRUPT, T.StringType())])
 
-# of the `brokers` of a `route` line
-ROUTE: Final = T.ArrayType(
-    T.StructType([T.StructField("name", T.StringType()), T.StructField("ids", T.ArrayType(T.LongType()))])
-)
+# of `brokers`, and of `changes`, in a `route` line
+BROKERS: Final = "array<struct<name:string,ids:array<bigint>>>"
+CHANGES: Final = f"array<struct<topics:array<string>,set:{BROKERS},unset:array<string>,whole:boolean>>"

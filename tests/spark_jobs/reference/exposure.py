@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tests.spark_jobs.reference.boots import Boot
-from tests.spark_jobs.reference.lines import Line
+from tests.spark_jobs.reference.lines import entries
 from tests.spark_jobs.reference.lives import UNANNOUNCED, Broker, Life
 
 # a broker as routes have it
@@ -17,7 +18,7 @@ class ClientStaleness:
     """How long one connection had a route of one topic with a broker that was gone."""
 
     life: Life
-    client: str
+    client: str | None
     topic: str
     # seen, returned, client_gone or log_end
     outcome: str
@@ -29,40 +30,51 @@ class ClientStaleness:
         return self.at - self.life.last_ok
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An answer about one topic; of pulls, several."""
+
+    at: int
+    client: str | None
+    topic: str
+    revision: int
+    count: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The revision of the topic."""
+        return self.topic, self.revision
+
+
 class Routes:
     """The routes of one boot, and who was given which."""
 
     def __init__(self, boot: Boot) -> None:
         self.boot = boot
-        # (topic, revision) -> who is in it
-        self.members: dict[tuple[str, int], frozenset[Member]] = {}
-        for line in sorted(boot.of("route"), key=lambda line: line.seq):
-            self.members.setdefault((line.get("topic"), line.get("revision")), _members(line))
+        # (topic, revision) -> who is in it, as far as the log says
+        self.members = _members(boot)
         # (client, topic) -> what it was given, in order, as far as the route is known
-        self.served: dict[tuple[str, str], list[Line]] = defaultdict(list)
+        self.served: dict[tuple[str | None, str], list[Given]] = defaultdict(list)
         self.unknown_revisions = 0
-        for line in boot.of("served"):
-            if self._key(line) in self.members:
-                self.served[line.get("client"), line.get("topic")].append(line)
+        for given in _given(boot, "served"):
+            if given.key in self.members:
+                self.served[given.client, given.topic].append(given)
             else:
                 self.unknown_revisions += 1
+        self._pulls = _given(boot, "pulls")
         # client -> when its connection ended
-        self.gone: dict[str, int] = {}
+        self.gone: dict[str | None, int] = {}
         for line in boot.of("client_gone"):
             self.gone.setdefault(line.get("client"), line.at)
-        self._pairs_of_member: dict[Member, set[tuple[str, str]]] = defaultdict(set)
-        for pair, lines in self.served.items():
-            for line in lines:
-                for member in self.members[self._key(line)]:
+        self._pairs_of_member: dict[Member, set[tuple[str | None, str]]] = defaultdict(set)
+        for pair, answers in self.served.items():
+            for given in answers:
+                for member in self.members[given.key]:
                     self._pairs_of_member[member].add(pair)
 
-    @staticmethod
-    def _key(line: Line) -> tuple[str, int]:
-        return line.get("topic"), line.get("revision")
-
-    def has(self, line: Line, broker: Broker) -> bool:
-        """Whether the route of a line contains a broker."""
-        return (broker.broker_name, broker.broker_id) in self.members.get(self._key(line), ())
+    def has(self, given: Given, broker: Broker) -> bool:
+        """Whether the route that was given contains a broker."""
+        return (broker.broker_name, broker.broker_id) in self.members.get(given.key, ())
 
     def exposed(self, life: Life) -> list[ClientStaleness]:
         """What each client that had the broker's route saw of its end, whatever it ended with."""
@@ -73,7 +85,7 @@ class Routes:
             if (staleness := self._staleness(life, client, topic)) is not None
         ]
 
-    def _staleness(self, life: Life, client: str, topic: str) -> ClientStaleness | None:
+    def _staleness(self, life: Life, client: str | None, topic: str) -> ClientStaleness | None:
         removed = life.removed
         assert removed is not None
         served = self.served[client, topic]
@@ -85,7 +97,7 @@ class Routes:
         at, outcome = min(self._outcomes(life, served, removed, gone), key=lambda found: found[0])
         return ClientStaleness(life, client, topic, outcome, at)
 
-    def _outcomes(self, life: Life, served: list[Line], removed: int, gone: int | None) -> Iterator[tuple[int, str]]:
+    def _outcomes(self, life: Life, served: list[Given], removed: int, gone: int | None) -> Iterator[tuple[int, str]]:
         yield from ((line.at, "seen") for line in served if line.at >= removed and not self.has(line, life.broker))
         yield from ((line.at, "returned") for line in served if line.at > removed and self.has(line, life.broker))
         if gone is not None:
@@ -98,11 +110,38 @@ class Routes:
             return {}
         end = life.removed + (self.boot.scan_interval or 0)
         found: dict[str, int] = defaultdict(int)
-        for line in self.boot.of("pulls"):
-            if life.last_ok < line.at <= end and self.has(line, life.broker):
-                found[line.get("topic")] += line.get("count") or 0
+        for given in self._pulls:
+            if life.last_ok < given.at <= end and self.has(given, life.broker):
+                found[given.topic] += given.count
         return found
 
 
-def _members(route: Line) -> frozenset[Member]:
-    return frozenset((broker.get("name"), member) for broker in route.get("brokers") or () for member in broker["ids"])
+def _members(boot: Boot) -> dict[tuple[str, int], frozenset[Member]]:
+    """The route of each revision of each topic; of two lines about one revision the first counts."""
+    entry_of: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for line in sorted(boot.of("route"), key=lambda line: line.seq):
+        if line.get("revision") is not None:
+            for entry in entries(line):
+                for topic in entry["topics"]:
+                    entry_of[topic].setdefault(line.get("revision"), entry)
+    found: dict[tuple[str, int], frozenset[Member]] = {}
+    for topic, changes in entry_of.items():
+        # broker name -> ids; None: nobody knows
+        route: dict[str, list[int]] | None = None
+        for revision, entry in sorted(changes.items()):
+            before = {} if entry["whole"] else route
+            if before is not None:
+                kept = {name: ids for name, ids in before.items() if name not in entry["unset"]}
+                route = kept | {broker["name"]: broker["ids"] for broker in entry["set"]}
+                found[topic, revision] = frozenset((name, number) for name, ids in route.items() for number in ids)
+    return found
+
+
+def _given(boot: Boot, event: str) -> list[Given]:
+    return [
+        Given(line.at, line.get("client"), topic, entry["revision"], entry["count"] or 0)
+        for line in boot.of(event)
+        for entry in entries(line)
+        for topic in entry["topics"]
+        if entry["revision"] is not None
+    ]

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from namesrv_spark_jobs.options import Options
 from tests.spark_jobs.reference.numbers import microseconds
 
-VERSION = 1
+VERSION = 2
 BEATS = frozenset({"register", "heartbeat"})
 OF_CLIENTS = frozenset({"refreshed", "send_failed", "isolated"})
 KNOWN = (
@@ -100,10 +100,41 @@ def _looked_at(text: str | bytes, file: str, count: FileCount, options: Options)
     line = parsed(text, file)
     if line is None:
         count.bad += 1
-    elif not _is_wanted(line, options):
+    elif (wanted := _wanted(line, options)) is None:
         count.left_out += 1
         return None
+    else:
+        return wanted
     return line
+
+
+def _wanted(line: Line, options: Options) -> Line | None:
+    """A line, if it was asked for; one of version 2 with those of its topics that were."""
+    if not _is_wanted(line, options):
+        return None
+    named = [topic for entry in entries(line) for topic in entry["topics"]]
+    if not options.topics or not named:
+        return line
+    kept = [{**entry, "topics": [x for x in entry["topics"] if x in options.topics]} for entry in entries(line)]
+    is_asked = any(entry["topics"] for entry in kept)
+    return replace(line, fields={**line.fields, "entries": kept}) if is_asked else None
+
+
+def entries(line: Line) -> list[dict[str, Any]]:
+    """What a line says of topics, in one form for both versions: `topics`, and what goes with each of these lists."""
+    fields = line.fields
+    if "entries" in fields:
+        return cast("list[dict[str, Any]]", fields["entries"])
+    if line.event == "route" and fields.get("changes") is not None:
+        return [{"unset": [], "set": [], "whole": False, **change} for change in fields["changes"]]
+    if line.event in {"served", "pulls"} and fields.get("revisions") is not None:
+        counts = fields.get("counts") or [None] * len(fields["topics"])
+        rows = zip(fields["topics"], fields["revisions"], counts, strict=True)
+        return [{"topics": [topic], "revision": revision, "count": count} for topic, revision, count in rows]
+    if fields.get("topic") is None:
+        return []
+    brokers = {"set": fields.get("brokers") or [], "unset": [], "whole": True} if line.event == "route" else {}
+    return [{"topics": [fields["topic"]], "revision": line.get("revision"), "count": line.get("count"), **brokers}]
 
 
 def _is_wanted(line: Line, options: Options) -> bool:
@@ -114,11 +145,8 @@ def _is_wanted(line: Line, options: Options) -> bool:
         return False
     if options.nameservers and line.nameserver not in options.nameservers:
         return False
-    # a line without a cluster or topic is about all of them
-    return all(
-        not asked or line.get(name) is None or line.get(name) in asked
-        for name, asked in (("cluster", options.clusters), ("topic", options.topics))
-    )
+    # a line without a cluster is about all of them
+    return not options.clusters or line.get("cluster") is None or line.get("cluster") in options.clusters
 
 
 def parsed(text: str | bytes, file: str = "") -> Line | None:
