@@ -78,10 +78,10 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
 
     assert [
         "[console_scripts]",
-        "namesrv = namesrv.cli:main",
-        "namesrv-broker-agent = namesrv_broker_agent.cli:main",
+        "namesrv = namesrv_runtime.program:namesrv",
+        "namesrv-broker-agent = namesrv_runtime.program:namesrv_broker_agent",
         "namesrv-staleness = namesrv_spark_jobs.command.cli:main",
-        "namesrvctl = namesrv_client.ctl.cli:main",
+        "namesrvctl = namesrv_runtime.program:namesrvctl",
     ] == [line for line in entry_points if line]
 
 

@@ -1,7 +1,6 @@
 """`python -m namesrv_broker_agent` is the command `namesrv-broker-agent`."""
 
-import sys
+from namesrv_runtime import program
 
-from namesrv_broker_agent.cli import main
-
-sys.exit(main())
+if __name__ == "__main__":
+    program.namesrv_broker_agent()

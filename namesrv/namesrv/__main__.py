@@ -1,8 +1,6 @@
 """`python -m namesrv` is the command `namesrv`."""
 
-import sys
-
-from namesrv.cli import main
+from namesrv_runtime import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.namesrv()

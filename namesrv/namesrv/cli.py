@@ -4,7 +4,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
 from namesrv import log
@@ -12,7 +11,6 @@ from namesrv.settings.flags import Action, help_text, parse
 from namesrv.settings.sources import Loaded, SettingsError, config_table, load_command_line
 
 EXIT_OK = 0
-EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 _logger = logging.getLogger(__name__)
@@ -46,24 +44,11 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded]) -> int:
 
 
 def _complain(lines: Sequence[str]) -> None:
-    # without standard error (closed, or its disk is full) the exit code has to do
-    with suppress(AttributeError, OSError):
-        sys.stderr.write("".join(f"namesrv: {line}\n" for line in lines))
+    sys.stderr.write("".join(f"namesrv: {line}\n" for line in lines))
 
 
 def _print(text: str) -> int:
-    if sys.stdout is None:  # closed, as by >&-
-        _complain(["standard output: closed"])
-        return EXIT_FAILED
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        # Python would try again at exit what is left to write, and complain
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # that is a reader like `head`, which has seen enough
-            _complain([f"standard output: {str(error.strerror).lower()}"])
-            return EXIT_FAILED
+    sys.stdout.write(text)
     return EXIT_OK
 
 

@@ -178,55 +178,6 @@ def test_version() -> None:
     assert re.fullmatch(r"namesrv (\d+\.\d+\.\d+\S*|\(not installed\))\n", done.stdout)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_output_that_cannot_be_written() -> None:
-    """A full disk is an error with a message."""
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "namesrv", "-p"],
-            env=environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    assert (1, "namesrv: standard output: no space left on device\n") == (done.returncode, done.stderr)
-
-
-def test_output_that_is_closed() -> None:
-    """Without standard output there is a message, and no traceback."""
-    done = subprocess.run(
-        ["sh", "-c", '"$0" -m namesrv --print-config >&-', sys.executable],
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert (1, "namesrv: standard output: closed\n") == (done.returncode, done.stderr)
-
-
-def test_reader_that_has_seen_enough() -> None:
-    """`namesrv --help | head` is no error."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-m", "namesrv", "--help"],
-        env=environment(),
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    os.close(writing)
-
-    assert (0, "") == (done.returncode, done.stderr)
-
-
 def test_doubts_are_logged_before_the_run(tmp_path: Path) -> None:
     """A daemon's first line in its log is what is doubtful about its settings."""
     place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path}"]

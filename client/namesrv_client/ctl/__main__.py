@@ -1,8 +1,6 @@
 """`python -m namesrv_client.ctl` is `namesrvctl`."""
 
-import sys
-
-from namesrv_client.ctl.cli import main
+from namesrv_runtime import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.namesrvctl()

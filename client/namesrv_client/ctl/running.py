@@ -1,6 +1,5 @@
 """How does a command run: once, every two seconds, or until it is told to stop?"""
 
-import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -48,10 +47,6 @@ def _end(options: Options, stream: Stream, when_interrupted: int) -> NoReturn:
         code = loops.run(run)
     except KeyboardInterrupt:
         code = when_interrupted
-    except BrokenPipeError:
-        # a reader like `head`, which has seen enough; Python would try again at exit what is left to write
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = exit_codes.OK
     raise typer.Exit(code)
 
 

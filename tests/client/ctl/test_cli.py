@@ -105,16 +105,6 @@ def test_arguments_may_be_given() -> None:
     assert (0, 2) == (cli.main(["--help"]), cli.main(["nope"]))
 
 
-def test_reader_that_has_seen_enough_is_no_failure() -> None:
-    """As `head` does; nothing is complained of."""
-    read, write = os.pipe()
-    os.close(read)
-    with subprocess.Popen([*COMMAND, "completion", "bash"], stdout=write, stderr=subprocess.PIPE, text=True) as done:
-        os.close(write)
-        assert done.stderr is not None
-        assert "" == done.stderr.read()
-
-
 def test_other_encodings_get_what_they_can_show() -> None:
     """A broken terminal is no reason to fail."""
     with nobody() as absent:

@@ -1,0 +1,113 @@
+"""How each of our commands begins and ends: its standard streams, Ctrl-C, its exit code.
+
+The commands are named here and not beside their code, because to import `namesrv_client.ctl.cli` is to import all of
+the client first, and Ctrl-C meanwhile would be a traceback. So this file imports next to nothing itself.
+"""
+
+import io
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import Any, Final, NoReturn, TextIO
+
+EXIT_FAILED: Final = 1
+# what a shell reports for a command that SIGINT or SIGPIPE ended
+EXIT_INTERRUPTED: Final = 130
+EXIT_PIPE_CLOSED: Final = 141
+
+
+def namesrv() -> NoReturn:
+    """The command `namesrv`."""
+    run("namesrv", "namesrv.cli")
+
+
+def namesrv_broker_agent() -> NoReturn:
+    """The command `namesrv-broker-agent`."""
+    run("namesrv-broker-agent", "namesrv_broker_agent.cli")
+
+
+def namesrvctl() -> NoReturn:
+    """The command `namesrvctl`."""
+    run("namesrvctl", "namesrv_client.ctl.cli")
+
+
+def run(name: str, module: str) -> NoReturn:
+    """Run the module's `main` and exit with its code."""
+    _open_streams(name)
+    try:
+        try:
+            code = _imported(module).main()
+        finally:
+            # here, where it can still be said that it does not work
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    sys.exit(code)
+
+
+def _imported(module: str) -> Any:
+    # in the background of a script it is ignored, and stays so
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return import_module(module)
+    # an exception could come out of any import, as whatever that makes of it
+    signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
+    found = import_module(module)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return found
+
+
+def _open_streams(name: str) -> None:
+    """Take care of standard streams that are closed, or that cannot be written to."""
+    # A socket or a data file that got the number 2 would be written to by whatever complains, and libuv aborts when it
+    # closes one. Standard output is opened for reading, so that an answer that nobody gets is an error.
+    for descriptor, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, flags)  # takes the lowest free number, which is this one
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  # lasts as long as the process
+    sys.stdout = _text_stream(_Answers(name), sys.stdout)
+    sys.stderr = _text_stream(_Complaints(), sys.stderr)
+
+
+def _text_stream(raw: io.FileIO, old: TextIO | None) -> TextIO:
+    encoding, errors = (None, "backslashreplace") if old is None else (old.encoding, old.errors)
+    is_unbuffered = isinstance(old, io.TextIOWrapper) and old.write_through
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding, errors, line_buffering=raw.isatty(), write_through=is_unbuffered
+    )
+
+
+class _Answers(io.FileIO):
+    """Standard output; the command ends when it cannot be written to, quietly when its reader has seen enough."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(1, "w", closefd=False)
+        self._program = program
+
+    def write(self, data: Any, /) -> int:
+        """Write, or end the command."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            # Python tries again at exit what is left to write
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise SystemExit(EXIT_PIPE_CLOSED) from None
+            sys.stderr.write(f"{self._program}: standard output: {str(error.strerror).lower()}\n")
+            raise SystemExit(EXIT_FAILED) from None
+
+
+class _Complaints(io.FileIO):
+    """Standard error; what cannot be written to it is lost, and the exit code has to do."""
+
+    def __init__(self) -> None:
+        super().__init__(2, "w", closefd=False)
+
+    def write(self, data: Any, /) -> int:
+        """Write, or pretend to."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes

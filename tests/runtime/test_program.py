@@ -1,0 +1,96 @@
+"""Our commands among others in a shell: closed and full outputs, readers that leave, Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.notify_socket import NotifySocket
+
+# each with something short to print; the second one prints it while a loop runs
+COMMANDS = [["namesrv", "--help"], ["namesrvctl", "completion", "bash"], ["namesrv_broker_agent", "--help"]]
+each_command = pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(command) for command in COMMANDS])
+
+
+def python(command: list[str], *options: str) -> list[str]:
+    """The words that start a command as its installed script does."""
+    function, *arguments = command
+    return [sys.executable, *options, "-c", f"from namesrv_runtime.program import {function} as f; f()", *arguments]
+
+
+def shell(command: list[str], redirection: str) -> tuple[int, str, str]:
+    """What a shell sees of a command: exit code, output, complaints."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {redirection}', "sh", *python(command)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@each_command
+def test_output_that_cannot_be_written(command: list[str]) -> None:
+    """One line that says why, and an exit code; no traceback."""
+    name = command[0].replace("_", "-")
+
+    assert (1, "", f"{name}: standard output: no space left on device\n") == shell(command, ">/dev/full")
+    assert (1, "", f"{name}: standard output: bad file descriptor\n") == shell(command, ">&-")
+
+
+@each_command
+def test_reader_that_has_seen_enough(command: list[str]) -> None:
+    """As `head` has: nothing is said, and the code is that of a command that SIGPIPE ended."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with subprocess.Popen(python(command), stdout=writing, stderr=subprocess.PIPE, text=True) as process:
+        os.close(writing)
+        assert "" == process.communicate(timeout=120)[1]
+    assert 141 == process.returncode
+
+
+@each_command
+def test_other_streams_may_be_closed(command: list[str]) -> None:
+    """Whoever starts it without standard input or standard error gets the answer all the same."""
+    _, answer, _ = shell(command, "")
+
+    assert (0, answer, "") == shell(command, "<&- 2>&-")
+    assert (2, "", "") == shell([command[0], "--nonsense"], "2>/dev/full")
+
+
+def test_daemon_without_standard_streams(tmp_path: Path) -> None:
+    """The loop's descriptors do not become standard ones: libuv aborts when it has to close one of those."""
+    place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path}"]
+    words = python(["namesrv", *place, "--drain-seconds=0"])
+    with NotifySocket(tmp_path / "notify") as systemd:
+        environment = os.environ | {"NOTIFY_SOCKET": systemd.address}
+        with subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], env=environment) as process:
+            systemd.receive_with("READY")
+            process.send_signal(signal.SIGTERM)
+            assert 0 == process.wait(120)
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        (["namesrv"], "namesrv.settings"),
+        (["namesrvctl", "status"], "namesrv_remoting"),
+        (["namesrv_broker_agent"], "namesrv_remoting"),
+    ],
+)
+def test_interrupt_while_it_imports(command: list[str], module: str) -> None:
+    """Ctrl-C is an exit code and no traceback, however early."""
+    # Python tells of each import, and waits while nobody listens: the command cannot be past its imports
+    with subprocess.Popen(python(command, "-v"), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if f"import '{module}'" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert 130 == process.returncode
+    assert "Traceback" not in rest
