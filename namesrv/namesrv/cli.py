@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from namesrv import log
 from namesrv.settings.flags import Action, help_text, parse
 from namesrv.settings.sources import Loaded, SettingsError, config_table, load_command_line
+from namesrv_runtime import log
 
 EXIT_OK = 0
 EXIT_USAGE = 2

@@ -3,9 +3,9 @@
 import logging
 from pathlib import Path
 
-from namesrv.log import event
 from namesrv_runtime import durable_file
 from namesrv_runtime.durable_file import remove_leftovers, write_atomically
+from namesrv_runtime.log import event
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgpack
 
-from namesrv.log import JsonFormatter, TextFormatter
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
+from namesrv_runtime.log import JsonFormatter, TextFormatter
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.fuzz_streams import Due, Stream, chopped
 from tests.support.fuzz_values import Dice

@@ -23,7 +23,6 @@ from namesrv.heartbeat_log.lines import (
     Stopped,
 )
 from namesrv.heartbeat_log.served import ServedAnswers
-from namesrv.log import event
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -43,6 +42,7 @@ from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles
 from namesrv_runtime.line_log import Item, LineLog
+from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 

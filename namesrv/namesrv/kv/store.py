@@ -15,7 +15,7 @@ from typing import Self
 
 from namesrv.kv import file as kv_file
 from namesrv.kv.file import LONE_SURROGATE, KVReadError, Tables
-from namesrv.log import event
+from namesrv_runtime.log import event
 
 __all__ = ["KVConfig", "KVLimitError", "KVLimits", "KVReadError", "KVWriteError"]
 

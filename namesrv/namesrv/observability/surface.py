@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from namesrv.context import Namesrv
-from namesrv.log import event
 from namesrv.observability.loop_lag import LoopLag
 from namesrv.processors import roles
 from namesrv.routeinfo.records import Effect
+from namesrv_runtime.log import event
 
 if TYPE_CHECKING:
     from namesrv.observability.http_listener import HttpListener

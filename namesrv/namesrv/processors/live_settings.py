@@ -9,10 +9,10 @@ from dataclasses import fields
 from typing import Final
 
 from namesrv.context import LiveSettings, Namesrv
-from namesrv.log import event
 from namesrv.settings.apache_properties import JAVA_NAMES, as_properties
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.errors import BadRequestError, NoPermissionError, SystemError_
+from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from namesrv.context import LiveSettings, Namesrv
 from namesrv.fast_lane import FastLane
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv.store import KVConfig
-from namesrv.log import event
 from namesrv.observability.surface import Surface
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.server import snapshot
@@ -39,6 +38,7 @@ from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_runtime import loops
 from namesrv_runtime.clock import Clock, SystemClock
+from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from namesrv.log import event
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -21,6 +20,7 @@ from namesrv.routeinfo.records import (
     Touched,
     Unregistered,
 )
+from namesrv_runtime.log import event
 
 if TYPE_CHECKING:
     from namesrv.context import Namesrv

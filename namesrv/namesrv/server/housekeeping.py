@@ -8,9 +8,9 @@ import logging
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.log import event
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_runtime.log import event
 from namesrv_runtime.periodic import Periodic
 
 logger: Final = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ import logging
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.log import event
 from namesrv.routeinfo.records import MinBrokerIdChanged
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
@@ -17,6 +16,7 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemotingError
 from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_remoting.serializers import encode_command
+from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 

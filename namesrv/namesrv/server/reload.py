@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
-from namesrv import log
 from namesrv.context import LiveSettings, Namesrv
-from namesrv.log import event
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.limits import kv_limits, retention, server_limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, SettingsError
+from namesrv_runtime import log
+from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 

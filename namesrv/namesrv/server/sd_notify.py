@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, Self
 
-from namesrv.log import event
+from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 

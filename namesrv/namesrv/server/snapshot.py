@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from namesrv.durable_file import remove_leftovers, set_aside, write_atomically
-from namesrv.log import event
+from namesrv_runtime.log import event
 
 logger = logging.getLogger(__name__)
 

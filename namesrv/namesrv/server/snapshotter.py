@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.log import event
 from namesrv.server import snapshot
 from namesrv.server.snapshot import ExpectedBroker, Snapshot, WipedBroker
+from namesrv_runtime.log import event
 from namesrv_runtime.periodic import Periodic
 
 logger: Final = logging.getLogger(__name__)

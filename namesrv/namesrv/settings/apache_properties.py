@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from namesrv.log import quoted
 from namesrv.settings.catalog import SETTINGS, Given, complaint, did_you_mean, text_of
 from namesrv_remoting.bodies.properties import format_properties
+from namesrv_runtime.log import quoted
 
 # our setting -> the key that means the same to Apache's server
 _APACHE_KEYS = {

@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from namesrv.log import quoted
 from namesrv.settings.model import Settings
+from namesrv_runtime.log import quoted
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
 

@@ -8,8 +8,8 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import Any
 
-from namesrv.log import quoted
 from namesrv.settings.catalog import SETTINGS, Given, Setting, did_you_mean, text_of
+from namesrv_runtime.log import quoted
 
 _USAGE = "namesrv [--config FILE] [-c FILE] [settings]"
 _DESCRIPTION = (

@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from namesrv.log import printable, quoted
 from namesrv.settings.apache_properties import Translation, translate
 from namesrv.settings.catalog import SETTINGS, Given, complaint, did_you_mean, text_of
 from namesrv.settings.flags import Action, CommandLine, parse
 from namesrv.settings.model import Settings
 from namesrv.settings.values import default_data_dir
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
+from namesrv_runtime.log import printable, quoted
 
 # Brokers send every 30 s.
 HEARTBEAT_SECONDS = 30

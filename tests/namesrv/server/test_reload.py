@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from namesrv.context import LiveSettings
-from namesrv.log import configure
 from namesrv.server.reload import RELOADABLE, Change, Reloader, apply, changes_between, effective
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, load
 from namesrv_remoting.aio.limits import ServerLimits
+from namesrv_runtime.log import configure
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, outcome
 from tests.support.raw_peer import RawPeer, until

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv import log
+from namesrv_runtime import log
 
 logger = logging.getLogger("tests.namesrv.test_log")
 
