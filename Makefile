@@ -23,8 +23,8 @@ setup-run:
 	@sh locks/install.sh run
 
 .PHONY: run
-run: setup-run ## serve on 0.0.0.0:9876 until Ctrl-C
-	@exec .venv/bin/namesrv $(ARGS)
+run: setup-run ## serve on 0.0.0.0:9876 until Ctrl-C, with its data in .state
+	@XDG_STATE_HOME="$(CURDIR)/.state" exec .venv/bin/namesrv $(ARGS)
 
 .PHONY: test
 test: setup ## run the tests
@@ -99,7 +99,7 @@ lock: ## write locks/ anew from pyproject.toml (ARGS=--upgrade for the newest ve
 	@sh locks/compile.sh $(ARGS)
 
 .PHONY: clean
-clean: ## remove .venv and everything generated
-	rm -rf .venv .venv.lock .interop build dist .coverage .coverage.* htmlcov \
+clean: ## remove .venv, the data of `make run` and everything generated
+	rm -rf .venv .venv.lock .state .interop build dist .coverage .coverage.* htmlcov \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(TYPED) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,8 +6,12 @@ kind=$1
 lock=locks/$kind.txt
 venv=.venv
 
-fail() {
+say() {
     echo "namesrv: $*" >&2
+}
+
+fail() {
+    say "$@"
     exit 1
 }
 
@@ -36,6 +40,7 @@ make_venv() {
     python=$(find_python)
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
         fail "$python lacks the modules venv and ensurepip (Debian and Ubuntu: apt install python3-venv)"
+    say "creating $venv with $("$python" --version)"
     "$python" -m venv --clear "$venv"
 }
 
@@ -50,14 +55,15 @@ if command -v flock >/dev/null 2>&1; then
 fi
 
 if ! is_current "stamp-$kind" "$lock"; then
-    echo "setting up $venv from $lock" >&2
     rm -f "$venv/stamp-$kind"
     # a venv that cannot start, that was copied from elsewhere or whose Python changed is of no use
     if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1 || [ "$(cat "$venv/home" 2>/dev/null)" != "$(pwd -P)" ]; then
         make_venv
         pwd -P >"$venv/home"
     fi
+    say "installing $(grep -c '^[A-Za-z0-9]' "$lock") packages from $lock into $venv; only now and when that file changes"
     pip install --require-hashes --requirement "$lock"
+    say "installing this tree"
     pip install --no-deps --no-build-isolation --editable .
     state_of pyproject.toml >"$venv/stamp-project"
     state_of "$lock" >"$venv/stamp-$kind"
