@@ -7,7 +7,7 @@
 PY := .venv/bin/python
 ARGS ?=
 # more workers than that spend their time starting
-PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --durations 10
 TYPED := $(wildcard runtime remoting namesrv broker_agent client spark_jobs benchmarks demo docker tools tests)
 
 .PHONY: help
@@ -27,12 +27,15 @@ run: setup-run ## serve on 0.0.0.0:9876 until Ctrl-C, with its data in .state
 	@XDG_STATE_HOME="$(CURDIR)/.state" exec .venv/bin/namesrv $(ARGS)
 
 .PHONY: test
-test: setup ## run the tests
-	@$(PYTEST) $(ARGS)
+test: setup ## run the quick tests: every capability once, in three minutes
+	@$(PYTEST) -m 'not slow' $(ARGS)
 
-.PHONY: test-long
-test-long: setup ## run the tests that take a minute or more each: whole reports on Spark and on a Spark cluster
-	@$(PYTEST) -m long -o faulthandler_timeout=1800 $(ARGS)
+.PHONY: test-rest
+test-rest: setup ## run what `make test` leaves out, but for real RocketMQ
+	@$(PYTEST) -m 'slow or hypothesis' --all-loops --hypothesis-profile=full -o faulthandler_timeout=1800 $(ARGS)
+
+.PHONY: test-all
+test-all: test test-rest interop ## run all tests there are (needs Java, Maven, Go, a browser; docs/testing.md says what for)
 
 .PHONY: lint
 lint: setup ## check format, lint, types and layers
@@ -42,8 +45,8 @@ lint: setup ## check format, lint, types and layers
 	.venv/bin/lint-imports
 
 .PHONY: check
-check: lint ## lint, and run the tests with coverage
-	@$(PYTEST) --cov --cov-report term-missing:skip-covered $(ARGS)
+check: lint ## lint, and run the quick tests with coverage
+	@$(PYTEST) -m 'not slow' --cov --cov-report term-missing:skip-covered $(ARGS)
 
 .PHONY: format
 format: setup ## rewrite the sources as `make check` wants them

@@ -21,8 +21,17 @@ state_of() {
     echo "$(cksum <"$1") $(pwd -P) $("$venv/bin/python" --version 2>&1)"
 }
 
+# Without PYTHON, whichever made the venv is the right one.
+is_wanted() {
+    [ -z "${PYTHON:-}" ] || [ "$(version_of "$PYTHON")" = "$(version_of "$venv/bin/python")" ]
+}
+
+version_of() {
+    "$1" -c 'import sys; print(sys.base_prefix, sys.version)' 2>/dev/null
+}
+
 is_current() { # stamp, file
-    [ -f "$venv/$1" ] && [ -x "$venv/bin/namesrv" ] && "$venv/bin/python" --version >/dev/null 2>&1 &&
+    is_wanted && [ -f "$venv/$1" ] && [ -x "$venv/bin/namesrv" ] && "$venv/bin/python" --version >/dev/null 2>&1 &&
         [ "$(cat "$venv/$1")" = "$(state_of "$2")" ]
 }
 
@@ -56,8 +65,8 @@ fi
 
 if ! is_current "stamp-$kind" "$lock"; then
     rm -f "$venv/stamp-$kind"
-    # a venv that cannot start, that was copied from elsewhere or whose Python changed is of no use
-    if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1 || [ "$(cat "$venv/home" 2>/dev/null)" != "$(pwd -P)" ]; then
+    # a venv that cannot start, that was copied from elsewhere, or that is of another Python is of no use
+    if ! is_wanted || ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1 || [ "$(cat "$venv/home" 2>/dev/null)" != "$(pwd -P)" ]; then
         make_venv
         pwd -P >"$venv/home"
     fi

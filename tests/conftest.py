@@ -1,25 +1,59 @@
-"""What every test gets: each async test runs on both event loops, and hypothesis takes the time it needs."""
+"""What every test gets: event loops, budgets of hypothesis, and the line between the quick suite and the rest.
+
+`make test` runs what is not marked `slow`, each async test on uvloop, with the budgets of the profile `quick`.
+`make test-all` runs everything, on asyncio's own loop, too, with those of the profile `full`. See docs/testing.md.
+"""
 
 import asyncio
-import os
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+# the loops that async tests run on, the first one in the quick suite, too
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
 try:
     import uvloop
-except ImportError:
-    uvloop = None  # type: ignore[assignment]  # the daemon runs without it, and so do the tests
+except ImportError:  # the daemon runs without it, and so do the tests
+    pass
+else:
+    LOOPS = {"uvloop": uvloop.new_event_loop, **LOOPS}
 
-# no deadline: a slow moment of the machine says nothing about the code
-settings.register_profile("default", deadline=None)
-settings.register_profile("ci", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+HERE = Path(__file__).parent
+# all that is in these folders is slow; a file or a test elsewhere says so by its own mark
+SLOW_FOLDERS = ("fuzz", "netns", "interop")
+
+# no deadline, and no complaint about slow data: a slow moment of the machine says nothing about the code
+_ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", _ALWAYS, max_examples=25, stateful_step_count=30)
+settings.register_profile("full", _ALWAYS, max_examples=200, stateful_step_count=50)
+# for hours: pytest --hypothesis-profile=long tests/namesrv/routeinfo
+settings.register_profile(
+    "long", _ALWAYS, max_examples=20_000, stateful_step_count=60, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("quick")
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loops that every async test runs on; their names end up in the test's id."""
-    factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    if uvloop is not None:
-        factories["uvloop"] = uvloop.new_event_loop
-    return factories
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let whoever starts the tests choose the loops."""
+    parser.addoption("--all-loops", action="store_true", help="run async tests on asyncio's own event loop, too")
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loops of every async test; their names end up in its id when there are two."""
+    return LOOPS if config.getoption("--all-loops") else dict([*LOOPS.items()][:1])
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` and `-k` choose
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what lies in a slow folder, and the second run of a test, on asyncio's own loop."""
+    first, *others = LOOPS
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        loop = callspec.params.get("_asyncio_loop_factory") if callspec else None
+        if loop in [LOOPS[name] for name in others] or item.path.relative_to(HERE).parts[0] in SLOW_FOLDERS:
+            item.add_marker(pytest.mark.slow)
+        elif loop is not None:
+            # `-k uvloop` chooses the same with and without --all-loops
+            item.extra_keyword_matches.add(first)

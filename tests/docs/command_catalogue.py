@@ -83,7 +83,8 @@ _RESTART: Final = "tests/netns/test_rolling_restart.py"
 ELSEWHERE: Final = MappingProxyType(
     {
         "make test": ".ci/run",
-        "make test-long": ".ci/run",
+        "make test-all": "Makefile",
+        "make test-rest": ".ci/run",
         "make lint": ".ci/run",
         "make check": ".ci/run",
         # each measures for minutes; that their arguments are understood is seen here

@@ -231,6 +231,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 # one worker: the scene is large
+@pytest.mark.slow
 @pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("text", RUN_HERE)
 def test_command(text: str, scene: Scene) -> None:

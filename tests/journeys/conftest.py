@@ -11,7 +11,7 @@ from tests.support.daemon import Daemon, LoopName, Start
 from tests.support.peer import Connect, Peer
 
 
-@pytest.fixture(params=["uvloop", "asyncio"])
+@pytest.fixture(params=["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
 def loop(request: pytest.FixtureRequest) -> LoopName:
     """The event loop that servers run on."""
     if request.param == "asyncio":

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from namesrv.routeinfo.records import Touched
@@ -164,6 +164,7 @@ def questions(draw: st.DrawFn) -> bytes:
     return spelt(serialize_type, header, draw(st.sampled_from(BODIES)))
 
 
+@pytest.mark.hypothesis
 def test_header_and_body_may_be_odd_as_well() -> None:
     """Whatever two things are."""
     with asyncio.Runner() as runner, TemporaryDirectory() as directory:
@@ -177,7 +178,6 @@ def test_header_and_body_may_be_odd_as_well() -> None:
 
         connection = runner.run(connected())
 
-        @settings(max_examples=500)
         @given(data=questions())
         def same(data: bytes) -> None:
             is_fast = runner.run(check_same(server, connection, data))

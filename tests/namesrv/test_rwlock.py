@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -360,7 +360,6 @@ plans = st.builds(
 )
 
 
-@settings(max_examples=200)
 @given(st.lists(plans, max_size=12))
 def test_random_schedules(schedule: list[Plan]) -> None:
     """Up to a dozen tasks that come, stay and are cancelled at random."""
@@ -499,6 +498,7 @@ async def test_waits_are_measured() -> None:
     assert all(lock.waits[to_write].sum > 0 for to_write in (False, True))
 
 
+@pytest.mark.hypothesis
 def test_lock_agrees_with_a_model() -> None:
     """Arrivals, departures and cancellations in any order leave the same ones inside as a list and a set say."""
-    run_state_machine_as_test(LockMachine, settings=settings(max_examples=100, stateful_step_count=40))
+    run_state_machine_as_test(LockMachine)

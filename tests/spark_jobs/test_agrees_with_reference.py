@@ -65,7 +65,7 @@ def folders(tmp_path: Path) -> Callable[[], Path]:
     ],
     ids=["everything", "a part"],
 )
-@pytest.mark.long
+@pytest.mark.slow
 def test_spark_and_reference_agree(spark: SparkSession, folders: Callable[[], Path], options: Options) -> None:
     """Every interval, client, replayed eviction and number of the summary."""
 

@@ -14,7 +14,7 @@ from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import HeartbeatLines
 from tests.support.heartbeat_log_cases import log
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 
 def run(spark: SparkSession, files: Iterable[Path], staging: Path, options: Options | None = None) -> Analysis:
@@ -85,7 +85,6 @@ def test_the_same_summary_however_the_work_is_divided(spark: SparkSession, tmp_p
     assert usual.charts == divided.charts
 
 
-@pytest.mark.long
 def test_a_table_says_what_the_text_says(spark: SparkSession, tmp_path: Path) -> None:
     """Parquet of the same columns, `brokers` as a list of records."""
     lines = HeartbeatLines("b").start().beats(0, 30_000).route(1, 1, {"name": "broker-a", "master": True, "ids": [0]})
@@ -100,7 +99,6 @@ def test_a_table_says_what_the_text_says(spark: SparkSession, tmp_path: Path) ->
     assert {**of_text, "input": None} == {**of_table, "input": None}
 
 
-@pytest.mark.long
 def test_what_was_asked_to_be_hidden_is_nowhere(spark: SparkSession, tmp_path: Path) -> None:
     """Addresses, agents and clients; bad lines are counted, and not shown."""
     lines = HeartbeatLines("b").start().beat(0).route(1, 1, {"name": "broker-a", "master": True, "ids": [0]})

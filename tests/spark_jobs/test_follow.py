@@ -27,7 +27,7 @@ def _report(logs: Path, out: Path, *options: str) -> bytes:
     return (out / "summary.json").read_bytes()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_following_gives_the_numbers_of_one_batch(spark: SparkSession, tmp_path: Path) -> None:
     """File after file, an open one only once it is closed, a damaged one up to its break, a gone one from memory."""
     logs, out = tmp_path / "logs", tmp_path / "report"

@@ -68,6 +68,7 @@ def _outline(text: str) -> _Outline:
     return outline
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_page_shows_its_pictures(opened: webdriver.Chrome, tmp_path: Path, size: tuple[int, int], scheme: str) -> None:
@@ -86,6 +87,7 @@ def test_page_shows_its_pictures(opened: webdriver.Chrome, tmp_path: Path, size:
     assert (tmp_path / f"{size[0]}-{scheme}.png").stat().st_size > 50_000
 
 
+@pytest.mark.slow
 def test_page_fits_a_phone(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """Nothing has to be pushed sideways but wide tables, in their own frames; letters can be read."""
     show(opened, _page(tmp_path, document(sample_summary(), sample_charts())), size=PHONE)
@@ -98,6 +100,7 @@ def test_page_fits_a_phone(opened: webdriver.Chrome, tmp_path: Path) -> None:
     assert opened.execute_script(scale) > 0.8
 
 
+@pytest.mark.slow
 def test_colours_follow_the_preference(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """A dark page has a dark ground, and light letters in its pictures."""
     page = _page(tmp_path, document(sample_summary(), sample_charts()))
@@ -111,6 +114,7 @@ def test_colours_follow_the_preference(opened: webdriver.Chrome, tmp_path: Path)
     assert ["rgb(89, 99, 107)", "rgb(155, 165, 172)"] == letters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evil", [EVIL, EVIL_QUOTE])
 def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str) -> None:
     """A topic, broker, server or file with markup for a name is shown with that name, and does nothing."""
@@ -134,6 +138,7 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
     assert evil in opened.execute_script("return document.querySelector('.findings').textContent")
 
 
+@pytest.mark.slow
 def test_script_would_not_run_if_there_was_one(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """The page's own policy refuses it, should escaping ever fail."""
     text = document(sample_summary(), sample_charts())
@@ -149,6 +154,7 @@ def test_script_would_not_run_if_there_was_one(opened: webdriver.Chrome, tmp_pat
     assert all("Content Security Policy" in complaint for complaint in complaints)
 
 
+@pytest.mark.slow
 def test_page_of_a_quiet_hour_has_words_in_place_of_pictures(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """No eviction, no client, no beat: no error either."""
     show(opened, _page(tmp_path, document(empty_summary(), empty_charts())))

@@ -96,7 +96,7 @@ def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:
 @pytest.mark.xdist_group("spark")
 # Spark's client leaves its sockets to the garbage collector
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.long
+@pytest.mark.slow
 def test_spark_finds_the_same_laws(spark: SparkSession, tmp_path: Path) -> None:
     """Of a crash, and of silence with either scan; all in one log."""
     laws = {

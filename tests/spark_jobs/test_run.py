@@ -62,7 +62,7 @@ def _check_contents(spark: SparkSession, out: Path, logs: Path) -> None:
     assert str(logs) not in page
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_same_input_gives_the_same_bytes(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,7 +79,7 @@ def test_same_input_gives_the_same_bytes(
     assert before[0].decode() == capsys.readouterr().out
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_empty_log_is_no_input(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing was read: that is not a report without findings."""
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", [])

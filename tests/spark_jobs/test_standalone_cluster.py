@@ -59,7 +59,7 @@ def _children(process: int) -> list[str]:
     return Path(f"/proc/{process}/task/{process}/children").read_text().split()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_cluster_gives_the_numbers_of_one_machine(spark: SparkSession, cluster: SparkCluster, tmp_path: Path) -> None:
     """By our own command with --master, and by the spark-submit line that it prints, from the zip alone."""
     logs, here, there = write_log(tmp_path / "logs"), tmp_path / "local", tmp_path / "cluster"

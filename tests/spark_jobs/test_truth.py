@@ -20,6 +20,7 @@ from tests.spark_jobs.reference.numbers import percentile
 from tests.support.staleness_truth import AGENTS, CLIENTS, HEARTBEAT, Death, Experiment
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.xdist_group("spark"),
     # Spark's client leaves its sockets to the garbage collector
     pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),

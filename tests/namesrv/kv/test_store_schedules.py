@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.kv import file as kv_file
@@ -38,7 +38,6 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150)
 @given(steps)
 def test_memory_is_the_file_on_any_schedule(tmp_path_factory: pytest.TempPathFactory, schedule: list[Step]) -> None:
     """Changes, cancellations, writes and a disk that comes and goes, in any order.

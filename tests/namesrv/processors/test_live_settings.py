@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.context import Namesrv
@@ -56,7 +56,6 @@ texts = st.one_of(st.sampled_from(["", "yes", "1", "0", "on", "null", "10000", "
 unknown = st.sampled_from(["key", "order_message_enable", "ordermessageenable", "listen-port", "clusterTest", ""])
 
 
-@settings(max_examples=300)
 @given(
     allowed=st.dictionaries(st.sampled_from(sorted(ALLOWED)), booleans),
     others=st.dictionaries(unknown, texts),

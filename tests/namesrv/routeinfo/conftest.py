@@ -1,16 +1,8 @@
-"""What do the tests of the tables share?
-
-`pytest tests/namesrv/routeinfo --hypothesis-profile=fuzz` lets the state machine run for many minutes.
-"""
+"""What do the tests of the tables share?"""
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from namesrv.routeinfo import eviction, registration
-
-settings.register_profile(
-    "fuzz", deadline=None, max_examples=20_000, stateful_step_count=60, suppress_health_check=list(HealthCheck)
-)
 
 
 @pytest.fixture

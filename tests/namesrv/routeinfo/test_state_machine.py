@@ -12,7 +12,6 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -563,11 +562,8 @@ def as_native(route: TopicRouteData | None) -> Any:
     return None if route is None else route_members(route)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.usefixtures("small_chunks")
 def test_any_history() -> None:
     """Any history leaves tables, caches, revisions and fences as they should be, after each of its steps."""
-    is_fuzzing = settings.get_current_profile_name() == "fuzz"
-    run_state_machine_as_test(
-        RouteMachine,
-        settings=settings() if is_fuzzing else settings(max_examples=200, stateful_step_count=50),
-    )
+    run_state_machine_as_test(RouteMachine)
