@@ -22,7 +22,7 @@ else:
 
 HERE = Path(__file__).parent
 # all that is in these folders is slow; a file or a test elsewhere says so by its own mark
-SLOW_FOLDERS = ("fuzz", "netns", "interop")
+SLOW_FOLDERS = ("demo", "fuzz", "interop", "netns")
 
 # no deadline, and no complaint about slow data: a slow moment of the machine says nothing about the code
 _ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])

@@ -19,7 +19,7 @@ from tests.support.guard import GUARD_SECONDS
 from tests.support.peer import Peer
 from tests.support.python_script import run_script
 
-LOOPS = ["uvloop", "asyncio"]
+LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
 
 # Tells in lines of JSON what it finds.
 BEGIN = """

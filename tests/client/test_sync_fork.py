@@ -15,7 +15,7 @@ from tests.support.daemon import Daemon
 from tests.support.peer import Peer, until
 from tests.support.python_script import run_script
 
-LOOPS = ["uvloop", "asyncio"]
+LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
 
 # Tells in lines of JSON what it finds.
 BEGIN = """

@@ -83,6 +83,8 @@ _RESTART: Final = "tests/netns/test_rolling_restart.py"
 ELSEWHERE: Final = MappingProxyType(
     {
         "make test": ".ci/run",
+        "make test ARGS='-k eviction'": "Makefile",
+        ".venv/bin/python -m pytest tests/netns": "tests/netns/conftest.py",
         "make test-all": "Makefile",
         "make test-rest": ".ci/run",
         "make lint": ".ci/run",

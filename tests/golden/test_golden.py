@@ -26,7 +26,7 @@ ANSWER = {"serialize_type": 0, "code": 17, "flag": 1, "remark": "no route", "ext
 STEP = Step("s/1", "", 1, b"", ANSWER, opaque=7, is_only_code_compared=False)
 
 
-@pytest.mark.parametrize("loop", ["auto", "asyncio"])
+@pytest.mark.parametrize("loop", ["auto", pytest.param("asyncio", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(scenario: str, loop: LoopName, tmp_path: Path) -> None:
     """A fresh server answers every step as it was recorded, or exactly as its deviation says."""

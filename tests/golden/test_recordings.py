@@ -22,7 +22,7 @@ def test_deviations_name_their_recording() -> None:
     assert {name.rpartition("/")[0] for name in read_deviations(DEVIATIONS)} <= set(RECORDINGS)
 
 
-@pytest.mark.parametrize("loop", ["auto", "asyncio"])
+@pytest.mark.parametrize("loop", ["auto", pytest.param("asyncio", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("recording", RECORDINGS)
 def test_recording(recording: str, loop: LoopName, tmp_path: Path) -> None:
     """Registrations, heartbeats, unregistrations, and the tables asked for in between, are answered as recorded."""

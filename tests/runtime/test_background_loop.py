@@ -229,7 +229,7 @@ signal.pause()
 """
 
 
-@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
 def test_a_fork_leaves_the_thread_and_the_sockets_to_the_parent(loop: str) -> None:
     """The parent's loop goes on, the child may start its own, and the parent's death closes its connection."""
     with (
@@ -268,7 +268,7 @@ BackgroundLoop("loop").start()
 """
 
 
-@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
 def test_a_process_may_end_without_stopping_it(loop: str) -> None:
     """It is not held up."""
     with run_script(UNSTOPPED, loop) as process:

@@ -9,7 +9,7 @@ from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis, analyse
 from namesrv_spark_jobs.options import Options, WhatIf
 from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, member
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 A, B = broker(), broker("broker-b")
 RMQ = broker("broker-r", agent_id=None)

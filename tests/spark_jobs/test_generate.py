@@ -127,6 +127,7 @@ def test_lines_have_the_fields_of_the_contract(tmp_path: Path, version: int, lis
 @pytest.mark.parametrize(
     "settings", [QUIET, ROUGH, replace(ROUGH, log_version=1)], ids=["quiet", "rough", "rough-version-1"]
 )
+@pytest.mark.slow
 def test_the_reference_finds_the_truth_in_it(tmp_path: Path, settings: Settings) -> None:
     """Every removal and what every client saw of it, to the microsecond; and the replay is exact."""
     generate(settings, tmp_path)
@@ -159,6 +160,7 @@ def _between(begin_ms: float, end_ms: float) -> int:
     return round((end_ms - begin_ms) * 1000)
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_there_to_be_found(tmp_path: Path) -> None:
     """Crashes tear lines, clocks step, lines come twice and late, connections end, a false silence heals."""
     generate(ROUGH, tmp_path)
@@ -184,6 +186,7 @@ def _neighbours(lines: list[Any]) -> list[tuple[Any, Any]]:
     return list(pairwise(lines))
 
 
+@pytest.mark.slow
 def test_every_false_silence_that_was_noticed_is_a_false_eviction(tmp_path: Path) -> None:
     """The process went on: its next beat is its own."""
     generate(Settings(duration=100 * MINUTE, brokers=40, deaths=40.0, native=1.0, false_silence=9.0), tmp_path)
@@ -223,6 +226,7 @@ def test_one_broker_can_have_most_of_the_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("--days", "0.5"), ("--brokers", "7")])
+@pytest.mark.slow
 def test_it_writes_about_as_many_lines_as_it_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:

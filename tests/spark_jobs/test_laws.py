@@ -21,6 +21,9 @@ from tests.spark_jobs.reference.lives import Life
 from tests.support.staleness_laws import Deaths, Law, settings_for
 from tools.heartbeat_logs.world import Kind
 
+# thousands of deaths, so that the laws show
+pytestmark = pytest.mark.slow
+
 PAIRS = 1000
 S = 1_000_000
 
@@ -96,7 +99,6 @@ def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:
 @pytest.mark.xdist_group("spark")
 # Spark's client leaves its sockets to the garbage collector
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.slow
 def test_spark_finds_the_same_laws(spark: SparkSession, tmp_path: Path) -> None:
     """Of a crash, and of silence with either scan; all in one log."""
     laws = {

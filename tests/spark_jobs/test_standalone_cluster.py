@@ -19,6 +19,7 @@ from tests.support.spark_cluster import SPARK_HOME, SparkCluster
 from tests.support.spark_logs import SMALL_GRID, write_log
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.xdist_group("spark"),
     # pyspark leaves the sockets of collected rows to the garbage collector
     pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),
@@ -59,7 +60,6 @@ def _children(process: int) -> list[str]:
     return Path(f"/proc/{process}/task/{process}/children").read_text().split()
 
 
-@pytest.mark.slow
 def test_cluster_gives_the_numbers_of_one_machine(spark: SparkSession, cluster: SparkCluster, tmp_path: Path) -> None:
     """By our own command with --master, and by the spark-submit line that it prints, from the zip alone."""
     logs, here, there = write_log(tmp_path / "logs"), tmp_path / "local", tmp_path / "cluster"
