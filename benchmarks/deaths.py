@@ -12,9 +12,11 @@ import sys
 import time
 from typing import Final
 
-from namesrv.fast_lane import FastLane
+from namesrv.fast_lane import RouteAnswers
+from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import Effect, Registration, RouteOptions
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_runtime import loops
@@ -30,8 +32,17 @@ class _Nameserver:
     """The inside of a daemon, with brokers in it; each has its own connection."""
 
     def __init__(self, brokers: int) -> None:
-        self._manager = RouteInfoManager(SystemClock(), RouteOptions(), _forget, lambda _: True)
-        self._answers = FastLane(self._manager, lambda _: None, "bench").json_cache
+        tables, options = RouteTables(), RouteOptions()
+        answers = RouteAnswers(tables, options, lambda _: None, "bench")
+        self._answers = answers.json
+        self._manager = RouteInfoManager(
+            tables,
+            LivenessClock(SystemClock().monotonic),
+            options,
+            sink=_forget,
+            is_connected=lambda _: True,
+            caches=(answers.json, answers.native),
+        )
         self._brokers = brokers
         self._connections = itertools.count(1)
         # broker -> its connection

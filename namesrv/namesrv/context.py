@@ -1,12 +1,12 @@
 """What do the daemon's parts share?"""
 
 import asyncio
-import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, fields
+from typing import Any
 
 from namesrv.counters import Counters
+from namesrv.fast_lane import FastLane, RouteAnswers
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv.store import KVConfig
 from namesrv.routeinfo.manager import RouteInfoManager
@@ -16,11 +16,10 @@ from namesrv.server.sd_notify import ServiceManager
 from namesrv.server.snapshot import Readiness
 from namesrv.server.watchers import RouteWatchers
 from namesrv.settings.model import Settings
+from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_runtime.clock import Clock
 
-if TYPE_CHECKING:
-    from namesrv.fast_lane import FastLane
-    from namesrv_remoting.aio.server import RemotingServer
+Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 
 @dataclass(slots=True)
@@ -39,32 +38,33 @@ class LiveSettings(RouteOptions):
 
 @dataclass(slots=True)
 class Namesrv:
-    """One running NameServer: its state and what reaches it, wired together by the controller."""
+    """One running NameServer: its state and what reaches it, built by the controller."""
 
     settings: Settings
     live: LiveSettings
     clock: Clock
     kv: KVConfig
     manager: RouteInfoManager
+    answers: RouteAnswers
+    fast_lane: FastLane
+    # connection id -> connection; all that were let in and are not gone
+    connections: dict[int, ServerConnection]
     watchers: RouteWatchers
     events: EventRing
     readiness: Readiness
+    # what has happened so far, for whoever looks from outside
+    counters: Counters
+    # None: switched off
+    heartbeat_log: HeartbeatLog | None
+    service_manager: ServiceManager
+    # a new one says that this is another run of the server, which knows nothing that it was not told since
+    boot_id: str
+    # starts work that must not hold up a request, owned by the daemon's TaskGroup
+    spawn: Spawn
     started_wall: float
     started_monotonic: float
-    # a new one says that this is another run of the server, which knows nothing that it was not told since
-    boot_id: str = field(default_factory=lambda: secrets.token_hex(8))
-    # set while starting: both need the others
-    server: "RemotingServer" = field(init=False)
-    fast_lane: "FastLane" = field(init=False)
-    # starts work that must not hold up a request, owned by the daemon's TaskGroup
-    spawn: Callable[..., asyncio.Task[Any]] = field(init=False)
-    # what has happened so far, for whoever looks from outside
-    counters: Counters = field(default_factory=Counters)
-    service_manager: ServiceManager = field(default_factory=ServiceManager)
     is_listening: bool = False
     is_draining: bool = False
-    # None: switched off
-    heartbeat_log: HeartbeatLog | None = None
 
     def uptime(self) -> float:
         """Seconds since the start, whatever happened to the wall clock."""

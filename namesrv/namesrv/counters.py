@@ -60,6 +60,13 @@ class Counters:
         elif type(effect) is Fenced:
             self.fenced[effect.reason] += 1
 
+    def refusals_by_reason(self) -> dict[str, int]:
+        """Peers that broke a rule, by which."""
+        found: Counter[str] = Counter()
+        for (_, reason), count in self.refusals.items():
+            found[reason] += count
+        return found
+
     def late_heartbeat(self, seconds: float) -> None:
         """Count a heartbeat that was late; there may be a hundred thousand others a second."""
         self.late_heartbeats.observe(seconds)

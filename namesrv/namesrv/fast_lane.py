@@ -14,8 +14,9 @@ import msgpack
 import msgspec
 
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.route_cache import RouteCache
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.route import TopicRouteData, route_to_json, route_to_native
@@ -100,10 +101,52 @@ _CHANGED: Final = {
 _spelt: Final = lru_cache(maxsize=10_000)(data_version_to_json)
 
 
+class RouteAnswers:
+    """Encoded answers to route questions: `json` and `native`, each ready but for the opaque."""
+
+    def __init__(
+        self, tables: RouteTables, options: RouteOptions, order_topic_conf: Callable[[str], str | None], boot_id: str
+    ) -> None:
+        # the opaque always takes five bytes, so that everything around it is constant
+        ext: bytes = msgpack.packb({"boot_id": boot_id})
+        self._header_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + ext
+        self._header_length = 3 + 4 + len(self._header_tail)
+        self.json: RouteCache[JsonAnswer] = RouteCache(tables, options, order_topic_conf, _encode_json)
+        self.native: RouteCache[NativeAnswer] = RouteCache(tables, options, order_topic_conf, self._encode_native)
+
+    def _encode_native(self, route: TopicRouteData) -> tuple[NativeAnswer, int]:
+        body = route_to_native(route)
+        return self.native_answer(body), len(body)
+
+    def native_answer(self, body: bytes) -> NativeAnswer:
+        """A body, ready to be sent to whoever asks natively."""
+        length = self._header_length
+        head = _pack_head(4 + length + len(body), SerializeType.MSGPACK << 24 | length)
+        # [code 0, opaque as int32, flag 1, version, nil, ext]
+        return head + b"\x96\x00\xd2", self._header_tail + body
+
+    def native_body(self, topic: str) -> bytes | None:
+        """The native route of a topic, for an answer with many; None when it has none."""
+        answer = self.native.entries.get(topic) or self.native.fill(topic)
+        return None if answer is None else answer[1][len(self._header_tail) :]
+
+
+def _encode_json(route: TopicRouteData) -> tuple[JsonAnswer, int]:
+    body = route_to_json(route)
+    return json_answer(body), len(body)
+
+
 class FastLane:
     """Answers 105, 904 and 322, in JSON and natively, as long as `is_ready`."""
 
-    def __init__(self, manager: RouteInfoManager, order_topic_conf: Callable[[str], str | None], boot_id: str) -> None:
+    def __init__(
+        self,
+        manager: RouteInfoManager,
+        answers: RouteAnswers,
+        *,
+        first_served: Callable[[ServerConnection, str, object], None] | None = None,
+        late_topics: dict[str, int] | None = None,
+    ) -> None:
         self.is_ready = False
         # answered here, for metrics
         self.pulls = 0
@@ -111,26 +154,21 @@ class FastLane:
         # those of the heartbeats that asked for a version (322)
         self.data_versions = 0
         # for the heartbeat log: who has not got this answer of a topic yet, and pulls of topics with a late broker
-        self.first_served: Callable[[ServerConnection, str, object], None] | None = None
-        self.late_topics: dict[str, int] = {}
+        self._first_served = first_served
+        self._late_topics = {} if late_topics is None else late_topics
         self._manager = manager
-        # -- native: the opaque always takes five bytes, so that everything around it is constant
-        ext: bytes = msgpack.packb({"boot_id": boot_id})
-        self._native_header_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + ext
-        self._native_header_length = 3 + 4 + len(self._native_header_tail)
-        self._native_no_body = self.native_answer(b"")
-        self.json_cache: RouteCache[JsonAnswer] = RouteCache(
-            manager.tables, manager.options, order_topic_conf, self._encode_json
-        )
-        self.native_cache: RouteCache[NativeAnswer] = RouteCache(
-            manager.tables, manager.options, order_topic_conf, self._encode_native
-        )
-        manager.caches = [self.json_cache, self.native_cache]
-        self._json_entry = self.json_cache.entries.get
-        self._native_entry = self.native_cache.entries.get
+        self._native_no_body = answers.native_answer(b"")
+        self._json_cache = answers.json
+        self._native_cache = answers.native
+        self._json_entry = answers.json.entries.get
+        self._native_entry = answers.native.entries.get
+
+    def start_to_answer(self) -> None:
+        """Answer route questions from now on."""
+        self.is_ready = True
 
     def __repr__(self) -> str:
-        return f"<FastLane [{self.pulls} pulls | {self.heartbeats} heartbeats | {self.json_cache!r}]>"
+        return f"<FastLane [{self.pulls} pulls | {self.heartbeats} heartbeats | {self._json_cache!r}]>"
 
     def __call__(  # noqa: PLR0913, PLR0917 - one call per frame: a value made for it would cost as much as the answer
         self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
@@ -177,9 +215,9 @@ class FastLane:
         if topic is None or asked.flag or not self.is_ready:
             return None
         if ext.zone_mode is None:
-            answer = self._json_entry(topic) or self.json_cache.fill(topic)
+            answer = self._json_entry(topic) or self._json_cache.fill(topic)
         else:
-            answer = self._in_zone(self.json_cache, topic, ext) or self.json_cache.fill(topic)
+            answer = self._in_zone(self._json_cache, topic, ext) or self._json_cache.fill(topic)
         if answer is None:
             return None
         self._count_pull(connection, topic, answer, SerializeType.JSON)
@@ -190,9 +228,9 @@ class FastLane:
         if topic is None or not self.is_ready:
             return None
         if ext.zone_mode is None:
-            answer = self._native_entry(topic) or self.native_cache.fill(topic)
+            answer = self._native_entry(topic) or self._native_cache.fill(topic)
         else:
-            answer = self._in_zone(self.native_cache, topic, ext) or self.native_cache.fill(topic)
+            answer = self._in_zone(self._native_cache, topic, ext) or self._native_cache.fill(topic)
         if answer is None:
             return None
         self._count_pull(connection, topic, answer, SerializeType.MSGPACK)
@@ -206,12 +244,12 @@ class FastLane:
 
     def _count_pull(self, connection: ServerConnection, topic: str, answer: object, serialize_type: int) -> None:
         self.pulls += 1
-        if self.first_served is not None:
+        if self._first_served is not None:
             served = connection.served
             if served is None or served.get(topic) is not answer:
-                self.first_served(connection, topic, answer)
-            if self.late_topics and topic in self.late_topics:
-                self.late_topics[topic] += 1
+                self._first_served(connection, topic, answer)
+            if self._late_topics and topic in self._late_topics:
+                self._late_topics[topic] += 1
         connection.requests += 1
         connection.serialize_type = serialize_type
         if not connection.is_broker:
@@ -276,28 +314,6 @@ class FastLane:
         connection.serialize_type = serialize_type
         connection.role = "broker"
         connection.is_broker = True
-
-    # -- encoding -----------------------------------------------------------------------------------------------------
-
-    def _encode_json(self, route: TopicRouteData) -> tuple[JsonAnswer, int]:
-        body = route_to_json(route)
-        return json_answer(body), len(body)
-
-    def _encode_native(self, route: TopicRouteData) -> tuple[NativeAnswer, int]:
-        body = route_to_native(route)
-        return self.native_answer(body), len(body)
-
-    def native_answer(self, body: bytes) -> NativeAnswer:
-        """A body, ready to be sent to whoever asks natively."""
-        length = self._native_header_length
-        head = _pack_head(4 + length + len(body), SerializeType.MSGPACK << 24 | length)
-        # [code 0, opaque as int32, flag 1, version, nil, ext]
-        return head + b"\x96\x00\xd2", self._native_header_tail + body
-
-    def native_body(self, topic: str) -> bytes | None:
-        """The native route of a topic, for an answer with many; None when it has none."""
-        answer = self._native_entry(topic) or self.native_cache.fill(topic)
-        return None if answer is None else answer[1][len(self._native_header_tail) :]
 
 
 _new_tuple: Final = tuple.__new__

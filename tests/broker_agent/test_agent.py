@@ -38,7 +38,7 @@ async def test_every_server_is_told_everything(tmp_path: Path) -> None:
             assert ["registered"] == [
                 state.status for address, state in agent.servers.items() if address == address_of(server)
             ]
-            assert 1 == len(server.namesrv.server.connections)
+            assert 1 == len(server.namesrv.connections)
         assert 3 == len(agent.socket_descriptors())
         assert f"<BrokerAgent [{NAME}:0 at {ADDR} | 3 of 3 servers | <TopicTable [2 topics | version 0]>]>" == repr(
             agent
@@ -121,7 +121,7 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
             source.write_text(f"{address_of(joins)};{address_of(stays)}")
             await clock.advance(10)
             await until(lambda: brokers(joins) and not brokers(leaves))
-            await until(lambda: not leaves.namesrv.server.connections)
+            await until(lambda: not leaves.namesrv.connections)
             await until(lambda: agent.servers.keys() == {address_of(stays), address_of(joins)})
 
             assert 1 == len(leaves.effects_of(Unregistered))

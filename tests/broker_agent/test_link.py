@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.routeinfo.records import Registered, Touched
+from namesrv.routeinfo.records import Registered
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.bodies.extensions import from_msgpack
 from tests.support.agents import (
@@ -186,8 +186,8 @@ async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -
         await agent.registered()
         for expected in (17, 18):
             await clock.advance(28.5)
-            await until(lambda: server.effects_of(Touched))
-            server.effects.clear()
+            await until(lambda: server.touches)
+            server.touches.clear()
             peer = await server.connect()
             answer = await peer.call(20005, spelling="native")
             (broker,) = from_msgpack(answer.body)["brokers"]

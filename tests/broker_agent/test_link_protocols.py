@@ -224,7 +224,7 @@ async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
             agent.servers[address_of(server)].protocol,
             agent.servers[address_of(server)].boot_id,
         )
-        assert 1 == len(server.namesrv.server.connections)
+        assert 1 == len(server.namesrv.connections)
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])

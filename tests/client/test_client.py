@@ -174,7 +174,7 @@ async def test_too_old_and_only_a_young_server_to_ask(tmp_path: Path) -> None:
             async with namesrv_in_process(tmp_path / "3", clock=clock) as newest:
                 await registered(newest, BROKER_A)
                 proxy.switch(newest.address)
-                await until(lambda: len(newest.namesrv.server.connections) == 2)
+                await until(lambda: len(newest.namesrv.connections) == 2)
                 clock.stall(10.0)
 
                 with pytest.raises(
@@ -530,7 +530,7 @@ async def test_a_server_that_leaves_the_list_is_left(tmp_path: Path) -> None:
             # read by a thread, while no time passes
             await clock.advance(1.0)
             await until(lambda: client.chosen_server == address_of(second))
-            await until(lambda: len(first.namesrv.server.connections) == 1)
+            await until(lambda: len(first.namesrv.connections) == 1)
 
 
 # -- life -------------------------------------------------------------------------------------------------------------
@@ -546,7 +546,7 @@ async def test_the_end_leaves_nothing_behind(tmp_path: Path) -> None:
 
         await client.__aexit__(None, None, None)
 
-        await until(lambda: len(server.namesrv.server.connections) == 1)
+        await until(lambda: len(server.namesrv.connections) == 1)
         assert all(task.done() for task in tasks)
         assert [] == client.socket_descriptors()
 

@@ -473,7 +473,7 @@ async def test_a_server_that_restarted_behind_a_proxy_is_watched_anew(tmp_path: 
             await watched(first)
 
             proxy.switch(second.address)
-            await until(lambda: len(second.namesrv.server.connections) == 2)
+            await until(lambda: len(second.namesrv.connections) == 2)
 
             assert 5.0 >= await passing(clock, lambda: len(second.namesrv.watchers) == 1)
 

@@ -259,7 +259,7 @@ async def test_another_list_keeps_the_chosen_server_if_it_is_in_it(tmp_path: Pat
             await scene.routes("orders")
             assert (1, 1, addresses[2]) == (asked(first, PULL), asked(third, PULL), scene.session.chosen)
             assert 1 == len(scene.session.socket_descriptors())
-            await until(lambda: len(first.namesrv.server.connections) == 1)
+            await until(lambda: len(first.namesrv.connections) == 1)
 
 
 async def test_a_server_that_leaves_the_list_during_a_call_is_not_asked_any_more() -> None:
@@ -639,7 +639,7 @@ async def test_a_ping_notices_another_run(tmp_path: Path) -> None:
         await scene.routes("orders")
         proxy.switch(second.address)
         # what is sent before the way is open again is lost
-        await until(lambda: len(second.namesrv.server.connections) == 2)
+        await until(lambda: len(second.namesrv.connections) == 2)
 
         assert await scene.session.ping()
         assert not await scene.session.ping()

@@ -1,5 +1,6 @@
 """Which settings can change while the server runs, and what does one run have that is its own?"""
 
+import asyncio
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def test_live_settings_shape_routes() -> None:
 def test_every_run_has_a_boot_id_of_its_own(tmp_path: Path) -> None:
     """Sixteen hexadecimal digits, on the same machine and in the same directory as well."""
     settings = Settings(data_dir=tmp_path)
-    boot_ids = {NamesrvController(settings)._build(tmp_path).boot_id for _ in range(10)}
+    boot_ids = {NamesrvController(settings)._build(asyncio.ensure_future).boot_id for _ in range(10)}
 
     assert 10 == len(boot_ids)
     assert {16} == {len(f"{int(boot_id, 16):016x}") for boot_id in boot_ids}
@@ -39,7 +40,7 @@ def test_readiness_and_uptime_run_on_the_monotonic_clock(tmp_path: Path) -> None
     expected = (ExpectedBroker("c", "b", 0, "10.0.0.1:1"),)
     save(tmp_path / "snapshot.json", Snapshot(saved_ms=0, boot_id="b", brokers=expected))
     clock = FakeClock()
-    namesrv = NamesrvController(Settings(data_dir=tmp_path), clock)._build(tmp_path)
+    namesrv = NamesrvController(Settings(data_dir=tmp_path), clock)._build(asyncio.ensure_future)
 
     clock.step_wall(3600)
     clock.stall(44.9)

@@ -187,7 +187,7 @@ async def test_topics_with_the_same_queues_share_one_answer(tmp_path: Path) -> N
         for topic in ("T", "U", "5", "null"):
             await peer.call(PULL, {"topic": topic})
 
-        entries = server.namesrv.fast_lane.json_cache.entries
+        entries = server.namesrv.answers.json.entries
         assert entries["5"] is entries["null"]
         # T has a mapping, U is on two brokers
         assert 3 == len({id(answer) for answer in entries.values()})
@@ -203,7 +203,7 @@ async def test_hostile_zones_are_answered_and_not_kept(tmp_path: Path) -> None:
             names = [group["brokerName"] for group in value(await peer.call(PULL, ext))["brokerDatas"]]
             assert (["broker-a"] if n == 1 else []) == names
 
-        assert MAX_ZONES == len(server.namesrv.fast_lane.json_cache.zones)
+        assert MAX_ZONES == len(server.namesrv.answers.json.zones)
 
 
 async def test_unknown_topics_are_not_kept(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_unknown_topics_are_not_kept(tmp_path: Path) -> None:
         for n in range(10):
             assert 17 == (await peer.call(PULL, {"topic": f"absent-{n}"})).code
 
-        assert {} == server.namesrv.fast_lane.json_cache.entries
+        assert {} == server.namesrv.answers.json.entries
 
 
 async def test_lane_says_what_it_has_done(tmp_path: Path) -> None:

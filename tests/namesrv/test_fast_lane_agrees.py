@@ -16,7 +16,6 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.records import Touched
 from namesrv_remoting.aio.dispatch import Request
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError
@@ -89,17 +88,18 @@ async def ask_both(server: InProcess, connection: ServerConnection, data: bytes)
     """A frame through each road, past the socket."""
     header_length = int.from_bytes(data[5:8])
     body_at = 8 + header_length
-    server.effects.clear()
+    server.touches.clear()
     fast = server.namesrv.fast_lane(connection, data[4], data[8:body_at], data, body_at, len(data))
-    fast_touched = len(server.taken(Touched))
+    fast_touched = len(server.touches)
+    server.touches.clear()
     try:
         command = decode_frame(Frame(data[4], data[8:body_at], data[body_at:]))
     except RemoteProtocolError:
         return Both(fast, None, fast_touched, 0)
     if command.is_response:
         return Both(fast, b"", fast_touched, 0)
-    answer = await server.namesrv.server.dispatcher.answer(Request(command, connection))
-    return Both(fast, answer.data, fast_touched, len(server.taken(Touched)))
+    answer = await server.controller.server.dispatcher.answer(Request(command, connection))
+    return Both(fast, answer.data, fast_touched, len(server.touches))
 
 
 async def check_same(server: InProcess, connection: ServerConnection, data: bytes) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from namesrv.routeinfo.records import Registered, Touched
+from namesrv.routeinfo.records import Registered
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
@@ -81,7 +81,7 @@ def registrations(server: InProcess) -> list[tuple[str, int]]:
 
 def heartbeats(server: InProcess) -> list[float]:
     """When heartbeats came, on the server's clock."""
-    return [effect.live.last_update for effect in server.effects_of(Touched)]
+    return [live.last_update for _, live, _ in server.touches]
 
 
 def queues(server: InProcess, topic: str, broker_name: str = NAME) -> tuple[int, int, int] | None:

@@ -246,7 +246,7 @@ class FuzzServer:
             peer.transport.abort()
         self._peers.clear()
         async with asyncio.timeout(GUARD_SECONDS):
-            await until(lambda: len(namesrv.server.connections) == 1 == len(tables.broker_live_table))
+            await until(lambda: len(namesrv.connections) == 1 == len(tables.broker_live_table))
         await settle()
         self._check_nothing_is_left()
         await self.check_control()
@@ -254,7 +254,7 @@ class FuzzServer:
 
     async def _check_late_peers(self) -> None:
         """Whoever began a frame and did not end it is closed when its time is over; nobody else is."""
-        connections = self._controller.namesrv.server.connections
+        connections = self._controller.namesrv.connections
         late = {one.id for one in connections.values() if one._reader is not None and one._reader.is_inside_frame}
         others = {one.id for one in connections.values() if one.is_open} - late
         await self._clock.advance(31.5)
@@ -272,7 +272,7 @@ class FuzzServer:
         assert {CONTROL_TOPIC, "control-other"} == tables.topic_queue_table.keys()
         assert [] == [*tables.filter_server_table, *tables.topic_queue_mapping_info_table, *tables.wiped]
         assert tables.digests.keys() <= {("control-cluster", "127.0.0.9:10911")}
-        assert (0, 0) == (len(namesrv.watchers), sum(one.in_flight for one in namesrv.server.connections.values()))
+        assert (0, 0) == (len(namesrv.watchers), sum(one.in_flight for one in namesrv.connections.values()))
 
 
 def _is_done(stream: Stream, peer: FuzzPeer) -> bool:

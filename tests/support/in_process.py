@@ -1,13 +1,13 @@
 """How does a test run a whole NameServer in its own process? On 127.0.0.1, port 0, and on a clock that it moves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from namesrv.context import Namesrv
-from namesrv.routeinfo.records import Effect
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.protocol import ServerConnection
@@ -21,21 +21,34 @@ E = TypeVar("E", bound=Effect)
 HOST = "127.0.0.1"
 
 
+class Observed:
+    """What has happened in a server and was not taken yet, oldest first."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        # heartbeats: the broker, its live entry, the silence before
+        self.touches: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
+
+
 class InProcess:
     """A running server, seen from inside, and the peers that were connected to it."""
 
     def __init__(
-        self, controller: NamesrvController, clock: FakeClock, data_dir: Path, serving: asyncio.Task[None]
+        self,
+        controller: NamesrvController,
+        clock: FakeClock,
+        data_dir: Path,
+        serving: asyncio.Task[None],
+        observed: Observed,
     ) -> None:
         self.controller = controller
         self.clock = clock
         self.data_dir = data_dir
         # done when the server has ended
         self.serving = serving
-        # what has happened and was not taken yet, oldest first
-        self.effects: list[Effect] = []
+        self.effects = observed.effects
+        self.touches = observed.touches
         self._peers: list[NamesrvPeer] = []
-        self.namesrv.manager._sink.subscribers.append(self.effects.append)  # type: ignore[attr-defined]  # an EffectSink
 
     @property
     def namesrv(self) -> Namesrv:
@@ -62,7 +75,7 @@ class InProcess:
 
     def find_connection(self, peer: NamesrvPeer) -> ServerConnection | None:
         """The same, if it is still there."""
-        connections = self.namesrv.server.connections.values()
+        connections = self.namesrv.connections.values()
         return next((connection for connection in connections if connection.peer == peer.address), None)
 
     async def effect(self, kind: type[E]) -> E:
@@ -98,16 +111,20 @@ class InProcess:
         await self.stop()
         # after a bug nothing was closed, since a process just ends, and nothing may be begun
         self.namesrv.is_draining = True
-        self.namesrv.server.stop_accepting()
-        self.namesrv.server.abort_all()
+        self.controller.server.stop_accepting()
+        self.controller.server.abort_all()
         for peer in self._peers:
             peer.writer.transport.abort()
-        await until(lambda: not self.namesrv.server.connections)
+        await until(lambda: not self.namesrv.connections)
 
 
 @asynccontextmanager
 async def namesrv_in_process(
-    data_dir: Path, *, clock: FakeClock | None = None, **overrides: Any
+    data_dir: Path,
+    *,
+    clock: FakeClock | None = None,
+    observers: Sequence[Callable[[Effect], None]] = (),
+    **overrides: Any,
 ) -> AsyncIterator[InProcess]:
     """Serve until the block ends, which must be within half a minute; a bug of the server's is raised there."""
     clock = clock or FakeClock()
@@ -121,13 +138,19 @@ async def namesrv_in_process(
             **overrides,
         }
     )
-    controller = NamesrvController(settings, clock)
+    observed = Observed()
+    controller = NamesrvController(
+        settings,
+        clock,
+        observers=[observed.effects.append, *observers],
+        touch_observers=[lambda *touch: observed.touches.append(touch)],
+    )
     async with asyncio.timeout(GUARD_SECONDS):
         serving = asyncio.create_task(controller.serve())
         await until(lambda: controller.listening.is_set() or serving.done())
         if serving.done():
             await serving
-        server = InProcess(controller, clock, data_dir, serving)
+        server = InProcess(controller, clock, data_dir, serving, observed)
         try:
             yield server
         finally:

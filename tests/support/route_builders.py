@@ -4,8 +4,17 @@ from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 from namesrv.routeinfo.eviction import Removal, plan_removal
+from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import BrokerAddrInfo, Effect, RegisterResult, Registration, RouteChanged, RouteOptions
+from namesrv.routeinfo.records import (
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    Effect,
+    RegisterResult,
+    Registration,
+    RouteChanged,
+    RouteOptions,
+)
 from namesrv.routeinfo.registration import Plan, check_registration, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import RouteTables
@@ -129,13 +138,20 @@ class RouteScene:
         self.closed: set[int] = set()
         # topic -> order configuration
         self.order_conf: dict[str, str] = {}
-        self.manager = RouteInfoManager(
-            self.clock, self.options, self.effects.append, lambda connection_id: connection_id not in self.closed
-        )
-        self.tables = self.manager.tables
+        self.tables = RouteTables()
+        # heartbeats: the broker, its entry, the silence before
+        self.touched: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
         self.json_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_json)
         self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native)
-        self.manager.caches = [self.json_cache, self.native_cache]
+        self.manager = RouteInfoManager(
+            self.tables,
+            LivenessClock(self.clock.monotonic),
+            self.options,
+            sink=self.effects.append,
+            is_connected=lambda connection_id: connection_id not in self.closed,
+            caches=(self.json_cache, self.native_cache),
+            on_touch=[lambda *touch: self.touched.append(touch)],
+        )
 
     async def register(self, *brokers: Registration) -> list[RegisterResult]:
         """Register brokers, one after the other."""

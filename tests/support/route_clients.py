@@ -62,7 +62,7 @@ async def unregister(peer: NamesrvPeer, broker: Broker) -> None:
 def asked(server: InProcess, code: int) -> int:
     """How many questions of a code the server has answered, but for those of the fast lane."""
     return sum(
-        count for (asked_code, _), count in server.namesrv.server.dispatcher.answered.items() if asked_code == code
+        count for (asked_code, _), count in server.controller.server.dispatcher.answered.items() if asked_code == code
     )
 
 

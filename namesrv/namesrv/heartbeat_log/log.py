@@ -5,12 +5,11 @@ docs/heartbeat-log.md.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from sys import intern
 from typing import Any, Final
 
-from namesrv.fast_lane import FastLane
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import (
     ClientGone,
@@ -23,7 +22,7 @@ from namesrv.heartbeat_log.lines import (
     Stopped,
 )
 from namesrv.heartbeat_log.served import ServedAnswers
-from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -35,6 +34,7 @@ from namesrv.routeinfo.records import (
     Scanned,
     Unregistered,
 )
+from namesrv.routeinfo.tables import Before, RouteTables
 from namesrv.settings.limits import retention
 from namesrv.settings.model import Settings
 from namesrv.version import version
@@ -59,12 +59,20 @@ CLOSE_SECONDS: Final = 10.0
 class HeartbeatLog:
     """The log of one run of the server."""
 
-    def __init__(
-        self, settings: Settings, directory: Path, boot_id: str, clock: Clock, manager: RouteInfoManager
+    def __init__(  # noqa: PLR0913 - by keyword: what it looks at
+        self,
+        settings: Settings,
+        directory: Path,
+        boot_id: str,
+        *,
+        clock: Clock,
+        tables: RouteTables,
+        liveness: LivenessClock,
     ) -> None:
-        self.late = LateBrokers(manager.tables)
+        self.late = LateBrokers(tables)
         self._clock = clock
-        self._manager = manager
+        self._tables = tables
+        self._liveness = liveness
         # topic -> the revision of its last change, as it was logged
         self._revisions: dict[str, int] = {}
         self._is_closed = False
@@ -104,14 +112,6 @@ class HeartbeatLog:
         """Lines that were lost."""
         return self.log.dropped
 
-    def listen(self, observers: list[Callable[[Effect], None]], fast_lane: FastLane) -> None:
-        """Have everything told that the log is about."""
-        observers.append(self)
-        self._manager.on_touch = self.touched
-        self._manager.on_publish = self.routes_published
-        fast_lane.first_served = self.served
-        fast_lane.late_topics = self.late.topics
-
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -141,7 +141,7 @@ class HeartbeatLog:
     def __call__(self, effect: Effect) -> None:
         """Take note of an effect."""
         if isinstance(effect, Registered):
-            topics = len(self._manager.tables.topics_of_broker.get(effect.live.broker_name, ()))
+            topics = len(self._tables.topics_of_broker.get(effect.live.broker_name, ()))
             self._note(self._monotonic(effect.live.last_update), RegisteredWith(effect, topics))
         elif isinstance(effect, Evicted):
             self.late.left(effect.key)
@@ -154,14 +154,14 @@ class HeartbeatLog:
 
     def touched(self, key: BrokerAddrInfo, live: BrokerLiveInfo, silent_seconds: float) -> None:
         """Take note of a heartbeat. As short as it gets: there may be a hundred thousand a second."""
-        monotonic = live.last_update + self._manager.late_seconds
+        monotonic = live.last_update + self._liveness.late_seconds
         if not self._is_closed:
             # as Item(…) does, without the Python function that a NamedTuple puts in between
             self._put(_new_tuple(Item, (monotonic + self._wall_offset, monotonic, (key, live, silent_seconds), 1)))
 
-    def routes_published(self, topics: set[str], revision: int) -> None:
+    def routes_published(self, revision: int, before: Before) -> None:
         """Take note of new routes at the moment from which they are answered."""
-        tables = self._manager.tables
+        tables, topics = self._tables, before.rows
         # what was answered until now was of the revision before
         if self.late.topics:
             self._note_pulls(self.late.take(topics))
@@ -181,7 +181,7 @@ class HeartbeatLog:
     def tick(self) -> None:
         """Look who is late, and what time it is."""
         self._read_wall()
-        self.late.update(self._manager.now())
+        self.late.update(self._liveness.now())
 
     # -- who was told -------------------------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class HeartbeatLog:
             self._note(self._clock.monotonic(), LatePulls(counts), len(counts))
 
     def _monotonic(self, live: float) -> float:
-        return live + self._manager.late_seconds
+        return live + self._liveness.late_seconds
 
     def _note(self, monotonic: float, what: Any, lines: int = 1) -> None:
         if self._is_closed:

@@ -14,6 +14,7 @@ from namesrv.context import Namesrv
 from namesrv.observability.families import FAMILIES
 from namesrv.observability.process_families import process_families
 from namesrv.observability.survey import survey
+from namesrv_remoting.aio.server import RemotingServer
 
 # what every version of Prometheus reads
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -30,9 +31,9 @@ class _One:
         return (self._family,)
 
 
-async def exposition(namesrv: Namesrv) -> bytes:
+async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
     """All metrics in Prometheus' text format."""
-    found = await survey(namesrv)
+    found = await survey(namesrv, server)
     parts = []
     for make in (*FAMILIES, process_families):
         for family in make(namesrv, found):

@@ -3,8 +3,7 @@
 Base units, and labels of few values only: no topic, no address, no name that a peer chooses.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from platform import python_version
 from typing import Final, TypeVar
 
@@ -13,6 +12,7 @@ from prometheus_client.utils import floatToGoString
 
 from namesrv.context import Namesrv
 from namesrv.counters import REASONS
+from namesrv.fast_lane import FastLane
 from namesrv.histogram import Histogram
 from namesrv.observability.survey import PROTOCOLS, Survey
 from namesrv.version import version
@@ -100,13 +100,11 @@ def connection_families(namesrv: Namesrv, found: Survey) -> Iterator[Metric]:
         found.connections.items(),
         "proto,role",
     )
-    moved = [(("in",), namesrv.server.bytes_received), (("out",), namesrv.server.bytes_sent)]
+    moved = [(("in",), found.bytes_received), (("out",), found.bytes_sent)]
     yield _counter("bytes", "Bytes of requests read, and of answers written.", moved, "dir")
     refusals = namesrv.counters.refusals
-    by_reason: Counter[str] = Counter()
-    for (_, reason), count in refusals.items():
-        by_reason[reason] += count
-    rejected = [((reason,), by_reason[reason]) for reason in LIMIT_REASONS]
+    by_reason = namesrv.counters.refusals_by_reason()
+    rejected = [((reason,), by_reason.get(reason, 0)) for reason in LIMIT_REASONS]
     yield _counter("connections_rejected", "Connections not let in, or ended, for a limit.", rejected, "reason")
     errors = [
         ((PROTOCOLS.get(serialize_type, "none"), reason), count)
@@ -116,16 +114,16 @@ def connection_families(namesrv: Namesrv, found: Survey) -> Iterator[Metric]:
     yield _counter(
         "frame_errors", "Connections ended for what the peer sent, or did not send in time.", errors, "proto,reason"
     )
-    slow = [((), by_reason[SLOW_READER])]
+    slow = [((), by_reason.get(SLOW_READER, 0))]
     yield _counter("slow_consumers", "Connections ended because the peer did not read its answers.", slow)
 
 
-def request_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
+def request_families(namesrv: Namesrv, found: Survey) -> Iterator[Metric]:
     """What was asked, and how long answers took."""
     yield _counter(
         "requests",
         "Answered requests, by request code and response code in RocketMQ's names.",
-        _requests(namesrv).items(),
+        _requests(namesrv.fast_lane, found.answered).items(),
         "code,result",
     )
     yield _histogram(
@@ -171,9 +169,8 @@ FAMILIES: Final[tuple[Callable[[Namesrv, Survey], Iterator[Metric]], ...]] = (
 )
 
 
-def _requests(namesrv: Namesrv) -> dict[tuple[str, ...], int]:
-    lane = namesrv.fast_lane
-    counts = dict(namesrv.server.dispatcher.answered)
+def _requests(lane: FastLane, answered: Mapping[tuple[int, int], int]) -> dict[tuple[str, ...], int]:
+    counts = dict(answered)
     in_lane = {
         RequestCode.GET_ROUTEINFO_BY_TOPIC: lane.pulls,
         RequestCode.BROKER_HEARTBEAT: lane.heartbeats - lane.data_versions,

@@ -9,9 +9,10 @@ from namesrv.observability.checks import Check, liveness, readiness, report
 from namesrv.observability.exposition import CONTENT_TYPE, exposition
 from namesrv.observability.http_connection import Response, plain
 from namesrv.observability.http_listener import Page
+from namesrv_remoting.aio.server import RemotingServer
 
 
-def pages(namesrv: Namesrv) -> Mapping[str, Page]:
+def pages(namesrv: Namesrv, server: RemotingServer) -> Mapping[str, Page]:
     """The pages by path."""
     # of several scrapes at once each would take its part of every turn of the loop
     scraping = asyncio.Lock()
@@ -24,7 +25,7 @@ def pages(namesrv: Namesrv) -> Mapping[str, Page]:
 
     async def metrics(_: str) -> Response:
         async with scraping:
-            return Response(HTTPStatus.OK, await exposition(namesrv), CONTENT_TYPE)
+            return Response(HTTPStatus.OK, await exposition(namesrv, server), CONTENT_TYPE)
 
     return {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
 

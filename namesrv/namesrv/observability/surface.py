@@ -1,18 +1,16 @@
-"""What makes a running server visible: when is what counted, and where is it shown?
+"""The HTTP port of a running server, and the measuring of its loop.
 
-Without an address for HTTP nothing is counted that costs anything. The packages behind the pages come with the extra
+The packages behind the pages come with the extra
 `server`; without them the server runs, and says once that it is not to be seen.
 """
 
 import logging
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from namesrv.context import Namesrv
 from namesrv.observability.loop_lag import LoopLag
-from namesrv.processors import roles
-from namesrv.routeinfo.records import Effect
+from namesrv_remoting.aio.server import RemotingServer
 from namesrv_runtime.log import event
 
 if TYPE_CHECKING:
@@ -26,10 +24,9 @@ _PACKAGES: Final = ("h11", "prometheus_client")
 class Surface:
     """The HTTP port of a server, from `listen` to `close`."""
 
-    def __init__(self, namesrv: Namesrv, observers: list[Callable[[Effect], None]]) -> None:
+    def __init__(self, namesrv: Namesrv, server: RemotingServer) -> None:
         self._namesrv = namesrv
-        # who is told of every effect but heartbeats
-        self._observers = observers
+        self._server = server
         self._lag = LoopLag(namesrv.counters.lag)
         self._listener: HttpListener | None = None
 
@@ -51,19 +48,10 @@ class Surface:
         from namesrv.observability.http_listener import HttpListener  # noqa: PLC0415  # optional
         from namesrv.observability.pages import pages  # noqa: PLC0415
 
-        self._listener = HttpListener(pages(namesrv), namesrv.spawn, namesrv.counters.http)
+        self._listener = HttpListener(pages(namesrv, self._server), namesrv.spawn, namesrv.counters.http)
         addresses = await self._listener.listen(*address)
-        self._count()
-        return addresses
-
-    def _count(self) -> None:
-        namesrv = self._namesrv
-        of_code = roles(namesrv)
-        answered = namesrv.counters.request_answered
-        namesrv.server.dispatcher.timed = lambda code, seconds: answered(of_code.get(code, "unknown"), seconds)
-        self._observers.append(namesrv.counters)
-        namesrv.manager.on_late_heartbeat = namesrv.counters.late_heartbeat
         self._lag.start()
+        return addresses
 
     def close(self) -> None:
         """End."""

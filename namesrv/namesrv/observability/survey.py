@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeVar
 
 from namesrv.context import Namesrv
 from namesrv.routeinfo.records import HEARTBEAT_SECONDS
+from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.codes import SerializeType
 
 T = TypeVar("T")
@@ -44,20 +45,26 @@ class Survey:
     brokers: Counter[State]
     # None where the machine does not say
     open_files: int | None
+    # of all connections that ever were
+    bytes_received: int
+    bytes_sent: int
+    # (request code, response code) -> answers that the fast lane did not give; unknown codes together, under -1
+    answered: dict[tuple[int, int], int]
 
 
-async def survey(namesrv: Namesrv) -> Survey:
+async def survey(namesrv: Namesrv, server: RemotingServer) -> Survey:
     """Look at everything."""
     # a server without any has a number, too
     connections: Counter[tuple[str, str]] = Counter({("none", "none"): 0})
-    async for connection in _in_chunks(iter(list(namesrv.server.connections.values()))):
+    async for connection in _in_chunks(iter(list(namesrv.connections.values()))):
         connections[PROTOCOLS.get(connection.serialize_type, "none"), connection.role or "none"] += 1
     brokers: Counter[State] = Counter({"live": 0, "suspect": 0})
     now = namesrv.manager.now()
     async for live in _in_chunks(iter(list(namesrv.manager.tables.broker_live_table.values()))):
         is_suspect = now - live.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * live.expiry_seconds)
         brokers["suspect" if is_suspect else "live"] += 1
-    return Survey(connections, brokers, await _open_files())
+    files, answered = await _open_files(), dict(server.dispatcher.answered)
+    return Survey(connections, brokers, files, server.bytes_received, server.bytes_sent, answered)
 
 
 async def _open_files() -> int | None:

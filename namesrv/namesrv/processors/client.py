@@ -41,7 +41,7 @@ class ClientProcessor:
         """105."""
         self._check_ready()
         header = GetRouteInfoRequestHeader.from_ext(request.command.ext_fields)
-        route = self._namesrv.fast_lane.json_cache.route(header.topic)
+        route = self._namesrv.answers.json.route(header.topic)
         if route is None:
             raise TopicNotExistError(f"No topic route info in name server for the topic: {header.topic}\n{FAQ}")
         if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
@@ -64,7 +64,7 @@ class ClientProcessor:
             revision = namesrv.manager.revisions.revision
             changed = self._changed(asked)
             for number, topic in enumerate(asked.topics if changed is None else changed, start=1):
-                body = namesrv.fast_lane.native_body(topic)
+                body = namesrv.answers.native_body(topic)
                 routes[topic] = None if body is None else msgspec.Raw(body)
                 if number % _CHUNK == 0:
                     await asyncio.sleep(0)

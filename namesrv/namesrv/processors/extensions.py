@@ -55,11 +55,11 @@ class ExtensionProcessor:
                     "clusters": len(manager.tables.cluster_addr_table),
                     "brokers": len(manager.tables.broker_live_table),
                     "topics": len(manager.tables.topic_queue_table),
-                    "connections": len(namesrv.server.connections),
+                    "connections": len(namesrv.connections),
                     "watchers": len(namesrv.watchers),
                     "pulls": namesrv.fast_lane.pulls,
                     "heartbeats": namesrv.fast_lane.heartbeats,
-                    "refusals": dict(namesrv.server.refusals),
+                    "refusals": namesrv.counters.refusals_by_reason(),
                     "last_event_seq": namesrv.events.last_seq,
                 }
             )
@@ -77,7 +77,7 @@ class ExtensionProcessor:
         now = self._namesrv.clock.monotonic()
         found = [
             self._connection(connection, now)
-            for connection in self._namesrv.server.connections.values()
+            for connection in self._namesrv.connections.values()
             if asked.role in (None, connection.role)
         ]
         return Reply(to_msgpack({"connections": found}))

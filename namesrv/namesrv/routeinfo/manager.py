@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from namesrv.routeinfo.eviction import Removal, plan_perms, plan_removal, silent_brokers
+from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
     BrokerAddrInfo,
@@ -34,21 +35,21 @@ from namesrv.routeinfo.records import (
     RouteChanged,
     RouteOptions,
     Scanned,
-    Touched,
     Unregistered,
 )
 from namesrv.routeinfo.registration import Plan, check_registration, master_of, plan_registration
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables
+from namesrv.routeinfo.tables import Before, Changes, QueueRow, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
-from namesrv_runtime.clock import Clock
 
 T = TypeVar("T")
+# who is told of a heartbeat: the broker, its live entry, the silence before
+Touched = Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None]
 
 # A tick that is later than this was held up by us, not by a timer's grain.
 LATENESS_TOLERANCE_SECONDS: Final = 0.25
@@ -57,35 +58,37 @@ LATENESS_TOLERANCE_SECONDS: Final = 0.25
 class RouteInfoManager:
     """The tables, their lock, and the verbs of the requests."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works on, and by keyword who is told what
         self,
-        clock: Clock,
+        tables: RouteTables,
+        liveness: LivenessClock,
         options: RouteOptions,
+        *,
         sink: Callable[[Effect], None],
         is_connected: Callable[[int], bool],
+        caches: Sequence[RouteCache[Any]] = (),
+        on_late_heartbeat: Callable[[float], None] = lambda _: None,
+        on_touch: Sequence[Touched] = (),
+        on_publish: Callable[[int, Before], None] | None = None,
     ) -> None:
-        self.tables = RouteTables()
+        self.tables = tables
         self.lock = ReadWriteLock()
         self.revisions = RouteRevisions()
         self.options = options
         # what has to forget a topic as soon as its route changes
-        self.caches: list[RouteCache[Any]] = []
+        self._caches = caches
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
         self.membership = 0
-        self._monotonic = clock.monotonic
+        self._liveness = liveness
         self._sink = sink
-        # who wants to see heartbeats: nobody, no effects are made of them
-        self.touch_listeners: Sequence[Callable[[Effect], None]] = (sink,)
+        self._is_connected = is_connected
         # heartbeats of registered brokers, and who is told by how many seconds one of them was late
         self.heartbeats = 0
-        self.on_late_heartbeat: Callable[[float], None] = lambda _: None
+        self._on_late_heartbeat = on_late_heartbeat
         # told of every heartbeat, with the silence before it: without an effect, since there may be many
-        self.on_touch: Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None] | None = None
-        self._is_connected = is_connected
-        # all the time by which this process was late: what liveness seconds are behind the monotonic clock
-        self.late_seconds = 0.0
+        self._on_touch = on_touch
         # told of new routes, under the lock, at the moment from which they are answered: may only take note
-        self.on_publish: Callable[[set[str], int], None] | None = None
+        self._on_publish = on_publish
         self.scans = 0
         self._last_generation = 0
 
@@ -96,13 +99,13 @@ class RouteInfoManager:
 
     def now(self) -> float:
         """Liveness seconds."""
-        return self._monotonic() - self.late_seconds
+        return self._liveness.now()
 
     def was_late(self, seconds: float) -> None:
         """This process was held up that long: move every deadline by as much."""
         if seconds < LATENESS_TOLERANCE_SECONDS:
             return
-        self.late_seconds += seconds
+        self._liveness.late_seconds += seconds
         now = self.now()
         for key, live in list(self.tables.broker_live_table.items()):
             if live.last_update > now:
@@ -211,11 +214,12 @@ class RouteInfoManager:
         live = self.tables.broker_live_table.get(key)
         if live is None:
             return None
-        now = self._monotonic() - self.late_seconds
+        liveness = self._liveness
+        now = liveness.monotonic() - liveness.late_seconds
         silent = now - live.last_update
         self.heartbeats += 1
         if silent > HEARTBEAT_SECONDS:
-            self.on_late_heartbeat(silent - HEARTBEAT_SECONDS)
+            self._on_late_heartbeat(silent - HEARTBEAT_SECONDS)
         if connection_id > live.connection_id and not self._is_connected(connection_id):
             # asked before it hung up, and looked at after that: nothing would ever report that connection's end
             connection_id = live.connection_id
@@ -225,10 +229,8 @@ class RouteInfoManager:
             self.tables.broker_live_table[key] = heard
         else:
             self.tables.set_live(key, heard)
-        if self.on_touch is not None:
-            self.on_touch(key, heard, silent)
-        if self.touch_listeners:
-            self._sink(Touched(key, heard, silent))
+        for touched in self._on_touch:
+            touched(key, heard, silent)
         return heard
 
     def is_registered(
@@ -332,6 +334,12 @@ class RouteInfoManager:
             effects.append(removal.min_id_changed)
         return True
 
+    def forget_who_did_not_return(self, *, somebody_is_missing: bool) -> None:
+        """The wait for the brokers of the last run is over: what was taken from those who are missing ends, too."""
+        self.tables.wiped &= self.tables.broker_addr_table.keys()
+        # the snapshot names them still, and the next start would wait for them again
+        self.membership += somebody_is_missing
+
     # -- topics and permissions ---------------------------------------------------------------------------------------
 
     async def delete_topic(self, topic: str, cluster_name: str | None) -> None:
@@ -386,29 +394,30 @@ class RouteInfoManager:
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
         """Something outside the tables changed what routes look like (order configuration, options); None: anything."""
         if topics is None:
-            for cache in self.caches:
+            for cache in self._caches:
                 cache.clear()
             # under other options the same registration may come to something else
             self.tables.digests.clear()
             self._perform([RouteChanged(None, self.revisions.everything_changed())])
             return
         effects: list[Effect] = []
-        self._publish(set(topics), effects)
+        self._publish(Before({topic: self.tables.topic_queue_table.get(topic) for topic in topics}, {}), effects)
         self._perform(effects)
 
     def _apply(self, changes: Changes, effects: list[Effect]) -> bool:
-        affected = self.tables.apply(changes)
-        self._publish(affected, effects)
-        return bool(affected)
+        before = self.tables.apply(changes)
+        self._publish(before, effects)
+        return bool(before.rows)
 
-    def _publish(self, topics: set[str], effects: list[Effect]) -> None:
+    def _publish(self, before: Before, effects: list[Effect]) -> None:
+        topics = before.rows
         if topics:
-            for cache in self.caches:
+            for cache in self._caches:
                 cache.invalidate(topics)
             changed = tuple(topics)
             effects.append(RouteChanged(changed, self.revisions.changed(changed)))
-            if self.on_publish is not None:
-                self.on_publish(topics, self.revisions.revision)
+            if self._on_publish is not None:
+                self._on_publish(self.revisions.revision, before)
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -124,14 +124,6 @@ class Registered:
     silent_seconds: float
 
 
-class Touched(msgspec.Struct, frozen=True, gc=False):
-    """A heartbeat was counted. A struct like the live entry: there are a hundred thousand of them a second."""
-
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-    silent_seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class Unregistered:
     """A broker said that it leaves."""
@@ -200,7 +192,7 @@ class MinBrokerIdChanged:
     offline_broker_addr: str | None = None
 
 
-Effect = Registered | Touched | Unregistered | Evicted | Fenced | Scanned | HeldUp | RouteChanged | MinBrokerIdChanged
+Effect = Registered | Unregistered | Evicted | Fenced | Scanned | HeldUp | RouteChanged | MinBrokerIdChanged
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData
@@ -35,6 +35,15 @@ class Changes:
     # live entries to set, and filter servers (empty: to drop)
     live: dict[BrokerAddrInfo, BrokerLiveInfo] = field(default_factory=dict)
     filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Before(NamedTuple):
+    """What routes were made of before a change."""
+
+    # topic -> its row (None: it had none), of every topic whose route may be another one now
+    rows: dict[str, QueueRow | None]
+    # broker name -> its group (None: there was none), of every group that changed
+    groups: dict[str, BrokerData | None]
 
 
 class RouteTables:
@@ -139,18 +148,25 @@ class RouteTables:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def apply(self, changes: Changes) -> set[str]:
-        """Make the changes, in one step that nobody can see half of; the topics whose routes may be others now."""
-        affected = self._affected_by_groups(changes)
+    def apply(self, changes: Changes) -> Before:
+        """Make the changes, in one step that nobody can see half of; what they replaced."""
+        groups = {
+            name: before
+            for name, group in changes.groups.items()
+            if (before := self.broker_addr_table.get(name)) != group
+        }
+        affected = self._affected_by_groups(changes, groups)
         affected.update(changes.rows)
         affected.update(
             topic
             for (topic, name), mapping in changes.mappings.items()
             if self.topic_queue_mapping_info_table.get(topic, {}).get(name) != mapping
         )
+        find = self.topic_queue_table.get
+        replaced = Before({topic: find(topic) for topic in affected}, groups)
         for key in changes.dropped:
             self.drop_live(key)
-        self._set_rows(changes.rows)
+        self._set_rows(changes.rows, replaced.rows)
         for (topic, broker_name), mapping in changes.mappings.items():
             self._set_mapping(topic, broker_name, mapping)
         for broker_name, group in changes.groups.items():
@@ -162,11 +178,11 @@ class RouteTables:
                 self.filter_server_table.pop(key, None)
         for key, live in changes.live.items():
             self.set_live(key, live)
-        return affected
+        return replaced
 
-    def _affected_by_groups(self, changes: Changes) -> set[str]:
+    def _affected_by_groups(self, changes: Changes, groups: Iterable[str]) -> set[str]:
         """Topics on brokers whose addresses, zone, acting master or filter servers are about to change."""
-        names = {name for name, group in changes.groups.items() if self.broker_addr_table.get(name) != group}
+        names = set(groups)
         for key, servers in changes.filter_servers.items():
             if self.filter_server_table.get(key, ()) != servers:
                 names.update(changes.groups)
@@ -178,13 +194,13 @@ class RouteTables:
             affected |= self.topics_of_broker.get(name, set())
         return affected
 
-    def _set_rows(self, rows: Mapping[str, QueueRow | None]) -> None:
+    def _set_rows(self, rows: Mapping[str, QueueRow | None], replaced: Mapping[str, QueueRow | None]) -> None:
         table, names = self.topic_queue_table, self._topic_names
         # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
         # values keep both alive, so that no id stands for two of them
         steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, object, object]] = {}
         for topic, row in rows.items():
-            before = table.get(topic)
+            before = replaced[topic]
             step = steps.get((id(before), id(row)))
             if step is None:
                 names_before = frozenset(queues.broker_name for queues in before or ())

@@ -3,20 +3,24 @@
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from namesrv import processors
-from namesrv.context import LiveSettings, Namesrv
-from namesrv.fast_lane import FastLane
+from namesrv.context import LiveSettings, Namesrv, Spawn
+from namesrv.counters import Counters
+from namesrv.fast_lane import FastLane, RouteAnswers
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv.store import KVConfig
 from namesrv.observability.surface import Surface
-from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.routeinfo.liveness import LivenessClock
+from namesrv.routeinfo.manager import RouteInfoManager, Touched
+from namesrv.routeinfo.records import Effect
+from namesrv.routeinfo.tables import RouteTables
 from namesrv.server import snapshot
 from namesrv.server.effects import EffectSink
 from namesrv.server.events import EventRing
@@ -34,6 +38,7 @@ from namesrv.settings.sources import Loaded
 from namesrv.version import version
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.peer import address_text
+from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_runtime import loops
@@ -83,11 +88,20 @@ class NamesrvController:
     """One NameServer from start to end: `run` for a process, `start` and `stop` for a test."""
 
     def __init__(
-        self, settings: Settings, clock: Clock | None = None, service_manager: ServiceManager | None = None
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        service_manager: ServiceManager | None = None,
+        *,
+        observers: Sequence[Callable[[Effect], None]] = (),
+        touch_observers: Sequence[Touched] = (),
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
+        # told of every effect, and of every heartbeat, after the server's own
+        self._observers = observers
+        self._touch_observers = touch_observers
         self._stop_asked = asyncio.Event()
         # what SIGHUP asks for
         self._reload_asked = asyncio.Event()
@@ -122,33 +136,36 @@ class NamesrvController:
 
     async def serve(self) -> None:
         """Serve until `ask_to_stop`, then leave in good order."""
-        data_dir = self._settings.data_dir
-        lock = lock_data_dir(data_dir)
+        lock = lock_data_dir(self._settings.data_dir)
         try:
-            self.namesrv = namesrv = self._build(data_dir)
-            housekeeping = Housekeeping(namesrv)
-            snapshotter = Snapshotter(namesrv, data_dir / "snapshot.json")
-            surface = Surface(namesrv, self._observers)
             failed: Exception | None = None
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    await self._start(tasks, housekeeping, snapshotter, surface)
-                    await self._stop_asked.wait()
-                    await self._leave(snapshotter)
+                    await self._serve(tasks)
                     # a TaskGroup that ends takes no more tasks
-                    surface.close()
                     raise _Stopped
             except* _Stopped:
                 pass
             except* StartError as group:
                 # a TaskGroup wraps what ends it, and this is no bug
                 failed = group.exceptions[0]
-            finally:
-                surface.close()
             if failed is not None:
                 raise failed
         finally:
             os.close(lock)
+
+    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
+        self.namesrv = namesrv = self._build(tasks.create_task)
+        housekeeping = Housekeeping(namesrv)
+        self.server = self._build_server(namesrv, housekeeping, tasks)
+        snapshotter = Snapshotter(namesrv, self._settings.data_dir / "snapshot.json")
+        surface = Surface(namesrv, self.server)
+        try:
+            await self._start(housekeeping, snapshotter, surface)
+            await self._stop_asked.wait()
+            await self._leave(snapshotter)
+        finally:
+            surface.close()
 
     def ask_to_stop(self) -> None:
         """Leave in good order."""
@@ -170,8 +187,8 @@ class NamesrvController:
 
     # -- building -----------------------------------------------------------------------------------------------------
 
-    def _build(self, data_dir: Path) -> Namesrv:
-        settings, clock = self._settings, self._clock
+    def _build(self, spawn: Spawn) -> Namesrv:
+        settings, clock, data_dir = self._settings, self._clock, self._settings.data_dir
         live = LiveSettings.of(settings)
         try:
             kv = KVConfig.load(data_dir / "kvConfig.json", kv_limits(settings))
@@ -179,61 +196,93 @@ class NamesrvController:
             raise StartError(f"KV configuration: {error}") from error
         was_there = (data_dir / "snapshot.json").exists()
         last = snapshot.load(data_dir / "snapshot.json")
-        notifier = MinBrokerIdNotifier()
-        sink = EffectSink(notifier)
-        manager = RouteInfoManager(clock, live, sink, lambda connection_id: connection_id in namesrv.server.connections)
-        manager.touch_listeners = sink.subscribers
-        self._observers = sink.observers
-        namesrv = Namesrv(
+        boot_id = secrets.token_hex(8)
+        tables, liveness, counters = RouteTables(), LivenessClock(clock.monotonic), Counters()
+        tables.wiped.update(wiped.broker_name for wiped in (last.wiped if last else ()))
+        connections: dict[int, ServerConnection] = {}
+        readiness = Readiness(
+            last.brokers if last else (),
+            settings.wait_for_service_seconds,
+            clock.monotonic(),
+            is_lost=was_there and last is None,
+        )
+        log = None
+        if settings.heartbeat_log_path is not None:
+            log = HeartbeatLog(
+                settings, settings.heartbeat_log_path, boot_id, clock=clock, tables=tables, liveness=liveness
+            )
+        watchers, events = RouteWatchers(), EventRing()
+        sink = EffectSink(
+            clock=clock,
+            tables=tables,
+            connections=connections,
+            readiness=readiness,
+            watchers=watchers,
+            events=events,
+            notify=MinBrokerIdNotifier(clock, tables, connections, spawn),
+            observers=[counters, *([] if log is None else [log]), *self._observers],
+        )
+        answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
+        manager = RouteInfoManager(
+            tables,
+            liveness,
+            live,
+            sink=sink,
+            is_connected=connections.__contains__,
+            caches=(answers.json, answers.native),
+            on_late_heartbeat=counters.late_heartbeat,
+            on_touch=[*([] if log is None else [log.touched]), *self._touch_observers],
+            on_publish=None if log is None else log.routes_published,
+        )
+        return Namesrv(
             settings=settings,
             live=live,
             clock=clock,
             kv=kv,
             manager=manager,
-            watchers=RouteWatchers(),
-            events=EventRing(),
-            readiness=Readiness(
-                last.brokers if last else (),
-                settings.wait_for_service_seconds,
-                clock.monotonic(),
-                is_lost=was_there and last is None,
+            answers=answers,
+            fast_lane=FastLane(
+                manager,
+                answers,
+                first_served=None if log is None else log.served,
+                late_topics=None if log is None else log.late.topics,
             ),
+            connections=connections,
+            watchers=watchers,
+            events=events,
+            readiness=readiness,
+            counters=counters,
+            heartbeat_log=log,
+            service_manager=self._service_manager,
+            boot_id=boot_id,
+            spawn=spawn,
             started_wall=clock.wall(),
             started_monotonic=clock.monotonic(),
-            service_manager=self._service_manager,
         )
-        manager.tables.wiped.update(wiped.broker_name for wiped in (last.wiped if last else ()))
-        namesrv.fast_lane = FastLane(manager, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), namesrv.boot_id)
-        sink.namesrv = notifier.namesrv = namesrv
-        log_directory = settings.heartbeat_log_path
-        if log_directory is not None:
-            namesrv.heartbeat_log = HeartbeatLog(settings, log_directory, namesrv.boot_id, clock, manager)
-            namesrv.heartbeat_log.listen(sink.observers, namesrv.fast_lane)
-        return namesrv
 
-    async def _start(
-        self, tasks: asyncio.TaskGroup, housekeeping: Housekeeping, snapshotter: Snapshotter, surface: Surface
-    ) -> None:
-        namesrv, settings = self.namesrv, self._settings
-
-        def spawn(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-            return tasks.create_task(work)
-
-        namesrv.spawn = spawn
+    def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
+        settings, kinds = self._settings, processors.roles(namesrv)
+        answered = namesrv.counters.request_answered
         dispatcher = Dispatcher(
             processors.handlers(namesrv),
             concurrent=processors.CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
             max_frame_bytes=settings.max_frame_bytes,
+            timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )
-        namesrv.server = RemotingServer(
+        return RemotingServer(
             dispatcher,
             housekeeping,
             clock=self._clock,
             tasks=tasks,
             limits=server_limits(settings),
             fast_lane=namesrv.fast_lane,
+            connections=namesrv.connections,
         )
+
+    async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, surface: Surface) -> None:
+        namesrv, settings = self.namesrv, self._settings
+        spawn = namesrv.spawn
         try:
             self.http_addresses = await surface.listen()
         except OSError as error:
@@ -242,7 +291,7 @@ class NamesrvController:
                 "(--http-listen ADDRESS:PORT takes another port, and an empty value none)"
             ) from error
         try:
-            self.addresses = await namesrv.server.listen(settings.listen_hosts, settings.listen_port)
+            self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port)
         except OSError as error:
             raise StartError(
                 f"cannot listen on {settings.listen_host}:{settings.listen_port}: {error.strerror}"
@@ -270,14 +319,13 @@ class NamesrvController:
             event(logger, logging.INFO, "waiting", reason=reason)
         namesrv.service_manager.ready(reason)
         if self._read_again is not None:
-            spawn(Reloader(namesrv, self._read_again).run(self._reload_asked))
+            spawn(Reloader(namesrv, self.server, self._read_again).run(self._reload_asked))
         self.listening.set()
 
     # -- leaving ------------------------------------------------------------------------------------------------------
 
     async def _leave(self, snapshotter: Snapshotter) -> None:
-        namesrv = self.namesrv
-        server = namesrv.server
+        namesrv, server = self.namesrv, self.server
         namesrv.is_draining = True
         drain_seconds = namesrv.settings.drain_seconds
         namesrv.service_manager.stopping("draining", 2 * _FINISH_SECONDS + drain_seconds + _SPARE_SECONDS)

@@ -1,12 +1,12 @@
-"""What happens when the tables have changed: who is told, what is logged, which connection is closed?
+"""Performs the effects of changes: log lines, remembered events, closed connections, woken watchers.
 
-The one sink of all effects. It runs on the loop after the lock is released and must not block; whoever wants to see
-every effect (the heartbeat log, metrics) subscribes.
+The one sink of all effects. It runs on the loop after the lock is released and must not block; observers (the
+heartbeat log, metrics) see every effect before it is performed.
 """
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -17,13 +17,15 @@ from namesrv.routeinfo.records import (
     MinBrokerIdChanged,
     Registered,
     RouteChanged,
-    Touched,
     Unregistered,
 )
+from namesrv.routeinfo.tables import RouteTables
+from namesrv.server.events import EventRing
+from namesrv.server.snapshot import Readiness
+from namesrv.server.watchers import RouteWatchers
+from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
-
-if TYPE_CHECKING:
-    from namesrv.context import Namesrv
 
 logger: Final = logging.getLogger(__name__)
 
@@ -34,13 +36,26 @@ _NAMED_TOPICS: Final = 20
 class EffectSink:
     """Performs effects, each kind its own way."""
 
-    def __init__(self, notify: Callable[[MinBrokerIdChanged], None]) -> None:
-        # everything but what is performed here
-        self.subscribers: list[Callable[[Effect], None]] = []
-        # the same without heartbeats, of which no effects have to be made for them
-        self.observers: list[Callable[[Effect], None]] = []
-        self.namesrv: Namesrv | None = None
+    def __init__(  # noqa: PLR0913 - by keyword: what effects reach
+        self,
+        *,
+        clock: Clock,
+        tables: RouteTables,
+        connections: Mapping[int, ServerConnection],
+        readiness: Readiness,
+        watchers: RouteWatchers,
+        events: EventRing,
+        notify: Callable[[MinBrokerIdChanged], None],
+        observers: Sequence[Callable[[Effect], None]] = (),
+    ) -> None:
+        self._clock = clock
+        self._tables = tables
+        self._connections = connections
+        self._readiness = readiness
+        self._watchers = watchers
+        self._events = events
         self._notify = notify
+        self._observers = observers
         self._performers: dict[type, Callable[[Any], None]] = {
             Registered: self._registered,
             Unregistered: self._unregistered,
@@ -52,13 +67,10 @@ class EffectSink:
 
     def __call__(self, effect: Effect) -> None:
         """Perform an effect."""
-        for subscriber in self.subscribers:
-            subscriber(effect)
-        if type(effect) is not Touched:
-            for observer in self.observers:
-                observer(effect)
+        for observer in self._observers:
+            observer(effect)
         performer = self._performers.get(type(effect))
-        # a heartbeat that came has no further consequence, nor has a scan
+        # a scan has no further consequence
         if performer is not None:
             performer(effect)
 
@@ -66,9 +78,8 @@ class EffectSink:
         if effect.kind == "unchanged" or (effect.kind == "delta" and not effect.topics):
             # a sign of life: slaves send an empty delta with every heartbeat, to be told of their master
             return
-        namesrv = self._owner()
         key, live = effect.key, effect.live
-        namesrv.readiness.broker_seen(key.cluster_name, live.broker_name, live.broker_id, key.broker_addr)
+        self._readiness.broker_seen(key.cluster_name, live.broker_name, live.broker_id, key.broker_addr)
         fields = {**_identity(key, live), "kind": effect.kind, "topics": effect.topics}
         level = logging.INFO if effect.is_new else logging.DEBUG
         event(logger, level, "broker_registered", **fields, new=effect.is_new)
@@ -79,7 +90,6 @@ class EffectSink:
         self._remember("unregister", _identity(effect.key, effect.live))
 
     def _evicted(self, effect: Evicted) -> None:
-        namesrv = self._owner()
         fields = {
             **_identity(effect.key, effect.live),
             "reason": effect.reason,
@@ -90,8 +100,8 @@ class EffectSink:
         event(logger, level, "broker_evicted", **fields)
         self._remember("evict", fields)
         connection_id = effect.live.connection_id
-        if effect.reason == "silent" and connection_id not in namesrv.manager.tables.brokers_on_connection:
-            connection = namesrv.server.connections.get(connection_id)
+        if effect.reason == "silent" and connection_id not in self._tables.brokers_on_connection:
+            connection = self._connections.get(connection_id)
             if connection is not None:
                 connection.close()
 
@@ -106,7 +116,7 @@ class EffectSink:
         count = None if topics is None else len(topics)
         event(logger, logging.DEBUG, "route_changed", revision=effect.revision, topics=count)
         self._remember("route", {"revision": effect.revision, "topics": named, "count": count})
-        self._owner().watchers.wake(topics)
+        self._watchers.wake(topics)
 
     def _min_broker_id_changed(self, effect: MinBrokerIdChanged) -> None:
         event(
@@ -120,12 +130,7 @@ class EffectSink:
         self._notify(effect)
 
     def _remember(self, name: str, fields: dict[str, Any]) -> None:
-        namesrv = self._owner()
-        namesrv.events.append({"event": name, "ts_ms": int(namesrv.clock.wall() * 1000), **fields})
-
-    def _owner(self) -> "Namesrv":
-        assert self.namesrv is not None  # noqa: S101 - the controller sets it before anything can happen
-        return self.namesrv
+        self._events.append({"event": name, "ts_ms": int(self._clock.wall() * 1000), **fields})
 
 
 def _identity(key: BrokerAddrInfo, live: BrokerLiveInfo) -> dict[str, Any]:

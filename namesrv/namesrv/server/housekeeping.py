@@ -64,13 +64,8 @@ class Housekeeping:
         namesrv = self._namesrv
         if namesrv.fast_lane.is_ready or not namesrv.is_ready():
             return
-        namesrv.fast_lane.is_ready = True
-        tables = namesrv.manager.tables
-        # who did not come back has ended its life, and with it what was taken from it
-        tables.wiped &= tables.broker_addr_table.keys()
-        if namesrv.readiness.missing:
-            # the snapshot names them still, and the next start would wait for them again
-            namesrv.manager.membership += 1
+        namesrv.fast_lane.start_to_answer()
+        namesrv.manager.forget_who_did_not_return(somebody_is_missing=bool(namesrv.readiness.missing))
         reason = namesrv.readiness.reason(namesrv.clock.monotonic())
         namesrv.service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)

@@ -6,16 +6,20 @@ for it, and a member that cannot be reached finds out at its next question.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Final
 
-from namesrv.context import Namesrv
+from namesrv.context import Spawn
 from namesrv.routeinfo.records import MinBrokerIdChanged
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemotingError
 from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_remoting.serializers import encode_command
+from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
@@ -27,14 +31,16 @@ TIMEOUT_SECONDS: Final = 3.0
 class MinBrokerIdNotifier:
     """Tells members of groups, each in a task of its own."""
 
-    def __init__(self) -> None:
-        self.namesrv: Namesrv | None = None
+    def __init__(
+        self, clock: Clock, tables: RouteTables, connections: Mapping[int, ServerConnection], spawn: Spawn
+    ) -> None:
+        self._clock = clock
+        self._tables = tables
+        self._connections = connections
+        self._spawn = spawn
 
     def __call__(self, change: MinBrokerIdChanged) -> None:
         """Tell all recipients."""
-        namesrv = self.namesrv
-        if namesrv is None:
-            return
         header = NotifyMinBrokerIdChangeRequestHeader(
             min_broker_id=change.min_broker_id,
             # Java leaves the name out, and its brokers do not miss it
@@ -45,20 +51,20 @@ class MinBrokerIdNotifier:
         )
         native = {
             key.broker_addr: live.connection_id
-            for key, live in namesrv.manager.tables.broker_live_table.items()
+            for key, live in self._tables.broker_live_table.items()
             if live.is_native and live.broker_name == change.broker_name
         }
         for addr in change.recipients:
-            connection = namesrv.server.connections.get(native.get(addr, 0))
+            connection = self._connections.get(native.get(addr, 0))
             if connection is not None:
                 connection.write(_native_notice(header))
             else:
-                namesrv.spawn(self._dial(namesrv, addr, header))
+                self._spawn(self._dial(addr, header))
 
-    async def _dial(self, namesrv: Namesrv, addr: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
+    async def _dial(self, addr: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                client = RemotingClient(addr, clock=namesrv.clock, connect_timeout_seconds=TIMEOUT_SECONDS)
+                client = RemotingClient(addr, clock=self._clock, connect_timeout_seconds=TIMEOUT_SECONDS)
                 async with client:
                     await client.oneway(
                         RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,

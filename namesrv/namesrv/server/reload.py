@@ -17,6 +17,7 @@ from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.limits import kv_limits, retention, server_limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, SettingsError
+from namesrv_remoting.aio.server import RemotingServer
 from namesrv_runtime import log
 from namesrv_runtime.log import event
 
@@ -81,8 +82,9 @@ def changes_between(running: Mapping[str, object], wanted: Settings) -> list[Cha
 class Reloader:
     """Reloads when asked, one reload after the other."""
 
-    def __init__(self, namesrv: Namesrv, read: Callable[[], Loaded]) -> None:
+    def __init__(self, namesrv: Namesrv, server: RemotingServer, read: Callable[[], Loaded]) -> None:
         self._namesrv = namesrv
+        self._server = server
         self._read = read
 
     async def run(self, asked: asyncio.Event) -> None:
@@ -114,7 +116,7 @@ class Reloader:
             setting, origin = change.name, loaded.origins[change.name]
             event(logger, logging.WARNING, name, setting=setting, old=change.old, new=change.new, origin=origin)
         changed = {change.name: change.new for change in changes if change.can_reload}
-        apply(self._namesrv, changed)
+        apply(self._namesrv, self._server, changed)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(changes) - len(changed))
 
 
@@ -123,15 +125,15 @@ def effective(namesrv: Namesrv) -> dict[str, object]:
     return dict(namesrv.settings) | {name: getattr(namesrv.live, name) for name in _LIVE}
 
 
-def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
+def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object]) -> None:
     """Let the server run with other values, which are valid; nothing here can fail half-way."""
     if not changed:
         return
     settings = namesrv.settings = namesrv.settings.model_copy(update=dict(changed))
     names = changed.keys()
     if names & _SERVER_LIMITS:
-        namesrv.server.limits = server_limits(settings)
-        namesrv.server.dispatcher.max_frame_bytes = settings.max_frame_bytes
+        server.limits = server_limits(settings)
+        server.dispatcher.max_frame_bytes = settings.max_frame_bytes
     if names & _KV_LIMITS:
         namesrv.kv.limits = kv_limits(settings)
     for name in names & _LIVE:

@@ -71,13 +71,14 @@ class Dispatcher:
         concurrent: frozenset[int] = frozenset(),
         native_ext: Mapping[str, str] | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
+        timed: Callable[[int, float], None] | None = None,
     ) -> None:
         self._handlers = dict(handlers)
         self.concurrent = concurrent
         self._native_ext = dict(native_ext or {})
         self.max_frame_bytes = max_frame_bytes
         # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
-        self.timed: Callable[[int, float], None] | None = None
+        self._timed = timed
         # answers by (request code, response code), for metrics
         self.answered: dict[tuple[int, int], int] = {}
 
@@ -106,8 +107,8 @@ class Dispatcher:
             reply = Reply(remark=f"internal error: {type(error).__name__}; the server's log has the rest")
         key = (self.next_code(command.code), code)
         self.answered[key] = self.answered.get(key, 0) + 1
-        if self.timed is not None:
-            self.timed(key[0], time.monotonic() - began)
+        if self._timed is not None:
+            self._timed(key[0], time.monotonic() - began)
         if command.is_oneway:
             return Answer(b"", closes)
         return Answer(self._encode(command, code, reply, request.connection), closes)

@@ -71,13 +71,14 @@ class RemotingServer:
         tasks: asyncio.TaskGroup,
         limits: ServerLimits | None = None,
         fast_lane: FastLane = no_fast_lane,
+        connections: dict[int, ServerConnection] | None = None,
     ) -> None:
         self.dispatcher = dispatcher
         self.clock = clock
         self.limits = limits or ServerLimits()
         self.fast_lane = fast_lane
         # connection id -> connection; all that were let in and are not gone
-        self.connections: dict[int, ServerConnection] = {}
+        self.connections: dict[int, ServerConnection] = {} if connections is None else connections
         # refusals by reason, for metrics
         self.refusals: Counter[str] = Counter()
         # of all connections that ever were, the closed ones too

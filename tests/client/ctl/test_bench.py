@@ -39,7 +39,7 @@ async def test_bench_says_what_it_does_and_measures_it(tmp_path: Path) -> None:
         assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
         # and two to see that connections are there
         assert found["requests"] + 2 == server.namesrv.fast_lane.pulls
-        await until(lambda: len(server.namesrv.server.connections) == 1)
+        await until(lambda: len(server.namesrv.connections) == 1)
 
 
 async def test_bench_of_apaches_server_asks_in_json(tmp_path: Path) -> None:

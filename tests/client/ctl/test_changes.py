@@ -67,7 +67,7 @@ async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: tuple[s
 
         reason = "There is no terminal to ask on; --yes says so"
         assert (2, "", f"namesrvctl: {asked} on {where}, 127.0.0.1:1? {reason}\n") == refused
-        assert (before, 1) == (server.namesrv.manager.revisions.revision, len(server.namesrv.server.connections))
+        assert (before, 1) == (server.namesrv.manager.revisions.revision, len(server.namesrv.connections))
 
 
 @pytest.mark.parametrize("is_apache", [False, True], ids=["native", "rocketmq"])

@@ -19,7 +19,7 @@ OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
 
 def questions(server: InProcess) -> int:
     """How many the one who watches has asked."""
-    return max((one.requests for one in server.namesrv.server.connections.values() if one.role == "client"), default=0)
+    return max((one.requests for one in server.namesrv.connections.values() if one.role == "client"), default=0)
 
 
 async def test_changes_are_told_as_they_happen(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ async def test_scrape_of_many_brokers_and_connections(tmp_path: Path) -> None:
             broker = Broker(f"broker-{number}", 0, f"10.0.{number // 250}.{number % 250}:10911")
             await peers[number % 100].register(broker, body)
 
-        calls, found = await _driven(survey(server.namesrv))
-        _, text = await _driven(exposition(server.namesrv))
+        calls, found = await _driven(survey(server.namesrv, server.controller.server))
+        _, text = await _driven(exposition(server.namesrv, server.controller.server))
 
         metrics = Scrape(text.decode())
         assert 1000 == metrics("nameserver_brokers", state="live")
@@ -44,7 +44,7 @@ async def test_pulls_are_answered_during_a_scrape(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(Broker())
-        work = asyncio.ensure_future(exposition(server.namesrv))
+        work = asyncio.ensure_future(exposition(server.namesrv, server.controller.server))
         answered = 0
         while not work.done():
             await peer.call(105, {"topic": "T"})
@@ -65,7 +65,7 @@ async def test_scrape_says_what_it_is(tmp_path: Path) -> None:
 async def test_two_scrapes_at_once(tmp_path: Path) -> None:
     """Each gets a whole one."""
     async with namesrv_in_process(tmp_path) as server:
-        texts = await asyncio.gather(*(exposition(server.namesrv) for _ in range(2)))
+        texts = await asyncio.gather(*(exposition(server.namesrv, server.controller.server) for _ in range(2)))
 
         assert Scrape(texts[0].decode()).names == Scrape(texts[1].decode()).names
 

@@ -262,8 +262,8 @@ async def test_peer_that_does_not_read(tmp_path: Path) -> None:
         broker = await server.connect()
         await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
         peer = await RawPeer.connect(server.address, receive_buffer=4096)
-        await until(lambda: len(server.namesrv.server.connections) == 2)
-        connection = max(server.namesrv.server.connections.values(), key=lambda each: each.id)
+        await until(lambda: len(server.namesrv.connections) == 2)
+        connection = max(server.namesrv.connections.values(), key=lambda each: each.id)
 
         while connection.is_open:
             # the list of all topics, more of them than sockets hold; then half a minute passes
@@ -289,7 +289,7 @@ async def test_bytes_both_ways(tmp_path: Path) -> None:
             length = await peer.reader.readexactly(4)
             answered += 4 + len(await peer.reader.readexactly(int.from_bytes(length)))
         peer.close()
-        await until(lambda: len(server.namesrv.server.connections) == 1)
+        await until(lambda: len(server.namesrv.connections) == 1)
 
         metrics = await seen.metrics()
         assert len(asked) == metrics("nameserver_bytes_total", dir="in") - before("nameserver_bytes_total", dir="in")

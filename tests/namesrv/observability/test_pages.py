@@ -15,7 +15,7 @@ from tests.support.in_process import namesrv_in_process
 async def test_verbose_is_a_word_of_the_query(tmp_path: Path, query: str, lines: int) -> None:
     """With or without a value, among others or alone."""
     async with namesrv_in_process(tmp_path) as server:
-        answer = await pages(server.namesrv)["/readyz"](query)
+        answer = await pages(server.namesrv, server.controller.server)["/readyz"](query)
 
     assert (200, lines) == (answer.status, answer.body.count(b"\n"))
 
@@ -23,7 +23,7 @@ async def test_verbose_is_a_word_of_the_query(tmp_path: Path, query: str, lines:
 async def test_one_scrape_at_a_time(tmp_path: Path) -> None:
     """Eight at once take as many turns of the loop as one after the other: no turn is longer than with one."""
     async with namesrv_in_process(tmp_path) as server:
-        metrics = pages(server.namesrv)["/metrics"]
+        metrics = pages(server.namesrv, server.controller.server)["/metrics"]
 
         async def turns_of(scrapes: int) -> int:
             work = asyncio.gather(*(metrics("") for _ in range(scrapes)))

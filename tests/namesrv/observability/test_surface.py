@@ -16,18 +16,6 @@ from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
 
 
-async def test_switched_off_it_counts_nothing_that_costs(tmp_path: Path) -> None:
-    """No subscriber but the test's, no timing of answers, no measuring of the loop."""
-    async with namesrv_in_process(tmp_path, http_listen="", heartbeat_log_dir="") as server:
-        await (await server.connect()).register(Broker())
-
-        namesrv = server.namesrv
-        assert [] == server.controller.http_addresses
-        assert [server.effects.append] == list(namesrv.manager.touch_listeners)
-        assert namesrv.server.dispatcher.timed is None
-        assert {} == namesrv.counters.requests
-
-
 @pytest.mark.parametrize("missing", ["h11", "prometheus_client"])
 async def test_without_its_packages_it_says_so_once(
     missing: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

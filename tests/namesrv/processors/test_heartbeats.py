@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.records import BrokerAddrInfo, Touched
+from namesrv.routeinfo.records import BrokerAddrInfo
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     SPELLINGS,
@@ -62,7 +62,7 @@ async def test_heartbeat_of_a_known_broker_counts(tmp_path: Path, spelling: Spel
 
         assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
         assert 0.0 == age(server)
-        assert [pytest.approx(0.2)] == [effect.silent_seconds for effect in server.taken(Touched)]
+        assert [pytest.approx(0.2)] == [silent for _, _, silent in server.touches]
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
@@ -72,7 +72,7 @@ async def test_unknown_broker_of_rocketmq_is_not_told(tmp_path: Path, spelling: 
         peer = await server.connect()
 
         assert (0, None) == outcome(await peer.call(904, UNKNOWN.ext, spelling=spelling))
-        assert [] == server.effects
+        assert [] == server.effects + server.touches
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ async def test_oneway_heartbeat_counts_and_is_not_answered(tmp_path: Path, spell
         await peer.call(106)
 
         assert 0.0 == age(server)
-        assert 1 == len(server.taken(Touched))
+        assert 1 == len(server.touches)
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])

@@ -1,5 +1,6 @@
 """What can an operator change in a running server (318), and what does it say that it runs with (319)?"""
 
+import asyncio
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,8 +45,8 @@ TRUTH = {"true": True, "false": False}
 
 def stopped(data_dir: str | Path, **overrides: Any) -> Namesrv:
     """A NameServer that does not listen."""
-    return NamesrvController(Settings(**{"data_dir": data_dir, "admin_enabled": True, **overrides}))._build(
-        Path(data_dir)
+    return NamesrvController(Settings(**{"data_dir": Path(data_dir), "admin_enabled": True, **overrides}))._build(
+        asyncio.ensure_future
     )
 
 
@@ -214,7 +215,7 @@ async def test_change_tells_watchers_and_caches_once(tmp_path: Path) -> None:
             (b"orderMessageEnable=true", 0, 2),
         ):
             await peer.call(318, None, body)
-            assert entries == len(server.namesrv.fast_lane.json_cache.entries)
+            assert entries == len(server.namesrv.answers.json.entries)
             assert revision == server.namesrv.manager.revisions.revision
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -18,8 +19,8 @@ from namesrv.routeinfo.records import (
     RegisterResult,
     RouteChanged,
     RouteOptions,
-    Touched,
 )
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import FakeClock
@@ -298,7 +299,8 @@ async def test_heartbeat(scene: RouteScene) -> None:
 
     assert heard is live(scene, M)
     assert before.heard(1_005.0, 1, None) == heard
-    assert [Touched(M, live(scene, M), 5.0)] == scene.take_effects()
+    assert [(M, heard, 5.0)] == scene.touched
+    assert [] == scene.take_effects()
     assert before.generation == live(scene, M).generation
 
 
@@ -594,7 +596,9 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
     def sink(effect: Effect) -> None:
         locks.append(repr(manager.lock))
 
-    manager = RouteInfoManager(FakeClock(), RouteOptions(), sink, lambda _: True)
+    manager = RouteInfoManager(
+        RouteTables(), LivenessClock(FakeClock().monotonic), RouteOptions(), sink=sink, is_connected=lambda _: True
+    )
     await manager.register(MASTER)
     await manager.wipe_write_perm("b1")
     await manager.delete_topic("t1", None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.records import Effect, Fenced, MinBrokerIdChanged, Registered, Touched
+from namesrv.routeinfo.records import Fenced, MinBrokerIdChanged
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, native_registration
 
@@ -126,36 +126,3 @@ async def test_event_names_twenty_topics_and_counts_all(tmp_path: Path) -> None:
         assert (20, 50) == (len(first["topics"]), first["count"])
         assert set(first["topics"]) < set(names)
         assert (None, None, 2) == (last["topics"], last["count"], last["revision"])
-
-
-async def test_subscribers_see_every_effect(tmp_path: Path) -> None:
-    """Heartbeats and unchanged registrations too, in the order in which they happened."""
-    async with namesrv_in_process(tmp_path) as server:
-        seen: list[Effect] = []
-        server.namesrv.manager._sink.subscribers.append(seen.append)  # type: ignore[attr-defined]  # an EffectSink
-        peer = await server.connect()
-        for _ in range(2):
-            await peer.register(BROKER)
-        await peer.call(904, BROKER.ext)
-
-        kinds = [effect.kind if isinstance(effect, Registered) else type(effect) for effect in seen[1:]]
-        assert ["full", "unchanged", Touched] == kinds
-
-
-async def test_effects_come_after_the_lock_is_released(tmp_path: Path) -> None:
-    """Whoever hears of a change may ask for the tables at once."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        held: list[bool] = []
-        lock = server.namesrv.manager.lock
-        server.namesrv.manager._sink.subscribers.append(  # type: ignore[attr-defined]  # an EffectSink
-            lambda _: held.append("writer: yes" in repr(lock))
-        )
-
-        await peer.register(BROKER)
-        await peer.call(205, {"brokerName": "broker-a"})
-        await peer.call(216, {"topic": "T"})
-        await peer.call(104, BROKER.ext)
-
-        # route and registered; route; route; unregistered, route and evicted
-        assert [False] * 7 == held

@@ -184,10 +184,9 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
             raise ZeroDivisionError("a bug")
 
     with pytest.RaisesGroup(ZeroDivisionError):
-        async with namesrv_in_process(tmp_path, clock=clock) as server:
+        async with namesrv_in_process(tmp_path, clock=clock, observers=[buggy]) as server:
             peer = await server.connect()
             await peer.register(A)
-            server.namesrv.manager._sink.subscribers.append(buggy)  # type: ignore[attr-defined]  # an EffectSink
 
             await clock.advance(130)
 

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from namesrv.routeinfo.records import MinBrokerIdChanged
-from namesrv.server.notifier import TIMEOUT_SECONDS, MinBrokerIdNotifier
+from namesrv.server.notifier import TIMEOUT_SECONDS
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import settle
 from tests.support.in_process import namesrv_in_process
@@ -167,10 +167,3 @@ def failed(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         vars(record)["fields"]["broker_addr"] for record in caplog.records if record.msg == "min_broker_id_not_notified"
     ]
-
-
-def test_notifier_that_is_not_wired_yet_tells_nobody() -> None:
-    """While the server is being built."""
-    notify = MinBrokerIdNotifier()
-
-    notify(MinBrokerIdChanged("b", 0, "10.0.0.1:1", ("10.0.0.1:1",)))

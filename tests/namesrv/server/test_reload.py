@@ -75,7 +75,7 @@ class File:
     async def reload(self, text: str) -> None:
         """Write it and have it read again."""
         self.path.write_text(text)
-        await Reloader(self.server.namesrv, self.read).reload()
+        await Reloader(self.server.namesrv, self.server.controller.server, self.read).reload()
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
@@ -151,14 +151,14 @@ async def test_bad_file_changes_nothing(
         (found,) = told["problems"]
         assert found.startswith(problem.replace("{file}", str(file.path)))
         assert before == effective(server.namesrv)
-        assert 10_000 == server.namesrv.server.limits.max_connections
+        assert 10_000 == server.controller.server.limits.max_connections
 
 
 async def test_file_that_is_gone_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It may be in the middle of being replaced."""
     async with namesrv_in_process(tmp_path / "data") as server:
         file = File(tmp_path / "ns.toml", server)
-        await Reloader(server.namesrv, file.read).reload()
+        await Reloader(server.namesrv, server.controller.server, file.read).reload()
 
     ((name, told),) = events(caplog)
     assert ("reload_refused", (f"{file.path}: cannot be read: no such file or directory",)) == (name, told["problems"])
@@ -196,10 +196,11 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
             "heartbeat_log_max_bytes": 1 << 30,
         }
 
-        apply(namesrv, changed)
+        remoting = server.controller.server
+        apply(namesrv, remoting, changed)
 
-        assert ServerLimits(65536, 2048, 11, 12, 13, 65537, 14.0, 15.0, 16.0, 17.0, True) == namesrv.server.limits  # noqa: FBT003
-        assert 65536 == namesrv.server.dispatcher.max_frame_bytes
+        assert ServerLimits(65536, 2048, 11, 12, 13, 65537, 14.0, 15.0, 16.0, 17.0, True) == remoting.limits  # noqa: FBT003
+        assert 65536 == remoting.dispatcher.max_frame_bytes
         limits = namesrv.kv.limits
         assert (18, 19, 20) == (limits.max_value_bytes, limits.max_keys_per_namespace, limits.max_namespaces)
         assert namesrv.heartbeat_log is not None
@@ -214,7 +215,11 @@ async def test_what_is_looked_up_counts_at_once(tmp_path: Path) -> None:
         assert 0 == (await peer.register(Broker())).code
         assert 16 == (await peer.call(318, None, b"enableTopicList=false")).code
 
-        apply(server.namesrv, {"max_topics_per_broker": 1, "admin_enabled": True, "kv_max_value_bytes": 3})
+        apply(
+            server.namesrv,
+            server.controller.server,
+            {"max_topics_per_broker": 1, "admin_enabled": True, "kv_max_value_bytes": 3},
+        )
 
         assert (1, "2 topics in one registration, limit 1") == outcome(
             await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"))
@@ -232,7 +237,7 @@ async def test_option_of_routes_shows_in_the_next_answer(tmp_path: Path) -> None
         await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
         assert b"orderTopicConf" not in (await peer.call(105, {"topic": "T"})).body
 
-        apply(server.namesrv, {"order_message_enable": True})
+        apply(server.namesrv, server.controller.server, {"order_message_enable": True})
 
         assert b'"orderTopicConf":"broker-a:8"' in (await peer.call(105, {"topic": "T"})).body
 
@@ -260,7 +265,7 @@ async def test_asked_often_it_reloads_once_more(tmp_path: Path, caplog: pytest.L
         file = File(tmp_path / "ns.toml", server)
         file.path.write_text("max_connections = 7\n")
         asked = asyncio.Event()
-        reloading = asyncio.ensure_future(Reloader(server.namesrv, file.read).run(asked))
+        reloading = asyncio.ensure_future(Reloader(server.namesrv, server.controller.server, file.read).run(asked))
         for _ in range(5):
             asked.set()
         await until(lambda: server.namesrv.settings.max_connections == 7)
@@ -280,9 +285,9 @@ async def test_log_level(tmp_path: Path) -> None:
     try:
         configure("info", "json", None)
         async with namesrv_in_process(tmp_path / "data") as server:
-            apply(server.namesrv, {"log_level": "error"})
+            apply(server.namesrv, server.controller.server, {"log_level": "error"})
             assert logging.ERROR == root.level
-            apply(server.namesrv, {"log_level": "debug", "log_format": "text"})
+            apply(server.namesrv, server.controller.server, {"log_level": "debug", "log_format": "text"})
             assert logging.DEBUG == root.level
     finally:
         root.setLevel(level)

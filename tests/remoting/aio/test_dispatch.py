@@ -305,9 +305,8 @@ async def test_answers_are_timed() -> None:
         await is_over.wait()
         raise TopicNotExistError("no")
 
-    dispatcher = dispatcher_of(slow)
     timed: list[tuple[int, float]] = []
-    dispatcher.timed = lambda code, seconds: timed.append((code, seconds))
+    dispatcher = Dispatcher({KNOWN: slow}, timed=lambda code, seconds: timed.append((code, seconds)))
     for code in (KNOWN, 4711):
         await dispatcher.answer(Request(RemotingCommand(code=code, opaque=1), connection_to(dispatcher)))
 
