@@ -1,8 +1,8 @@
 # The broker agent as a side-car, and the example broker with its producer and consumer.
 # From the top of the repository: docker build --file docker/broker-agent.Dockerfile --tag namesrv-broker-agent .
 # The base may be any Debian-like image with python3 3.11 or newer and its venv module; pin yours by digest:
-#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.5-slim-bookworm@sha256:...
-ARG BASE_IMAGE=docker.io/library/python:3.13.5-slim-bookworm
+#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:...
+ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src

@@ -1,8 +1,8 @@
 # The staleness report, and the Spark master and workers it can run on.
 # From the top of the repository: docker build --file docker/spark.Dockerfile --tag namesrv-staleness .
 # The base must be Debian 12 with python3 3.11 to 3.13 and its venv module (Java 17 comes from there); pin yours by digest:
-#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.5-slim-bookworm@sha256:...
-ARG BASE_IMAGE=docker.io/library/python:3.13.5-slim-bookworm
+#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:...
+ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src
