@@ -1,20 +1,32 @@
-"""The daemon's log: one event, one line, its values as fields, in text or JSON."""
+"""The log of a process: one event, one line, its values as fields, in text or JSON, written by a thread."""
 
 import json
 import logging
 import math
+import os
 import re
+import select
+import threading
 import traceback
+from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, TextIO
+from typing import Any, Final, NamedTuple
 
 MAX_VALUE_CHARS = 256
 MAX_ITEMS = 32  # of one list
 # the end of a traceback says most; this holds about its last 60 calls
 MAX_TRACEBACK_CHARS = 8192
+
+STANDARD_ERROR: Final = 2
+# Some twenty thousand lines wait for a reader that does not read; those after them are lost.
+MAX_QUEUED_BYTES: Final = 4 * 1024 * 1024
+# At the end of a process, for whoever should read the last lines.
+FLUSH_SECONDS: Final = 2.0
+# Written at once: after each write the thread may have to wait for a loop that is busy.
+_BATCH_LINES: Final = 256
 
 # what every JSON line has; a field of such a name gets an underscore
 _FIXED = frozenset({"ts", "level", "event"})
@@ -36,16 +48,37 @@ def event(
     logger.handle(_EventRecord(logger.name, level, name, error, fields))
 
 
-def configure(level: str, log_format: str, stream: TextIO | None) -> None:
-    """Send everything of this level and above to the stream, from other libraries too; the last call counts.
+def configure(level: str, log_format: str, descriptor: int = STANDARD_ERROR) -> None:
+    """Write everything of this level and above to a file descriptor, from other libraries too; the last call counts.
 
-    `auto` is text on a terminal and JSON elsewhere. Without a stream (closed standard error) nothing is written.
+    `auto` is text on a terminal and JSON elsewhere. Whoever logs never waits: a thread writes, and what it cannot write
+    soon enough is lost and counted.
     """
     root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler, _LineHandler)]:
-        root.removeHandler(handler)
-    root.addHandler(_LineHandler(stream, _formatter(log_format, stream)))
     root.setLevel(level.upper())
+    formatter = _formatter(log_format, descriptor)
+    for writer in _writers():
+        if writer.descriptor == descriptor:
+            writer.setFormatter(formatter)
+            return
+        root.removeHandler(writer)
+        writer.close()
+    root.addHandler(_LineWriter(descriptor, formatter))
+
+
+def flush(seconds: float) -> None:
+    """Wait until all lines are written, but not for longer than this."""
+    for writer in _writers():
+        writer.flush(seconds)
+
+
+def lines_lost() -> int:
+    """How many lines could not be written since the start."""
+    return sum(writer.lost for writer in _writers())
+
+
+def _writers() -> list["_LineWriter"]:
+    return [handler for handler in logging.getLogger().handlers if isinstance(handler, _LineWriter)]
 
 
 def quoted(text: str, limit: int = MAX_VALUE_CHARS) -> str:
@@ -89,38 +122,113 @@ class _EventRecord(logging.LogRecord):
         self.fields = fields
 
 
-class _LineHandler(logging.Handler):
-    """Writes lines; a stream that fails loses them, and their number is told when it works again."""
+class _Queued(NamedTuple):
+    line: bytes
+    # how many lines were lost before this one, which says so; 0 for any other line
+    tells_of: int = 0
 
-    def __init__(self, stream: TextIO | None, formatter: logging.Formatter) -> None:
+
+class _LineWriter(logging.Handler):
+    """Has lines written by a thread of its own: a reader that does not read holds up that thread and nothing else.
+
+    What finds the queue full or cannot be written is lost, and the log says how much when it goes on.
+    """
+
+    def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
         super().__init__()
-        self.stream = stream
+        self.descriptor = descriptor
         self.setFormatter(formatter)
+        # lines that were lost, in all
         self.lost = 0
+        # of these, the ones that the log does not tell of yet
+        self._untold = 0
+        # lines until they are written, and their bytes
+        self._queue: deque[_Queued] = deque()
+        self._queued_bytes = 0
+        self._is_closed = False
+        # held for moments only; whoever waits, waits for it
+        self._changed = threading.Condition()
+        threading.Thread(target=self._write_all, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line, or count it as lost."""
-        if self.stream is None:
-            return
-        lines = f"{self.format(record)}\n"
-        if self.lost:
-            lines = f"{self.format(self._lost_record())}\n{lines}"
-        try:
-            self.stream.write(lines)
-            self.stream.flush()
-        except (OSError, ValueError):  # ValueError: the stream is closed
-            # a full disk or a reader that went away must not stop the server, and there is nobody to tell
-            self.lost += 1
-        else:
-            self.lost = 0
+        """Queue one line, or count it as lost."""
+        line = _encoded(self.format(record))
+        with self._changed:
+            if self._queued_bytes + len(line) > MAX_QUEUED_BYTES:
+                self.lost += 1
+                self._untold += 1
+                return
+            self._tell_lost()
+            self._put(_Queued(line))
 
-    def _lost_record(self) -> logging.LogRecord:
-        return _EventRecord(__name__, logging.WARNING, "log_lines_lost", None, {"count": self.lost})
+    def flush(self, seconds: float = FLUSH_SECONDS) -> None:
+        """Wait until all lines are written, but not for longer than this."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._queue, seconds)
+
+    def close(self) -> None:
+        """Write what is queued, and take no more."""
+        super().close()
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _tell_lost(self) -> None:
+        if self._untold:
+            lost = _EventRecord(__name__, logging.WARNING, "log_lines_lost", None, {"count": self._untold})
+            self._put(_Queued(_encoded(self.format(lost)), self._untold))
+            self._untold = 0
+
+    def _put(self, queued: _Queued) -> None:
+        self._queue.append(queued)
+        self._queued_bytes += len(queued.line)
+        self._changed.notify_all()
+
+    def _write_all(self) -> None:
+        is_torn = False
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._is_closed)
+                if not self._queue:
+                    return
+                batch = list(islice(self._queue, _BATCH_LINES))
+            data = b"".join(queued.line for queued in batch)
+            # half a line that was written ends before the next one begins
+            written = self._written(b"\n" + data if is_torn else data) - is_torn
+            is_torn = written < 0 or (written > 0 and data[written - 1 : written] != b"\n")
+            with self._changed:
+                for queued in batch:
+                    self._queue.popleft()
+                    self._queued_bytes -= len(queued.line)
+                    written -= len(queued.line)
+                    if written < 0:
+                        self._untold += queued.tells_of or 1
+                        self.lost += not queued.tells_of
+                if written == 0:
+                    self._tell_lost()
+                self._changed.notify_all()
+
+    def _written(self, data: bytes) -> int:
+        """Write, for as long as that takes; how many bytes it became."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self.descriptor, rest) :]
+            except BlockingIOError:
+                # somebody who has the same pipe or terminal made it so
+                select.select([], [self.descriptor], [])
+            except OSError:
+                break  # a full disk, or a reader that went away, and nobody to tell
+        return len(data) - len(rest)
 
 
-def _formatter(log_format: str, stream: TextIO | None) -> logging.Formatter:
+def _encoded(line: str) -> bytes:
+    return f"{line}\n".encode("utf-8", "backslashreplace")
+
+
+def _formatter(log_format: str, descriptor: int) -> logging.Formatter:
     if log_format == "auto":
-        log_format = "text" if stream is not None and stream.isatty() else "json"
+        log_format = "text" if os.isatty(descriptor) else "json"
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 

@@ -1,10 +1,14 @@
-"""One event, one line, whatever is in its values and whatever happens to the stream."""
+"""One event, one line, whatever is in its values and whoever reads it or does not."""
 
-import io
 import json
 import logging
+import os
+import pty
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_runtime import log
+from tests.support.guard import GUARD_SECONDS
 
 logger = logging.getLogger("tests.namesrv.test_log")
 
@@ -26,49 +31,67 @@ def _log_as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
+class Written:
+    """A file that the log goes to."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lasts as long as the tests
+        self.descriptor = self._file.fileno()
+
+    def begin(self, level: str, log_format: str) -> None:
+        """Have the log go here."""
+        self._file.truncate(0)
+        self._file.seek(0)
+        log.configure(level, log_format, self.descriptor)
+
+    def text(self) -> str:
+        """What was logged since."""
+        log.flush(GUARD_SECONDS)
+        return os.pread(self.descriptor, 1 << 20, 0).decode()
+
+
+written = Written()
+
+
 def text_of(name: str, /, **fields: Any) -> str:
     """The event as a text line, without its time."""
-    stream = io.StringIO()
-    log.configure("debug", "text", stream)
+    written.begin("debug", "text")
     log.event(logger, logging.INFO, name, **fields)
-    return stream.getvalue().partition(" ")[2]
+    return written.text().partition(" ")[2]
 
 
 def json_of(name: str, /, **fields: Any) -> dict[str, object]:
     """The event as an object, without its time."""
-    stream = io.StringIO()
-    log.configure("debug", "json", stream)
+    written.begin("debug", "json")
     log.event(logger, logging.INFO, name, **fields)
-    line: dict[str, object] = json.loads(stream.getvalue())
+    line: dict[str, object] = json.loads(written.text())
     del line["ts"]
     return line
 
 
 def test_text_line() -> None:
     """Time in UTC with milliseconds, level, event, fields in the order given."""
-    stream = io.StringIO()
-    log.configure("info", "text", stream)
+    written.begin("info", "text")
 
     log.event(logger, logging.WARNING, "broker_evicted", cluster="c1", broker="b:10911", silent_seconds=120.3004)
 
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING broker_evicted "
         r"cluster=c1 broker=b:10911 silent_seconds=120\.3\n",
-        stream.getvalue(),
+        written.text(),
     )
 
 
 def test_json_line() -> None:
     """One object per line with time, level and event first, values with their types."""
-    stream = io.StringIO()
-    log.configure("info", "json", stream)
+    written.begin("info", "json")
 
     log.event(logger, logging.INFO, "broker_evicted", cluster="c1", id=0, master=True, zone=None, silent_seconds=1.5)
 
     assert re.fullmatch(
         r'\{"ts":"[-\dT:.]{23}Z","level":"info","event":"broker_evicted","cluster":"c1","id":0,"master":true,'
         r'"zone":null,"silent_seconds":1\.5\}\n',
-        stream.getvalue(),
+        written.text(),
     )
 
 
@@ -160,10 +183,9 @@ def test_text_stays_one_printable_line(values: list[str]) -> None:
 @given(st.text(max_size=256))
 def test_json_stays_one_ascii_line(value: str) -> None:
     """Any value comes back as it was, but for what no encoding can write."""
-    stream = io.StringIO()
-    log.configure("info", "json", stream)
+    written.begin("info", "json")
     log.event(logger, logging.INFO, "happened", value=value)
-    line = stream.getvalue()
+    line = written.text()
 
     assert line[:-1].isascii()
     assert line[:-1].isprintable()
@@ -172,15 +194,14 @@ def test_json_stays_one_ascii_line(value: str) -> None:
 
 def test_traceback_is_a_field() -> None:
     """A bug is one line, too, with the error and where it came from."""
-    stream = io.StringIO()
-    log.configure("info", "text", stream)
+    written.begin("info", "text")
 
     try:
         raise KeyError("a\nb")
     except KeyError as error:
         log.event(logger, logging.ERROR, "handler_failed", exc_info=error, code=105)
 
-    line = stream.getvalue()
+    line = written.text()
     assert 1 == line.count("\n")
     assert ' ERROR handler_failed code=105 error="KeyError: \'a\\\\nb\'" traceback="Traceback (most recent' in line
     assert 'raise KeyError(\\"a\\\\nb\\")' in line
@@ -188,12 +209,11 @@ def test_traceback_is_a_field() -> None:
 
 def test_other_libraries_are_logged_the_same_way() -> None:
     """What asyncio says is an event as well, its text a field."""
-    stream = io.StringIO()
-    log.configure("info", "text", stream)
+    written.begin("info", "text")
 
     logging.getLogger("asyncio").error("task %r\nfailed", 1)
 
-    assert stream.getvalue().endswith('Z ERROR message_logged logger=asyncio message="task 1\\nfailed"\n')
+    assert written.text().endswith('Z ERROR message_logged logger=asyncio message="task 1\\nfailed"\n')
 
 
 @pytest.mark.parametrize(
@@ -207,13 +227,12 @@ def test_other_libraries_are_logged_the_same_way() -> None:
 )
 def test_level(level: str, events: list[str]) -> None:
     """Events below the level are not written."""
-    stream = io.StringIO()
-    log.configure(level, "json", stream)
+    written.begin(level, "json")
 
     for name, severity in zip("abcd", [logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR], strict=True):
         log.event(logger, severity, name)
 
-    assert events == [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+    assert events == [json.loads(line)["event"] for line in written.text().splitlines()]
 
 
 def test_event_below_the_level_looks_at_no_value() -> None:
@@ -223,82 +242,124 @@ def test_event_below_the_level_looks_at_no_value() -> None:
         def __str__(self) -> str:
             raise AssertionError
 
-    stream = io.StringIO()
-    log.configure("info", "text", stream)
+    written.begin("info", "text")
 
     log.event(logger, logging.DEBUG, "request_read", value=Untouchable())
 
-    assert stream.getvalue() == ""
+    assert written.text() == ""
 
 
-class Terminal(io.StringIO):
-    """A stream that is a terminal."""
-
-    def isatty(self) -> bool:
-        """It is."""
-        return True
-
-
-@pytest.mark.parametrize(("stream", "first"), [(Terminal(), "2"), (io.StringIO(), "{")])
-def test_auto_is_text_on_a_terminal(stream: io.StringIO, first: str) -> None:
+def test_auto_is_text_on_a_terminal() -> None:
     """People get text, collectors get JSON."""
-    log.configure("info", "auto", stream)
-    log.event(logger, logging.INFO, "started")
-
-    assert first == stream.getvalue()[0]
+    controller, terminal = pty.openpty()
+    for descriptor in (terminal, written.descriptor):
+        written.begin("info", "json")
+        log.configure("info", "auto", descriptor)
+        log.event(logger, logging.INFO, "started")
+        log.flush(GUARD_SECONDS)
+    assert " INFO started\r\n" == os.read(controller, 1024).decode()[-15:]
+    assert "started" == json.loads(written.text())["event"]
+    for descriptor in (controller, terminal):
+        os.close(descriptor)
 
 
 def test_last_configuration_counts() -> None:
-    """Configured twice, an event is still written once."""
-    first, second = io.StringIO(), io.StringIO()
-    log.configure("info", "json", first)
-    log.configure("info", "json", second)
+    """Configured twice, an event is still written once, to where and as the last one said."""
+    reading, writing = os.pipe()
+    log.configure("info", "json", writing)
+    written.begin("info", "json")
+    log.configure("info", "text", written.descriptor)
     log.event(logger, logging.INFO, "started")
+    os.close(writing)
 
-    assert ("", 1) == (first.getvalue(), second.getvalue().count("\n"))
-
-
-class Failing(io.StringIO):
-    """A stream that fails while it is told to."""
-
-    error: Exception | None = None
-
-    def write(self, text: str) -> int:
-        """Write, or fail."""
-        if self.error:
-            raise self.error
-        return super().write(text)
+    assert written.text().endswith(" INFO started\n")
+    assert 1 == written.text().count("\n")
+    with os.fdopen(reading) as nobody:
+        assert "" == nobody.read()
 
 
-@pytest.mark.parametrize(
-    "error", [BrokenPipeError(), OSError(28, "No space left on device"), BlockingIOError(), ValueError("closed file")]
-)
-def test_stream_that_fails_disturbs_nobody(error: Exception) -> None:
-    """Lines are lost while the stream fails, and their number is the first thing said afterwards."""
-    stream = Failing()
-    log.configure("info", "text", stream)
+def events_of(lines: Iterable[str]) -> list[object]:
+    """Events by name, those that tell of lost ones by their number."""
+    return [line.get("count", line["event"]) for line in map(json.loads, lines)]
 
-    stream.error = error
+
+def test_reader_that_does_not_read() -> None:
+    """Whoever logs does not wait for it; what was lost in between is counted, and said once it reads again."""
+    reading, writing = os.pipe()
+    log.configure("info", "json", writing)
     log.event(logger, logging.INFO, "first")
-    log.event(logger, logging.INFO, "second")
-    stream.error = None
-    log.event(logger, logging.INFO, "third")
-    log.event(logger, logging.INFO, "fourth")
+    log.flush(GUARD_SECONDS)
+    before = log.lines_lost()
+    many = 2 * log.MAX_QUEUED_BYTES // 1000
+    for number in range(many):
+        log.event(logger, logging.INFO, "more", number=number, text="x" * 200, other="y" * 200, third="z" * 200)
+    log.flush(0.0)
+    lost = log.lines_lost() - before
+    assert 0 < lost < many
 
-    assert ["WARNING log_lines_lost count=2", "INFO third", "INFO fourth"] == [
-        line.partition(" ")[2] for line in stream.getvalue().splitlines()
-    ]
+    with os.fdopen(reading) as lines:
+        said = [next(lines) for _ in range(2 + many - lost)]
+        log.event(logger, logging.INFO, "last")
+        said.append(next(lines))
+    assert ["first", *["more"] * (many - lost), lost, "last"] == events_of(said)
+    os.close(writing)
 
 
-def test_closed_stream_disturbs_nobody() -> None:
-    """Neither does a stream that was closed, nor none at all, as with 2>&-."""
-    stream = io.StringIO()
-    log.configure("info", "text", stream)
-    stream.close()
-    log.event(logger, logging.INFO, "lost")
+def test_stream_that_fails(tmp_path: Path) -> None:
+    """What it does not take is lost; once it works again the log says how much, and no line is half there."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    log.configure("info", "json", writing)
+    for _ in range(2):
+        log.event(logger, logging.INFO, "lost")
+        log.flush(GUARD_SECONDS)
+    file = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    os.dup2(file, writing)
+    log.event(logger, logging.INFO, "written")
+    log.flush(GUARD_SECONDS)
 
-    log.configure("info", "auto", None)
-    log.event(logger, logging.INFO, "lost")
+    assert [2, "written"] == events_of((tmp_path / "log").read_text().splitlines())
+    assert 2 == log.lines_lost()
+    for descriptor in (file, writing):
+        os.close(descriptor)
+
+
+def test_line_that_a_full_disk_cut(tmp_path: Path) -> None:
+    """It is ended before the next one, which a reader of lines can then read."""
+    script = """if True:
+        import logging, os, resource, signal, sys
+        from namesrv_runtime import log
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+        log.configure("info", "json", file)
+        for name in ("first", "second"):
+            log.event(logging.getLogger(), logging.INFO, name)
+            log.flush(60)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        log.event(logging.getLogger(), logging.INFO, "third")
+    """
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "log")], check=True, timeout=120)
+
+    first, torn, *rest = (tmp_path / "log").read_text().splitlines()
+    assert ["first", 1, "third"] == events_of([first, *rest])
+    assert torn.startswith('{"ts":')
+
+
+def test_process_that_ends_writes_its_last_lines_or_gives_up() -> None:
+    """A bug's traceback gets out; a reader that never reads keeps no process from ending."""
+    script = """if True:
+        import logging
+        from namesrv_runtime import log
+        log.configure("info", "json", 1)
+        for number in range(2000):
+            log.event(logging.getLogger(), logging.INFO, "more", number=number, text="x" * 200)
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert ["more"] * 2000 == events_of(done.stdout.splitlines())
+
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as unread:
+        assert 0 == unread.wait(120)
 
 
 @pytest.mark.parametrize(

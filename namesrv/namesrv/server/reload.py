@@ -7,7 +7,6 @@ valid, or nothing changes. What can change in a running server does; what cannot
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
@@ -143,7 +142,7 @@ def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object
     if names & _RETENTION and namesrv.heartbeat_log is not None:
         namesrv.heartbeat_log.log.retention = retention(settings)
     if names & _LOG:
-        log.configure(settings.log_level, settings.log_format, sys.stderr)
+        log.configure(settings.log_level, settings.log_format)
 
 
 def has_terminal() -> bool:

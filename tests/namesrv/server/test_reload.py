@@ -283,7 +283,7 @@ async def test_log_level(tmp_path: Path) -> None:
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
-        configure("info", "json", None)
+        configure("info", "json")
         async with namesrv_in_process(tmp_path / "data") as server:
             apply(server.namesrv, server.controller.server, {"log_level": "error"})
             assert logging.ERROR == root.level
