@@ -1,6 +1,10 @@
 """Does a server that is told to stop answer what it was asked, send everybody away gently, and remember its brokers?"""
 
+import contextlib
+import os
 import signal
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +15,8 @@ from namesrv.server.snapshot import ExpectedBroker
 from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
 from tests.support.broker import Broker
 from tests.support.daemon import LogLine, Start
+from tests.support.guard import GUARD_SECONDS
+from tests.support.notify_socket import NotifySocket
 from tests.support.peer import Connect
 
 PULL_ROUTES = 20001
@@ -82,6 +88,45 @@ def test_snapshot_that_cannot_be_written(start: Start, connect: Connect, data_di
     assert 0 == daemon.stop()
 
     assert "error" == daemon.wait_for("snapshot_not_written")["level"]
+
+
+def test_thread_that_hangs(start: Start, tmp_path: Path) -> None:
+    """A server that was told to stop ends, whatever its threads wait for: here, for settings out of a pipe."""
+    config = tmp_path / "namesrv.toml"
+    config.touch()
+    daemon = start("--config", str(config))
+    config.unlink()
+    os.mkfifo(config)
+    daemon.send_signal(signal.SIGHUP)
+    # opens once its thread has opened the other end; nothing is ever written
+    with config.open("w"):
+        assert 0 == daemon.stop()
+
+    left, stopped = daemon.log[-2:]
+    assert "threads_left_behind" == left["event"]
+    assert "pathlib.py" in left["threads"][0]
+    assert "stopped" == stopped["event"]
+
+
+def test_log_that_nobody_reads(data_dir: Path, tmp_path: Path) -> None:
+    """A pipe that is full holds up no answer and no end."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"." * 4096)
+    os.set_blocking(writing, True)
+    place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={data_dir}"]
+    words = [sys.executable, "-m", "namesrv", *place, "--drain-seconds=0", "--log-level=debug"]
+    with NotifySocket(tmp_path / "notify") as systemd:
+        environment = os.environ | {"NOTIFY_SOCKET": systemd.address}
+        with subprocess.Popen(words, stderr=writing, env=environment) as process:
+            systemd.receive_with("READY")
+            process.send_signal(signal.SIGTERM)
+            systemd.receive_with("STOPPING")
+            assert 0 == process.wait(GUARD_SECONDS)
+    os.close(writing)
+    os.close(reading)
 
 
 def test_nobody_is_let_in_while_leaving(start: Start, connect: Connect) -> None:

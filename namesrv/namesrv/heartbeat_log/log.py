@@ -53,7 +53,7 @@ _LINES_PER_ITEM: Final = 100
 # (connection, topic) pairs that are remembered as served; then all are forgotten, and some are told twice.
 MAX_SERVED_PAIRS: Final = 500_000
 # At the end of the process, for what is queued and for the last compression.
-CLOSE_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 6.0
 
 
 class HeartbeatLog:

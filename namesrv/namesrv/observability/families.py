@@ -17,6 +17,7 @@ from namesrv.histogram import Histogram
 from namesrv.observability.survey import PROTOCOLS, Survey
 from namesrv.version import version
 from namesrv_remoting.codes import RequestCode, ResponseCode
+from namesrv_runtime.log import lines_lost
 
 T = TypeVar("T")
 # label values -> what is counted under them
@@ -84,7 +85,8 @@ def life_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
 
 
 def heartbeat_log_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
-    """What became of the heartbeat log; nothing when there is none."""
+    """What became of the log, and of the heartbeat log if there is one."""
+    yield _counter("log_lines_lost", "Lines of the log that standard error did not take in time.", [((), lines_lost())])
     log = namesrv.heartbeat_log
     if log is not None:
         yield _single("eventlog_queue", "Lines of the heartbeat log that wait to be written.", log.queued)

@@ -5,8 +5,6 @@ import logging
 import os
 import secrets
 import signal
-import sys
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -41,19 +39,25 @@ from namesrv_remoting.aio.peer import address_text
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
-from namesrv_runtime import loops
+from namesrv_runtime import log, loops
 from namesrv_runtime.clock import Clock, SystemClock
+from namesrv_runtime.deadline import ExitDeadline
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
 EXIT_OK: Final = 0
-EXIT_START_FAILED: Final = 1
+# it could not start, or not leave in time
+EXIT_FAILED: Final = 1
 # EX_SOFTWARE of sysexits: a bug of ours, with a traceback; systemd restarts the service
 EXIT_BUG: Final = 70
 # Questions in flight when we are told to stop are given this long.
 _FINISH_SECONDS: Final = 2.0
-# for whatever else leaving takes: a last snapshot on a slow disk
+# whoever signals twice is in a hurry
+_HASTY_FLUSH_SECONDS: Final = 0.5
+# a last snapshot on a slow disk
+_SAVE_SECONDS: Final = 3.0
+# For whatever else leaving takes; then the process ends as it is.
 _SPARE_SECONDS: Final = 10.0
 
 
@@ -68,20 +72,31 @@ def run(settings: Settings, read_again: Callable[[], Loaded] | None = None) -> i
     """
     # the process is ours here, and its collector with it
     settle_garbage_collector()
+    with ExitDeadline() as deadline:
+        # threads of the loop are joined before it ends
+        code = loops.run(lambda: _exit_code(settings, read_again, deadline))
+    if code == EXIT_OK:
+        event(logger, logging.INFO, "stopped")
+    return code
+
+
+async def _exit_code(settings: Settings, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> int:
+    code = EXIT_BUG
     try:
-        loops.run(lambda: NamesrvController(settings).run(read_again))
+        await NamesrvController(settings).run(read_again, deadline)
+        code = EXIT_OK
     except StartError as error:
         event(logger, logging.ERROR, "start_failed", error=error)
-        return EXIT_START_FAILED
+        code = EXIT_FAILED
     except BaseExceptionGroup as group:
         for bug in group.exceptions:
             event(logger, logging.CRITICAL, "crashed", exc_info=bug)
-        traceback.print_exception(group, file=sys.stderr)
-        return EXIT_BUG
     except Exception as error:  # noqa: BLE001 - the last place that can say what ended the process
         event(logger, logging.CRITICAL, "crashed", exc_info=error)
-        return EXIT_BUG
-    return EXIT_OK
+    finally:
+        # what is left is to join threads, whose work nobody waits for any more
+        deadline.move(_FINISH_SECONDS, code)
+    return code
 
 
 class NamesrvController:
@@ -115,8 +130,10 @@ class NamesrvController:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def run(self, read_again: Callable[[], Loaded] | None) -> None:
+    async def run(self, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> None:
         """Serve until SIGTERM or SIGINT; reload on SIGHUP, if it is known from where.
+
+        The deadline is for leaving.
 
         Raises:
             StartError: it cannot start.
@@ -124,10 +141,10 @@ class NamesrvController:
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled, number)
+            loop.add_signal_handler(number, self._signalled, number, deadline)
         if read_again is not None:
             self._read_again = read_again
-            loop.add_signal_handler(signal.SIGHUP, self._hung_up, has_terminal())
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up, has_terminal(), deadline)
         self._service_manager = ServiceManager.of(os.environ)
         try:
             await self.serve()
@@ -171,17 +188,19 @@ class NamesrvController:
         """Leave in good order."""
         self._stop_asked.set()
 
-    def _signalled(self, number: signal.Signals) -> None:
+    def _signalled(self, number: signal.Signals, deadline: ExitDeadline) -> None:
         if self._stop_asked.is_set():
             event(logger, logging.WARNING, "stopped_at_once", signal=number.name)
+            log.flush(_HASTY_FLUSH_SECONDS)
             os._exit(128 + number)
         event(logger, logging.INFO, "stopping", signal=number.name)
+        deadline.move(self._leave_seconds, EXIT_FAILED)
         self.ask_to_stop()
 
-    def _hung_up(self, had_terminal: bool) -> None:  # noqa: FBT001 - a signal handler's arguments have no names
+    def _hung_up(self, had_terminal: bool, deadline: ExitDeadline) -> None:  # noqa: FBT001 - a signal handler's arguments have no names
         if had_terminal and not has_terminal():
             # the window that it ran in was closed: nobody is left who could end it
-            self._signalled(signal.SIGHUP)
+            self._signalled(signal.SIGHUP, deadline)
         else:
             self._reload_asked.set()
 
@@ -324,14 +343,22 @@ class NamesrvController:
 
     # -- leaving ------------------------------------------------------------------------------------------------------
 
+    @property
+    def _leave_seconds(self) -> float:
+        return 2 * _FINISH_SECONDS + self.namesrv.settings.drain_seconds + _SPARE_SECONDS
+
     async def _leave(self, snapshotter: Snapshotter) -> None:
         namesrv, server = self.namesrv, self.server
         namesrv.is_draining = True
         drain_seconds = namesrv.settings.drain_seconds
-        namesrv.service_manager.stopping("draining", 2 * _FINISH_SECONDS + drain_seconds + _SPARE_SECONDS)
+        namesrv.service_manager.stopping("draining", self._leave_seconds)
         server.stop_accepting()
         # before anybody is sent away: these are the brokers to expect next time
-        await snapshotter.tick(0.0)
+        try:
+            async with asyncio.timeout(_SAVE_SECONDS):
+                await snapshotter.tick(0.0)
+        except TimeoutError:
+            event(logger, logging.ERROR, "snapshot_not_written", error=f"not done within {_SAVE_SECONDS:g} s")
         namesrv.watchers.wake(None)
         if not await server.drain(_FINISH_SECONDS):
             event(logger, logging.WARNING, "drain_unfinished", seconds=_FINISH_SECONDS)
@@ -344,4 +371,3 @@ class NamesrvController:
         server.abort_all()
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.close()
-        event(logger, logging.INFO, "stopped")

@@ -403,7 +403,8 @@ async def test_heartbeat_log(tmp_path: Path) -> None:
     async with shown(tmp_path / "with", heartbeat_log_dir=str(tmp_path / "log")) as (server, seen):
         assert isinstance(server.namesrv.heartbeat_log, HeartbeatLog)
         metrics = await seen.metrics()
-        assert {"nameserver_eventlog_queue", "nameserver_eventlog_dropped_total"} <= metrics.names
+        names = {"nameserver_eventlog_queue", "nameserver_eventlog_dropped_total", "nameserver_log_lines_lost_total"}
+        assert names <= metrics.names
     async with shown(tmp_path / "without", heartbeat_log_dir="") as (_, seen):
         assert [] == [name for name in (await seen.metrics()).names if "eventlog" in name]
 

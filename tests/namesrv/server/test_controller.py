@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.server.controller import EXIT_START_FAILED, NamesrvController, run
+from namesrv.server.controller import EXIT_FAILED, NamesrvController, run
 from namesrv.server.process import StartError
 from namesrv.settings.model import Settings
 from namesrv.version import version
@@ -117,7 +117,7 @@ def test_run_says_why_it_did_not_start(tmp_path: Path, caplog: pytest.LogCapture
     """One line and exit code 1, no traceback."""
     (tmp_path / "kvConfig.json").mkdir()
 
-    assert EXIT_START_FAILED == run(settings_of(tmp_path))
+    assert EXIT_FAILED == run(settings_of(tmp_path))
 
     ((_, fields),) = logged(caplog, "start_failed")
     assert str(fields["error"]).startswith("KV configuration: ")
@@ -199,9 +199,7 @@ async def test_leaving_server_closes_clients_first(tmp_path: Path, caplog: pytes
     assert [*(client.address for client in clients), broker.address] == list(left)
     first = min(left.values())
     assert [0.0, 2.0, 4.0, 6.0] == pytest.approx([moment - first for moment in left.values()], abs=0.1)
-    assert [("draining", {"connections": 4, "seconds": 8.0}), ("stopped", {})] == logged(
-        caplog, "draining", "drain_unfinished", "stopped"
-    )
+    assert [("draining", {"connections": 4, "seconds": 8.0})] == logged(caplog, "draining", "drain_unfinished")
 
 
 async def test_leaving_server_answers_who_waits(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""A process ends in time, with threads that do not."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_SCRIPT = """if True:
+    import asyncio, sys, threading
+    from namesrv_runtime import log, loops
+    from namesrv_runtime.deadline import ExitDeadline
+
+    async def main():
+        asyncio.get_running_loop().run_in_executor(None, threading.Event().wait, eval(sys.argv[1]))
+        deadline.move(3600, 3)
+        deadline.move(eval(sys.argv[2]), 4)
+
+    log.configure("info", "json")
+    with ExitDeadline() as deadline:
+        loops.run(main)
+    sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("thread_seconds", "code", "events"),
+    # the thread ends first; it never ends
+    [(0.0, 5, []), (None, 4, ["threads_left_behind", "stopped"])],
+)
+def test_last_move_counts(thread_seconds: float | None, code: int, events: list[str]) -> None:
+    """The process ends by itself, or when it was said last, with the code that was said with it."""
+    seconds = 3600.0 if thread_seconds is not None else 0.1
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, repr(thread_seconds), repr(seconds)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (code, events) == (done.returncode, [json.loads(line)["event"] for line in done.stderr.splitlines()])
