@@ -1,4 +1,4 @@
-"""What does the key-value configuration look like on disk?
+"""The file of the key-value configuration.
 
 As Apache's does, `{"configTable":{"NAMESPACE":{"key":"value"}}}`, so that a file of Apache's can be dropped in.
 """
@@ -29,13 +29,31 @@ class KVReadError(OSError):
     """The file is there and cannot be read: to start without it would be to forget what operators put there."""
 
 
-def write(path: Path, tables: Tables) -> None:
-    """Replace the file; blocks until it is on disk.
+class KVSizeError(ValueError):
+    """The file would be larger than it may be; `size` says how large, in bytes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"configuration of {size} bytes")
+        self.size = size
+
+
+def encode(tables: Tables) -> bytes:
+    """The file's bytes."""
+    return msgspec.json.encode({"configTable": tables})
+
+
+def write(path: Path, tables: Tables, most_bytes: int) -> int:
+    """Replace the file, and say how many bytes it has now; blocks until it is on disk.
 
     Raises:
+        KVSizeError: it would be larger than that, and is as it was.
         OSError: it could not be written, and is as it was.
     """
-    write_atomically(path, msgspec.json.encode({"configTable": tables}))
+    data = encode(tables)
+    if len(data) > most_bytes:
+        raise KVSizeError(len(data))
+    write_atomically(path, data)
+    return len(data)
 
 
 def read(path: Path) -> Tables:
@@ -87,27 +105,6 @@ def decode(data: bytes) -> tuple[Tables, list[str]]:
             else:
                 tables[namespace][key] = text
     return tables, ignored
-
-
-# Sizes are those in the file, each with its punctuation. Their sum is a comma per table too high, never too low.
-
-
-def size_of(tables: Tables) -> int:
-    """Bytes of the whole file."""
-    return len('{"configTable":{}}') + sum(
-        size_of_table(namespace) + sum(size_of_entry(key, value) for key, value in table.items())
-        for namespace, table in tables.items()
-    )
-
-
-def size_of_table(namespace: str) -> int:
-    """Bytes of an empty namespace."""
-    return len(msgspec.json.encode(namespace)) + len(":{},")
-
-
-def size_of_entry(key: str, value: str) -> int:
-    """Bytes of a key and its value."""
-    return len(msgspec.json.encode(key)) + len(msgspec.json.encode(value)) + len(":,")
 
 
 def _set_aside(path: Path, reason: str) -> None:
