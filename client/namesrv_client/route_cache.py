@@ -1,4 +1,4 @@
-"""Which routes does this client know, and what does an answer do to them? No I/O, no loop."""
+"""The cache of routes: what is known of each topic, and what an answer changes. No I/O, no loop."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class RouteCache:
         # broker name -> its group as the last route told it that had it, and how many routes have it
         self._brokers: dict[str, BrokerData] = {}
         self._uses: dict[str, int] = {}
-        self._interner = RouteInterner()
+        self._interner = RouteInterner(lambda: (known.data for known in self._routes.values()))
         self.point = SyncPoint()
         # topics of which the last answer was not believed: they have to be asked about again
         self.doubted: set[str] = set()
