@@ -1,4 +1,4 @@
-"""How does a broker tell every NameServer that it lives and what it has?"""
+"""The broker agent: keeps one broker registered with every NameServer."""
 
 import asyncio
 import logging
@@ -16,6 +16,7 @@ from namesrv_broker_agent.link import ServerLink, ServerState
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.tasks import call_back, cancelled, report_bug, whole
 from namesrv_broker_agent.topics import TopicChange, TopicTable
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID, RequestCode
 from namesrv_remoting.command import RemotingCommand
@@ -57,6 +58,7 @@ class BrokerAgent:
         on_master_changed: Callable[[MasterInfo], None] | None = None,
         on_min_broker_id_changed: Callable[[NotifyMinBrokerIdChangeRequestHeader], None] | None = None,
         clock: Clock | None = None,
+        protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
         """Nothing is sent yet.
@@ -70,6 +72,7 @@ class BrokerAgent:
         self._identity = BrokerIdentity(settings, self._table, state)
         self._on_master_changed = on_master_changed
         self._on_min_broker_id_changed = on_min_broker_id_changed
+        self._protocols = protocols
         self._random_unit = random_unit
         self._links: dict[str, ServerLink] = {}
         self._runs: dict[str, asyncio.Task[None]] = {}
@@ -311,6 +314,7 @@ class BrokerAgent:
             clock=self._clock,
             on_registered=self._registered,
             on_request=self._asked,
+            protocols=self._protocols,
             random_unit=self._random_unit,
         )
         self._links[address] = link

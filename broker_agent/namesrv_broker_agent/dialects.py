@@ -1,4 +1,4 @@
-"""How are registration, heartbeat and leave said, natively and in RocketMQ's own protocol?"""
+"""Registration, heartbeat and leave, natively and in RocketMQ's own protocol."""
 
 import asyncio
 import zlib
@@ -65,9 +65,10 @@ class NativeDialect:
 
     name = "native"
 
-    def __init__(self, identity: BrokerIdentity) -> None:
+    def __init__(self, identity: BrokerIdentity, timeout_seconds: float) -> None:
         self._identity = identity
-        self._timeout = identity.settings.answer_timeout_seconds
+        # for an answer
+        self._timeout = timeout_seconds
 
     async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:
         """Register fully, or only what changed."""
@@ -133,9 +134,10 @@ class RocketmqDialect:
 
     name = "rocketmq"
 
-    def __init__(self, identity: BrokerIdentity) -> None:
+    def __init__(self, identity: BrokerIdentity, timeout_seconds: float) -> None:
         self._identity = identity
-        self._timeout = identity.settings.answer_timeout_seconds
+        # for an answer
+        self._timeout = timeout_seconds
         self._queried_at = float("-inf")
 
     async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""How is one NameServer kept informed, whatever happens to it or to the way there?"""
+"""The link to one NameServer: registers there, sends heartbeats, and starts over whenever that fails."""
 
 import asyncio
 import random
@@ -10,14 +10,14 @@ from namesrv_broker_agent.dialects import Dialect, NativeDialect, Registered, Ro
 from namesrv_broker_agent.identity import BrokerIdentity
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.codes import MASTER_ID, RequestCode, SerializeType
+from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
     ConnectionClosedError,
     QueryNotFoundError,
     RemotingError,
-    RequestCodeNotSupportedError,
     ResponseError,
 )
 from namesrv_runtime.backoff import Backoff
@@ -28,6 +28,12 @@ Status = Literal["connecting", "registered", "unreachable", "stopped"]
 # The shortest period is this part of the setting: four always fit into four times the setting.
 _SHORTEST_PERIOD: Final = 0.9
 _FIRST_BACKOFF_SECONDS: Final = 0.1
+# An attempt that fails after so long was not refused: the server, or the way there, has no time for us. Two thousand
+# agents that then come back every second with the same time-outs keep it from ever having any.
+_SLOW_SECONDS: Final = 1.0
+_SLOW_BACKOFF: Final = Backoff(1.0, 15.0)
+# How many times longer than the settings say the time-outs of such attempts may become.
+_MAX_PATIENCE: Final = 4.0
 # how long a client's close() may take
 CLOSE_SECONDS: Final = 1.0
 
@@ -58,6 +64,7 @@ class ServerLink:
         clock: Clock,
         on_registered: Callable[["ServerLink", Registered], None],
         on_request: Callable[[RemotingCommand], None],
+        protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
         self.address = address
@@ -69,8 +76,12 @@ class ServerLink:
         self._clock = clock
         self._on_registered = on_registered
         self._on_request = on_request
+        self._protocols = protocols
         self._random_unit = random_unit
         self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, self._settings.max_backoff_seconds)
+        # attempts in a row that failed for want of time, and how much longer than usual the present one waits
+        self._slow_failures = 0
+        self._patience = 1.0
         self._client: RemotingClient | None = None
         # The connection before, until the server has our registration over the new one: were it closed first, a server
         # that was only slow would evict the broker for a moment.
@@ -134,16 +145,22 @@ class ServerLink:
         """Connect, register, send heartbeats, and begin again whenever that fails, until cancelled."""
         failures = 0
         while True:
+            began = self._clock.monotonic()
             try:
                 await self._serve()
             except RemotingError as error:
-                is_new = self.state.status == "registered"
-                failures = 1 if is_new else failures + 1
+                was_registered = self.state.status == "registered"
+                failures = 1 if was_registered else failures + 1
+                is_slow = not was_registered and self._clock.monotonic() - began >= _SLOW_SECONDS
+                self._slow_failures = self._slow_failures + 1 if is_slow else 0
                 self._becomes("unreachable", error=str(error) or type(error).__name__)
             except Exception as bug:
                 self._becomes("unreachable", error=f"ended by a bug: {bug!r}")
                 raise
-            pause = self._backoff.pause_seconds(failures, self._random_unit())
+            if self._slow_failures:
+                pause = _SLOW_BACKOFF.pause_seconds(self._slow_failures, self._random_unit())
+            else:
+                pause = self._backoff.pause_seconds(failures, self._random_unit())
             await self._clock.sleep(pause)
 
     async def leave(self, timeout_seconds: float) -> None:
@@ -171,11 +188,12 @@ class ServerLink:
         client = RemotingClient(
             self.address,
             clock=self._clock,
-            connect_timeout_seconds=self._settings.connect_timeout_seconds,
+            connect_timeout_seconds=self._settings.connect_timeout_seconds * self._patience,
             tcp_user_timeout_seconds=self._settings.answer_timeout_seconds,
             fail_fast=False,
             on_request=self._on_request,
             on_connection_lost=lost,
+            protocols=self._protocols,
         )
         return client
 
@@ -187,6 +205,9 @@ class ServerLink:
     async def _serve(self) -> None:
         """From one connect to the end of that connection."""
         await self._close_former()
+        # drawn, so that agents that failed together do not fail together again
+        longest = min(2.0**self._slow_failures, _MAX_PATIENCE)
+        self._patience = 1.0 if longest == 1.0 else 1.0 + (longest - 1.0) * self._random_unit()
         self._former, self._client = self._client, self._new_client()
         self._is_lost = self._is_shared = False
         self._needs_full = True
@@ -222,33 +243,17 @@ class ServerLink:
 
     async def _choose(self) -> Dialect:
         """The protocol that the settings name, or the one that the server understands."""
-        wanted = self._settings.protocol
-        if wanted == "auto":
-            wanted = "native" if await self._speaks_native() else "rocketmq"
-        return NativeDialect(self._identity) if wanted == "native" else RocketmqDialect(self._identity)
-
-    async def _speaks_native(self) -> bool:
-        client = self._client
+        client, wanted = self._client, self._settings.protocol
         assert client is not None  # noqa: S101 - made a moment ago
-        try:
-            await client.invoke(
-                RequestCode.SERVER_INFO,
-                timeout_seconds=self._settings.answer_timeout_seconds,
-                serialize_type=SerializeType.MSGPACK,
-            )
-        except RequestCodeNotSupportedError:
-            return False
-        except ConnectionClosedError:
-            if isinstance(self._dialect, NativeDialect):
-                # It did speak it, and may be about to restart: we ask once more before we believe that it is another.
-                self._dialect = None
-                raise
-            # Apache's server closes the connection on a serialize type that it does not know. Closed on this side as
-            # well, so that the news of its end are not taken for that of the next one's.
-            await client.close()
-            self._client, self._is_lost = self._new_client(), False
-            return False
-        return True
+        timeout_seconds = self._settings.answer_timeout_seconds * self._patience
+        is_native = wanted == "native"
+        if wanted == "auto":
+            known = client.speaks_native()
+            is_native = await client.server_info(timeout_seconds) is not None if known is None else known
+            # the connections that closed on the question are no loss
+            self._is_lost = False
+        kind = NativeDialect if is_native else RocketmqDialect
+        return kind(self._identity, timeout_seconds)
 
     async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
         """Tell what the server does not know: everything, or what has changed."""

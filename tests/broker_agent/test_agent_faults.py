@@ -156,13 +156,13 @@ async def test_survivor_never_loses_the_broker(trouble: Trouble, tmp_path: Path)
                     assert {NAME: {0: ADDR}} == brokers(survivor)
                 proxy.target = successor.address
                 await proxy.heal()
-                passed = await passing(clock, lambda: brokers(successor), at_most=10)
-                # one that hung accepts when the attempt that hung with it is over; any other within a second
-                assert passed <= (5 + 1 if trouble is _hangs else 1)
+                passed = await passing(clock, lambda: brokers(successor), at_most=30)
+                # one that hung for minutes is asked ever less often and waited for ever longer; any other at once
+                assert passed <= (5 * 4 + 15 * 0.5 if trouble is _hangs else 1)
             assert [] == [*survivor.effects_of(Evicted), *survivor.effects_of(Fenced)]
             assert [("full", 2)] == registrations(survivor)
             assert longest_silence(survivor) <= 30
-            await until(lambda: agent.servers[proxy.address].status == "registered")
+            await passing(clock, lambda: agent.servers[proxy.address].status == "registered")
 
 
 async def test_servers_that_answer_late_all_keep_the_broker(tmp_path: Path) -> None:

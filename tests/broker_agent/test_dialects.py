@@ -83,7 +83,7 @@ async def test_native_registration() -> None:
     """Everything, under a number, with the kind said; filter servers are left as they are."""
     identity = identity_of(ORDERS, BILLS)
     async with scripted() as asking:
-        question = await asking.question(NativeDialect(identity).register(asking.client, None))
+        question = await asking.question(NativeDialect(identity, 5.0).register(asking.client, None))
 
     assert [103, question.opaque, 0, 479, None] == question.header[:5]
     assert {
@@ -109,7 +109,7 @@ async def test_native_registration() -> None:
 async def test_native_delta() -> None:
     """What changed, what is gone, the version of now, and the next number."""
     identity = identity_of(ORDERS, BILLS)
-    dialect = NativeDialect(identity)
+    dialect = NativeDialect(identity, 5.0)
     identity.table.set_perm("orders", 4)
     change = TopicChange((identity.table.topics["orders"],), ("gone",))
     async with scripted() as asking:
@@ -132,7 +132,7 @@ async def test_native_registration_while_draining() -> None:
     """Neither all topics nor changed ones have write permission."""
     identity = identity_of(ORDERS, BILLS)
     identity.is_writable = False
-    dialect = NativeDialect(identity)
+    dialect = NativeDialect(identity, 5.0)
     async with scripted() as asking:
         full = await asking.question(dialect.register(asking.client, None))
         delta = await asking.question(dialect.register(asking.client, TopicChange((ORDERS,))))
@@ -146,7 +146,7 @@ async def test_large_native_registration_is_compressed() -> None:
     names = [f"topic-{number}" for number in range(15_000)]
     identity = identity_of(*map(TopicConfig, names))
     async with scripted() as asking:
-        question = await asking.question(NativeDialect(identity).register(asking.client, None))
+        question = await asking.question(NativeDialect(identity, 5.0).register(asking.client, None))
 
     assert "true" == question.header[5]["compressed"]
     assert len(question.body) < 1 << 20 < len(zlib.decompress(question.body))
@@ -158,7 +158,7 @@ async def test_native_heartbeat_carries_the_state() -> None:
     identity = identity_of(state=lambda: {"queue_depth": 17})
     async with scripted() as asking:
         question, boot_id = await asking.ask(
-            NativeDialect(identity).heartbeat(asking.client, 0.0), extFields={"boot_id": "b00t"}
+            NativeDialect(identity, 5.0).heartbeat(asking.client, 0.0), extFields={"boot_id": "b00t"}
         )
 
     assert [904, question.opaque, 0, 479, None, {**ADDRESS, "agentId": "agent"}] == question.header
@@ -169,7 +169,7 @@ async def test_native_heartbeat_carries_the_state() -> None:
 async def test_native_heartbeat_without_state() -> None:
     """No body, and no boot id from a server that says none."""
     async with scripted() as asking:
-        question, boot_id = await asking.ask(NativeDialect(identity_of()).heartbeat(asking.client, 0.0))
+        question, boot_id = await asking.ask(NativeDialect(identity_of(), 5.0).heartbeat(asking.client, 0.0))
 
     assert b"" == question.body
     assert boot_id is None
@@ -180,14 +180,14 @@ async def test_native_server_that_does_not_know_the_broker() -> None:
     async with scripted() as asking:
         with pytest.raises(QueryNotFoundError, match="not registered"):
             await asking.ask(
-                NativeDialect(identity_of()).heartbeat(asking.client, 0.0), code=22, remark="not registered"
+                NativeDialect(identity_of(), 5.0).heartbeat(asking.client, 0.0), code=22, remark="not registered"
             )
 
 
 async def test_native_leave() -> None:
     """It ends the registration of this number and none after it."""
     identity = identity_of()
-    dialect = NativeDialect(identity)
+    dialect = NativeDialect(identity, 5.0)
     async with scripted() as asking:
         await asking.question(dialect.register(asking.client, None))
         question = await asking.question(dialect.unregister(asking.client, 1.0))
@@ -203,7 +203,7 @@ async def test_rocketmq_registration() -> None:
     """As a 5.x broker says it: a JSON header with the body's checksum, a JSON body, and nothing of ours."""
     identity = identity_of(ORDERS, BILLS)
     async with scripted() as asking:
-        question = await asking.question(RocketmqDialect(identity).register(asking.client, None))
+        question = await asking.question(RocketmqDialect(identity, 5.0).register(asking.client, None))
 
     assert (103, 0, 479) == tuple(question.header[member] for member in ("code", "flag", "version"))
     assert {
@@ -247,7 +247,7 @@ async def test_every_rocketmq_registration_is_a_full_one() -> None:
     """Also after a change: Apache's server would hide a lost increment for ever."""
     async with scripted() as asking:
         question = await asking.question(
-            RocketmqDialect(identity_of(ORDERS, BILLS)).register(asking.client, TopicChange((BILLS,)))
+            RocketmqDialect(identity_of(ORDERS, BILLS), 5.0).register(asking.client, TopicChange((BILLS,)))
         )
 
     assert {"orders", "bills"} == topics_in(question)
@@ -271,7 +271,7 @@ def topics_in(question: Question) -> set[str]:
 async def test_single_topic_does_not_stay_alone(topics: tuple[TopicConfig, ...], registered: set[str]) -> None:
     """Apache's server refuses a first registration with exactly one; a real broker has one of its own name besides."""
     async with scripted() as asking:
-        question = await asking.question(RocketmqDialect(identity_of(*topics)).register(asking.client, None))
+        question = await asking.question(RocketmqDialect(identity_of(*topics), 5.0).register(asking.client, None))
 
     assert registered == topics_in(question)
 
@@ -280,7 +280,7 @@ async def test_large_rocketmq_registration_is_compressed() -> None:
     """From a mebibyte on: length-prefixed lines in a zlib stream, and the checksum is that of what is sent."""
     identity = identity_of(*(TopicConfig(f"topic-{number}", 8, 4, 6) for number in range(8_000)))
     async with scripted() as asking:
-        question = await asking.question(RocketmqDialect(identity).register(asking.client, None))
+        question = await asking.question(RocketmqDialect(identity, 5.0).register(asking.client, None))
 
     fields = question.header["extFields"]
     assert ("true", str(zlib.crc32(question.body) & 0x7FFFFFFF)) == (fields["compressed"], fields["bodyCrc32"])
@@ -297,7 +297,7 @@ async def test_rocketmq_heartbeat_asks_for_the_version() -> None:
     identity.table.bump(5)
     async with scripted() as asking:
         question, boot_id = await asking.ask(
-            RocketmqDialect(identity).heartbeat(asking.client, 1000.0), extFields={"changed": "false"}
+            RocketmqDialect(identity, 5.0).heartbeat(asking.client, 1000.0), extFields={"changed": "false"}
         )
 
     assert (322, ADDRESS) == (question.code, question.header["extFields"])
@@ -311,12 +311,12 @@ async def test_rocketmq_server_with_another_version_wants_a_registration(fields:
     members: dict[str, Any] = {} if fields is None else {"extFields": fields}
     async with scripted() as asking:
         with pytest.raises(QueryNotFoundError, match="another DataVersion, or none"):
-            await asking.ask(RocketmqDialect(identity_of()).heartbeat(asking.client, 0.0), **members)
+            await asking.ask(RocketmqDialect(identity_of(), 5.0).heartbeat(asking.client, 0.0), **members)
 
 
 async def test_close_rocketmq_heartbeats_only_touch() -> None:
     """Less than 25 s after a question for the version it is 904, which Apache's server answers to anybody."""
-    dialect = RocketmqDialect(identity_of())
+    dialect = RocketmqDialect(identity_of(), 5.0)
     known = {"extFields": {"changed": "false"}}
     asked = []
     async with scripted() as asking:
@@ -329,7 +329,7 @@ async def test_close_rocketmq_heartbeats_only_touch() -> None:
 
 async def test_question_for_the_version_that_was_refused_is_asked_again() -> None:
     """The next heartbeat is one that can find out."""
-    dialect = RocketmqDialect(identity_of())
+    dialect = RocketmqDialect(identity_of(), 5.0)
     async with scripted() as asking:
         with pytest.raises(QueryNotFoundError):
             await asking.ask(dialect.heartbeat(asking.client, 1000.0), code=22)
@@ -341,7 +341,7 @@ async def test_question_for_the_version_that_was_refused_is_asked_again() -> Non
 async def test_rocketmq_leave() -> None:
     """104 with the address, and nothing of ours."""
     async with scripted() as asking:
-        question = await asking.question(RocketmqDialect(identity_of()).unregister(asking.client, 1.0))
+        question = await asking.question(RocketmqDialect(identity_of(), 5.0).unregister(asking.client, 1.0))
 
     assert (104, ADDRESS, b"") == (question.code, question.header["extFields"], question.body)
 
@@ -368,7 +368,7 @@ async def test_answer_to_a_registration(
 ) -> None:
     """Who the master is, and which run of the server it was; None for what it does not say."""
     async with scripted() as asking:
-        _, found = await asking.ask(kind(identity_of(ORDERS, BILLS)).register(asking.client, None), **answer)
+        _, found = await asking.ask(kind(identity_of(ORDERS, BILLS), 5.0).register(asking.client, None), **answer)
 
     assert registered == found
 
@@ -382,12 +382,12 @@ VERBS: dict[str, Callable[[Dialect, RemotingClient], Coroutine[Any, Any, object]
 
 @pytest.mark.parametrize("kind", [NativeDialect, RocketmqDialect])
 @pytest.mark.parametrize("verb", VERBS)
-async def test_answers_are_waited_for_as_long_as_the_settings_say(
+async def test_answers_are_waited_for_as_long_as_was_said(
     kind: type[NativeDialect | RocketmqDialect], verb: str
 ) -> None:
     """Five seconds, for a small registration too; the time for leaving is the caller's."""
     async with scripted() as asking:
-        waiting = asyncio.ensure_future(VERBS[verb](kind(identity_of(ORDERS, BILLS)), asking.client))
+        waiting = asyncio.ensure_future(VERBS[verb](kind(identity_of(ORDERS, BILLS), 5.0), asking.client))
         await asking.receive()
         await asking.clock.advance(4.99)
         assert not waiting.done()
@@ -403,7 +403,7 @@ async def test_large_registration_has_more_time() -> None:
     dice = random.Random(0)
     identity = identity_of(*(TopicConfig(dice.randbytes(100).hex()) for _ in range(20_000)))
     async with scripted() as asking:
-        waiting = asyncio.ensure_future(NativeDialect(identity).register(asking.client, None))
+        waiting = asyncio.ensure_future(NativeDialect(identity, 5.0).register(asking.client, None))
         question = await asking.receive()
         assert 2 << 20 < len(question.body) < 4 << 20
         await asking.clock.advance(6.0)

@@ -113,8 +113,28 @@ async def test_pauses_between_attempts_are_drawn_from_below_a_second(unit: float
             await clock.advance(pause)
 
 
+@pytest.mark.parametrize("unit", [0.5, 1.0])
+async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None:
+    """It takes connections and answers nothing: both the time-outs and the pauses grow, by a part that is drawn.
+
+    With 5 s and 0.8 s for ever, two thousand agents would keep a starved server from ever catching up.
+    """
+    clock = FakeClock()
+    async with (
+        ScriptedServer() as hole,
+        running(clock, hole.address, options={"random_unit": lambda: unit}) as agent,
+    ):
+        rounds = []
+        for number in range(1, 7):
+            rounds.append(await passing(clock, lambda number=number: hole.connections > number))  # type: ignore[misc]  # bound now
+
+        waits = [5 * (1 + (longest - 1) * unit) for longest in (1, 2, 4, 4, 4, 4)]
+        pauses = [longest * unit for longest in (1, 2, 4, 8, 15, 15)]
+        assert [wait + pause for wait, pause in zip(waits, pauses, strict=True)] == pytest.approx(rounds, abs=0.2)
+
+
 async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path: Path) -> None:
-    """However long it was away: an empty server accepts connections, and a second later it has everything."""
+    """However long it refused connections: an empty server accepts connections, and a second later it has everything."""
     clock = FakeClock()
     async with (
         namesrv_in_process(tmp_path / "1", clock=clock) as first,

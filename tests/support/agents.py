@@ -10,6 +10,7 @@ import msgpack
 
 from namesrv.routeinfo.records import Registered
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
+from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -53,7 +54,8 @@ async def running(
     **overrides: Any,
 ) -> AsyncIterator[BrokerAgent]:
     """An agent that was started, stopped at the end of the block whatever its servers do then."""
-    chosen: dict[str, Any] = {"random_unit": lambda: 0.5, **(options or {})}
+    # a port that was an Apache server's in another test says nothing about this one
+    chosen: dict[str, Any] = {"random_unit": lambda: 0.5, "protocols": ServerProtocols(), **(options or {})}
     agent = BrokerAgent(agent_settings(name_servers, **overrides), topics, clock=clock, **chosen)
     async with asyncio.timeout(GUARD_SECONDS):
         await agent.__aenter__()

@@ -1,6 +1,6 @@
-"""How does one ask a server, and what can come of it?
+"""Client of one server: requests out, answers in.
 
-One connection per client, made when it is needed and made again after it was lost. Any number of questions may be on
+One connection per client, made when it is needed and made again after it was lost. Any number of requests may be on
 their way at once; answers are matched by opaque, in whatever order they come.
 """
 
@@ -10,10 +10,17 @@ from collections.abc import Callable
 from typing import Final, Self
 
 from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, ResponseCode, SerializeType
+from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
-from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RequestTimeoutError, response_error
+from namesrv_remoting.errors import (
+    ConnectError,
+    ConnectionClosedError,
+    RequestCodeNotSupportedError,
+    RequestTimeoutError,
+    response_error,
+)
 from namesrv_remoting.frames import MAX_FRAME_BYTES
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.backoff import DEFAULT_BACKOFF, Backoff, ConnectFailure
@@ -32,7 +39,7 @@ class RemotingClient:
     * After a failed connect, questions fail at once until the back-off is over (`fail_fast`, the default), or wait for
       it within their own time (`fail_fast=False`). Each question makes at most one attempt.
     * `on_request` gets the requests that the server sends (905, for one). Those that want an answer are refused with
-      code 3 besides: a client has ears, not handlers.
+      code 3 besides: a client listens, but handles no requests.
     * `on_connection_lost` is told why a connection is gone, unless `close()` closed it.
 
     Callbacks run on the loop and must neither block nor raise: an exception ends the connection.
@@ -51,6 +58,7 @@ class RemotingClient:
         fail_fast: bool = True,
         on_request: OnRequest | None = None,
         on_connection_lost: Callable[[ConnectionClosedError], None] | None = None,
+        protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
         self.address = address
@@ -63,6 +71,7 @@ class RemotingClient:
         self._fail_fast = fail_fast
         self._on_request = on_request
         self._on_connection_lost = on_connection_lost
+        self._protocols = protocols
         self._random_unit = random_unit
         # the connection in use, or the attempt to make one, or neither
         self._connection: ClientConnection | None = None
@@ -159,6 +168,34 @@ class RemotingClient:
         except TimeoutError:
             raise self._timed_out("not sent", code, timeout_seconds) from None
 
+    # -- its protocol -------------------------------------------------------------------------------------------------
+
+    def speaks_native(self) -> bool | None:
+        """Whether the server speaks the native protocol, as far as this process knows; None when it has to be asked."""
+        return self._protocols.is_native(self.address, self._clock.monotonic())
+
+    async def server_info(self, timeout_seconds: float) -> bytes | None:
+        """What the server says of itself natively (SERVER_INFO); None when it speaks RocketMQ's protocol only.
+
+        Raises:
+            RemotingError: as `invoke`; what it speaks is not known then.
+        """
+        for _ in range(self._protocols.attempts(self.address)):
+            try:
+                answer = await self.invoke(
+                    RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
+                )
+            except RequestCodeNotSupportedError:
+                break
+            except ConnectionClosedError:
+                if self._closed:
+                    raise
+            else:
+                self._protocols.learn(self.address, self._clock.monotonic(), is_native=True)
+                return answer.body
+        self._protocols.learn(self.address, self._clock.monotonic(), is_native=False)
+        return None
+
     def _timed_out(self, what: str, code: int, seconds: float) -> RequestTimeoutError:
         return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds} s")
 
@@ -234,6 +271,8 @@ class RemotingClient:
         if connection is not self._connection:
             return
         self._connection = None
+        if not connection.has_answered and not self._closed:
+            self._protocols.forget(self.address)
         if self._on_connection_lost is not None and not self._closed:
             self._on_connection_lost(error)
 

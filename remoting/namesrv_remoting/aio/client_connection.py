@@ -1,4 +1,4 @@
-"""What happens on the one connection that a client has?"""
+"""One connection of a client: questions out, answers in."""
 
 import asyncio
 from collections.abc import Callable
@@ -38,6 +38,8 @@ class ClientConnection(asyncio.Protocol):
         self._cause: Exception | None = None
         # set when the transport is gone
         self._lost = asyncio.Event()
+        # whether any answer ever came
+        self.has_answered = False
 
     @property
     def is_open(self) -> bool:
@@ -104,6 +106,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _receive(self, command: RemotingCommand) -> None:
         if command.is_response:
+            self.has_answered = True
             # nobody waits: it came after its time-out, or is no answer to anything
             self._pending.answer(command)
             return
@@ -152,7 +155,6 @@ class ClientConnection(asyncio.Protocol):
         """The transport is gone."""
         self._end("was closed by the peer" if exc is None else f"was lost: {exc}", exc)
         self._lost.set()
-        self._on_lost(self, self._closed())
 
     def close(self) -> None:
         """End, and close the transport once everything written is sent."""
@@ -174,6 +176,8 @@ class ClientConnection(asyncio.Protocol):
         if self._ended is not None:
             return
         self._ended, self._cause = why, cause
+        # first: whoever fails now may ask again at once, and would take the news for that of the next connection
+        self._on_lost(self, self._closed())
         self._pending.fail_all(self._closed)
         # wakes the senders, who find it ended
         self._writable.set()

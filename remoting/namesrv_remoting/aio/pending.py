@@ -1,4 +1,4 @@
-"""Who waits for which answer?"""
+"""The calls of a connection that wait for their answers, by opaque."""
 
 import asyncio
 from collections.abc import Callable, Iterator
