@@ -22,6 +22,7 @@ from namesrv_client.route_cache import RouteCache
 from namesrv_client.saver import RouteSaver
 from namesrv_client.session import ServerSession
 from namesrv_client.settings import ClientSettings
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.name_servers import NameServerList
@@ -55,13 +56,14 @@ class RouteClient:
         settings: ClientSettings,
         *,
         clock: Clock | None = None,
+        protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
         shuffle: Callable[[list[str]], None] = random.shuffle,
     ) -> None:
         self.settings = settings
         self._clock = clock or SystemClock()
         self._cache = RouteCache(self._clock)
-        self._session = ServerSession(settings, self._clock, self._cache.point, shuffle=shuffle)
+        self._session = ServerSession(settings, self._clock, self._cache.point, protocols=protocols, shuffle=shuffle)
         self._name_servers = NameServerList(
             settings.name_servers,
             clock=self._clock,

@@ -1,4 +1,4 @@
-"""What does one NameServer answer, in which protocol, and how far is it to be trusted?"""
+"""One NameServer: its connection, its protocol, and how far its answers can be trusted."""
 
 import asyncio
 import itertools
@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from namesrv_client.answer import Answer
-from namesrv_client.decode import pulled_routes, route_from_json, server_info
+from namesrv_client.decode import ServerInfo, pulled_routes, route_from_json, server_info
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.extensions import to_msgpack
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.zone import in_zone
@@ -17,7 +18,6 @@ from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import (
     ConnectionClosedError,
     RemotingError,
-    RequestCodeNotSupportedError,
     ResponseError,
     TopicNotExistError,
 )
@@ -35,18 +35,19 @@ _connection_numbers: Final = itertools.count(1)
 class Server:
     """The connection to one NameServer, and what is known of the server at its other end.
 
-    Before the first question on a connection the server is asked who it is. Its run is its boot id; of a server that
-    has none, as Apache's, it is the connection, which cannot outlive the process at its end.
+    Each connection begins by asking which run of the server is there. Its run is its boot id; of a server that has
+    none, as Apache's, it is the connection, which cannot outlive the process at its end.
     """
 
-    def __init__(self, address: str, settings: ClientSettings, clock: Clock) -> None:
+    def __init__(self, address: str, settings: ClientSettings, clock: Clock, protocols: ServerProtocols) -> None:
         self.address = address
         self._settings = settings
         self._clock = clock
+        self._protocols = protocols
         self._client = self._new_client()
-        # the introduction that is under way
-        self._meeting: asyncio.Task[RemotingError | None] | None = None
-        # None: not asked on this connection
+        # SERVER_INFO that is under way
+        self._identifying: asyncio.Task[RemotingError | None] | None = None
+        # None: not known on this connection
         self.is_native: bool | None = None
         self.run: str | None = None
         # monotonic: until then its brokers may not all be back, and what it takes out of a route may still be coming
@@ -59,7 +60,7 @@ class Server:
         self._rocketmq_connections = 0
 
     def __repr__(self) -> str:
-        protocol = {None: "not met", True: "native", False: "rocketmq"}[self.is_native]
+        protocol = {None: "not identified", True: "native", False: "rocketmq"}[self.is_native]
         return f"<Server [{self.address} | {protocol} | {self.run}]>"
 
     @property
@@ -74,42 +75,59 @@ class Server:
 
     # -- who is it? ---------------------------------------------------------------------------------------------------
 
-    async def meet(self, timeout_seconds: float) -> None:
+    async def identify(self, timeout_seconds: float) -> None:
         """Find out which protocol it speaks and which run it is, once on each connection.
+
+        Of a server that is known to be native nothing is waited for: it is asked together with the first question.
 
         Raises:
             RemotingError: it cannot be asked.
         """
         if self.is_native is not None:
             return
-        if self._settings.protocol == "rocketmq":
+        protocol = self._settings.protocol
+        known = self._client.speaks_native() if protocol == "auto" else protocol == "native"
+        if known is False:
             self._is_rocketmq()
             return
-        if self._meeting is None:
-            self._meeting = asyncio.create_task(self._meet(timeout_seconds))
-        meeting = self._meeting
-        # waited for, not awaited: whoever gives up must not take the introduction away from the others
-        await asyncio.wait([meeting])
-        if meeting.cancelled():
-            raise ConnectionClosedError(f"{self.address} is not asked any more")
-        if (failure := meeting.result()) is not None:
+        if self._identifying is None:
+            self._identifying = asyncio.create_task(self._identify(timeout_seconds))
+            # so that it is sent first
+            await asyncio.sleep(0)
+        if known:
+            self.is_native = True
+            return
+        if (failure := await self._identified()) is not None:
             raise failure
 
-    async def _meet(self, timeout_seconds: float) -> RemotingError | None:
+    async def _identified(self) -> RemotingError | None:
+        """Wait for SERVER_INFO, if it is under way; why it failed."""
+        asking = self._identifying
+        if asking is None:
+            return None
+        # waited for, not awaited: whoever gives up must not take the answer away from the others
+        await asyncio.wait([asking])
+        if asking.cancelled():
+            return ConnectionClosedError(f"{self.address} is not asked any more")
+        return asking.result()
+
+    async def _identify(self, timeout_seconds: float) -> RemotingError | None:
         """A failure is a value: there may be nobody left to raise it to."""
         try:
             if self._settings.protocol == "native":
-                await self.introduce(timeout_seconds)
-            elif not await self._speaks_native(timeout_seconds):
+                await self.ask_run(timeout_seconds)
+            elif (body := await self._client.server_info(timeout_seconds)) is None:
                 self._is_rocketmq()
+            else:
+                self._is_run(server_info(body))
         except RemotingError as error:
             return error
         finally:
-            self._meeting = None
+            self._identifying = None
         return None
 
-    async def introduce(self, timeout_seconds: float) -> None:
-        """Ask who it is, now and natively.
+    async def ask_run(self, timeout_seconds: float) -> None:
+        """Ask which run it is, now and natively.
 
         Raises:
             RemotingError: it does not answer, or not natively.
@@ -117,28 +135,13 @@ class Server:
         answer = await self._client.invoke(
             RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
         )
-        info = server_info(answer.body)
+        self._is_run(server_info(answer.body))
+
+    def _is_run(self, info: ServerInfo) -> None:
         self._answered()
         self.is_native = True
         if info.boot_id != self.run:
             self._is_another_run(info.boot_id, info.uptime_seconds)
-
-    async def _speaks_native(self, timeout_seconds: float) -> bool:
-        """Apache's server closes the connection on a serialize type that it does not know.
-
-        So does a native one that dies in that moment: one of which nothing is known yet is asked twice.
-        """
-        for _ in range(1 if self._rocketmq_connections else 2):
-            try:
-                await self.introduce(timeout_seconds)
-            except RequestCodeNotSupportedError:
-                return False
-            except ConnectionClosedError:
-                # on this side as well: the news of its end must not be taken for that of the next one's
-                await self.hang_up()
-            else:
-                return True
-        return False
 
     def _new_client(self) -> RemotingClient:
         return RemotingClient(
@@ -147,6 +150,7 @@ class Server:
             connect_timeout_seconds=self._settings.connect_timeout_seconds,
             backoff=_BACKOFF,
             on_connection_lost=self._lost,
+            protocols=self._protocols,
         )
 
     def _is_another_run(self, run: str, uptime_seconds: float) -> None:
@@ -169,7 +173,7 @@ class Server:
 
     def _lost(self, error: ConnectionClosedError) -> None:
         logger.info("%s", error)
-        # it may be another one that is met next
+        # another one may answer next
         self.is_native = None
 
     @property
@@ -177,17 +181,17 @@ class Server:
         """The file descriptor of the connection; None when there is none."""
         return self._client.socket_descriptor
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         """Fail what waits for an answer and close the connection; the next question makes another."""
         old, self._client = self._client, self._new_client()
         self.is_native = None
         await old.close()
 
     async def close(self) -> None:
-        """Hang up for good."""
-        if (meeting := self._meeting) is not None:
-            meeting.cancel()
-            await asyncio.wait([meeting])
+        """Disconnect for good."""
+        if (asking := self._identifying) is not None:
+            asking.cancel()
+            await asyncio.wait([asking])
         await self._client.close()
 
     # -- questions ----------------------------------------------------------------------------------------------------
@@ -216,6 +220,9 @@ class Server:
         )
         pulled = pulled_routes(answer.body)
         self._answered()
+        if pulled.boot_id != self.run:
+            # SERVER_INFO may be under way, and says how long this run has lasted
+            await self._identified()
         if pulled.boot_id != self.run:
             # restarted behind a connection that lived on (a proxy): as young as it can be
             self._is_another_run(pulled.boot_id, 0.0)
@@ -246,7 +253,7 @@ class Server:
             raise
         self._answered()
         if self.is_native is None:
-            # The connection was lost and made again in between: whoever answered was not met.
+            # The connection was lost and made again in between: nobody knows who answered.
             return Answer(run=f"{self.address}#", is_warm=False, can_deny=False, topics=(topic,), routes={topic: route})
         return Answer(
             run=self.run or "",

@@ -1,14 +1,15 @@
-"""Which NameServer is asked, and when is it another one?
+"""The chosen NameServer, and how a call goes on to the others.
 
-One server, chosen at random, stays the chosen one until it fails; a call then goes on to the next, trying each server
-once. A server that answers "not ready" or "go away" has failed as well.
+One server, chosen at random, stays the chosen one until it fails or another one has to answer for it; each call tries
+each server once. A server that answers "not ready" or "go away" has failed as well.
 """
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from namesrv_client.answer import Answer
 from namesrv_client.errors import RouteUnavailableError
@@ -16,10 +17,13 @@ from namesrv_client.server import Server
 from namesrv_client.settings import ClientSettings
 from namesrv_client.sync_point import SyncPoint
 from namesrv_client.topic_questions import SERVER_FAILED, Take, TopicQuestions
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemError_
 from namesrv_runtime.clock import Clock
+from namesrv_runtime.timeouts import timeout_on
 
-T = TypeVar("T")
+# asks a server, with so many seconds for each question
+Ask = Callable[[Server, float], Awaitable[None]]
 
 
 class _CannotTellError(RemotingError):
@@ -35,11 +39,13 @@ class ServerSession:
         clock: Clock,
         point: SyncPoint,
         *,
+        protocols: ServerProtocols = PROCESS_PROTOCOLS,
         shuffle: Callable[[list[str]], None] = random.shuffle,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._point = point
+        self._protocols = protocols
         self._shuffle = shuffle
         # in the order in which they are tried; the first is the chosen one
         self._order: list[str] = []
@@ -146,7 +152,7 @@ class ServerSession:
             raise RouteUnavailableError("no NameServer is known")
         timeout_seconds = self._settings.attempt_timeout_seconds
         try:
-            await server.meet(timeout_seconds)
+            await server.identify(timeout_seconds)
             if not server.is_native:
                 raise RouteUnavailableError(f"{server.address} has nothing to watch")
             known, others = self._point.known(server.run or "", topics)
@@ -178,7 +184,7 @@ class ServerSession:
             return False
         run = server.run
         try:
-            await server.introduce(self._settings.attempt_timeout_seconds)
+            await server.ask_run(self._settings.attempt_timeout_seconds)
         except RemotingError as error:
             self._failed(server.address, error)
             raise
@@ -192,33 +198,79 @@ class ServerSession:
 
     # -- one call, over the servers -----------------------------------------------------------------------------------
 
-    async def _call(self, ask: Callable[[Server, float], Awaitable[T]]) -> T:
-        """Ask the chosen server, then each of the others, until one answers or the time is up."""
-        settings = self._settings
-        deadline = self._clock.monotonic() + settings.call_timeout_seconds
+    async def _call(self, ask: Ask) -> None:
+        """Ask the chosen server; while it is silent, or when it fails, the next one as well. The first answer ends it.
+
+        Every server is asked within the first half of the call's time, and all of them have the rest of it. When this
+        process was held up itself, those that it did not get to are still asked, for a moment.
+        """
+        settings, clock = self._settings, self._clock
+        deadline = clock.monotonic() + settings.call_timeout_seconds
+        waiting = list(self._order)
+        patience = min(settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(waiting))))
         reasons: dict[str, str] = {}
-        for address in list(self._order):
-            left = deadline - self._clock.monotonic()
-            if left <= 0 or self._is_closed:
-                break
-            if address not in self._order:
-                # left the list a moment ago
-                continue
-            server = self._server(address)
-            try:
-                await server.meet(min(left, settings.attempt_timeout_seconds))
-                left = max(0.0, deadline - self._clock.monotonic())
-                return await ask(server, min(left, settings.attempt_timeout_seconds))
-            except RemotingError as error:
-                reasons[address] = self._failed(address, error)
+        asking: dict[asyncio.Task[RemotingError | None], Server] = {}
+        try:
+            while True:
+                if (server := self._next_server(waiting)) is not None:
+                    until = max(deadline, clock.monotonic() + patience)
+                    asking[asyncio.create_task(_outcome(self._ask(ask, server, until)))] = server
+                elif not asking:
+                    break
+                for task in await self._until_done_or_silent(asking, patience if waiting else None):
+                    server = asking.pop(task)
+                    if (error := task.result()) is None:
+                        self._overtaken(server, asking.values(), patience)
+                        return
+                    reasons[server.address] = self._failed(server.address, error)
+        finally:
+            for task in asking:
+                task.cancel()
+            if asking:
+                await asyncio.wait(asking)
         raise RouteUnavailableError(self._nobody(reasons))
+
+    def _next_server(self, waiting: list[str]) -> Server | None:
+        while waiting and not self._is_closed:
+            address = waiting.pop(0)
+            # another one may have left the list a moment ago
+            if address in self._order:
+                return self._server(address)
+        return None
+
+    async def _ask(self, ask: Ask, server: Server, until: float) -> None:
+        clock = self._clock
+        await server.identify(until - clock.monotonic())
+        await ask(server, max(0.0, until - clock.monotonic()))
+
+    async def _until_done_or_silent(
+        self, asking: Mapping[asyncio.Task[RemotingError | None], Server], patience: float | None
+    ) -> set[asyncio.Task[RemotingError | None]]:
+        """The attempts that have ended; none when the newest server was silent for so long, if that matters."""
+        began, newest = self._clock.monotonic(), list(asking.values())[-1]
+        while patience is not None:
+            left = max(began, newest.answered_at) + patience - self._clock.monotonic()
+            if left <= 0:
+                return set()
+            with suppress(TimeoutError):
+                async with timeout_on(self._clock, left):
+                    return (await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED))[0]
+        return (await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED))[0]
+
+    def _overtaken(self, winner: Server, silent: Collection[Server], patience: float) -> None:
+        """Choose a server that answered before those that were asked earlier."""
+        for server in silent:
+            self.errors[server.address] = f"no answer within {patience:g} s, and {winner.address} answered"
+        if silent and winner.address in self._order:
+            self._order.remove(winner.address)
+            self._order.insert(0, winner.address)
 
     def _nobody(self, reasons: Mapping[str, str]) -> str:
         if self._is_closed:
             return "the client is closed"
         if not self._order:
             return "no NameServer is known"
-        said = (f"{address}: {reasons.get(address, 'not asked, the time was up')}" for address in sorted(self._order))
+        said = (f"{address}: {reasons.get(address, 'not asked')}" for address in sorted(self._order))
         return f"no NameServer could tell: {'; '.join(said)}"
 
     # -- servers ------------------------------------------------------------------------------------------------------
@@ -229,7 +281,7 @@ class ServerSession:
     def _server(self, address: str) -> Server:
         known = self._servers.get(address)
         if known is None:
-            known = self._servers[address] = Server(address, self._settings, self._clock)
+            known = self._servers[address] = Server(address, self._settings, self._clock, self._protocols)
         return known
 
     def _failed(self, address: str, error: RemotingError) -> str:
@@ -243,7 +295,7 @@ class ServerSession:
         server = self._servers.get(address)
         if server is not None and isinstance(error, RequestTimeoutError):
             # it may hang on this connection only, and what it was asked is not wanted any more
-            self._finish(server.hang_up())
+            self._finish(server.disconnect())
         return reason
 
     def _drop(self, address: str) -> None:
@@ -255,3 +307,12 @@ class ServerSession:
         task = asyncio.create_task(closing)
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+async def _outcome(asking: Awaitable[None]) -> RemotingError | None:
+    """How asking a server ended; a failure is a value, for whoever has lost interest by then."""
+    try:
+        await asking
+    except RemotingError as error:
+        return error
+    return None

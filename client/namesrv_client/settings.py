@@ -28,7 +28,7 @@ class ClientSettings(BaseModel):
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
     # auto asks each server; rocketmq is for Apache's
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
-    # one question to one server; a call moves on to the next server after it
+    # how long a server may be silent before the next one is asked as well; sooner when there are many
     attempt_timeout_seconds: Seconds = 1.0
     # a whole call, over all servers
     call_timeout_seconds: Seconds = 3.0

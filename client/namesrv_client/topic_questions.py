@@ -1,7 +1,7 @@
-"""How is one server asked about many topics?
+"""Questions about many topics to one server.
 
-A native one in as few questions as fit into frames, one that speaks RocketMQ's protocol topic by topic; and what is
-wrong with one topic never touches the others.
+A native one is asked in as few questions as fit into frames, one that speaks RocketMQ's protocol topic by topic; and
+what is wrong with one topic never touches the others.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class TopicQuestions:
         """Raises RemotingError only for what concerns the server and not the topic."""
         asked_at = self.clock.monotonic()
         try:
-            await server.meet(self.timeout_seconds)
+            await server.identify(self.timeout_seconds)
             self.take(await server.route_by_topic(topic, self.timeout_seconds))
         except SERVER_FAILED:
             raise

@@ -1,4 +1,4 @@
-"""How long is a server left alone after a connect that failed?"""
+"""Back-off after failed connects: full jitter, doubling up to a maximum."""
 
 from dataclasses import dataclass
 from typing import Final

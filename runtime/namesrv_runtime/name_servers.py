@@ -1,4 +1,4 @@
-"""Where are the NameServers, and where will they be in two minutes?
+"""The list of NameServers: where it comes from, and how it is kept up to date.
 
 A source is written as
     10.0.0.1:9876;10.0.0.2:9876     a list, `;` or `,` between

@@ -1,4 +1,4 @@
-"""How does a wait end when its time is up on a `Clock`?"""
+"""`asyncio.timeout` on a `Clock`, so that tests can move it."""
 
 import asyncio
 from collections.abc import AsyncIterator

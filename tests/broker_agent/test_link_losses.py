@@ -122,11 +122,10 @@ async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None
     clock = FakeClock()
     async with (
         ScriptedServer() as hole,
-        running(clock, hole.address, options={"random_unit": lambda: unit}) as agent,
+        running(clock, hole.address, options={"random_unit": lambda: unit}),
     ):
-        rounds = []
-        for number in range(1, 7):
-            rounds.append(await passing(clock, lambda number=number: hole.connections > number))  # type: ignore[misc]  # bound now
+        more = [lambda number=number: hole.connections > number for number in range(1, 7)]
+        rounds = [await passing(clock, came) for came in more]
 
         waits = [5 * (1 + (longest - 1) * unit) for longest in (1, 2, 4, 4, 4, 4)]
         pauses = [longest * unit for longest in (1, 2, 4, 8, 15, 15)]
@@ -134,7 +133,7 @@ async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None
 
 
 async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path: Path) -> None:
-    """However long it refused connections: an empty server accepts connections, and a second later it has everything."""
+    """However long it refused connections: an empty server accepts them, and a second later it has everything."""
     clock = FakeClock()
     async with (
         namesrv_in_process(tmp_path / "1", clock=clock) as first,

@@ -1,6 +1,8 @@
 """Does the client serve what it knows, ask what it does not, and say why there is no route?"""
 
 import asyncio
+import gc
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,6 +62,14 @@ async def only_slaves(server: InProcess, *slaves: Broker) -> None:
     await unregister(await registered(server, master, *slaves), master)
 
 
+def objects() -> Counter[str]:
+    """How many objects of the client, of its connections and of routes there are, by class, and tasks besides."""
+    gc.collect()
+    ours = ("namesrv_client", "namesrv_remoting.aio.client", "namesrv_remoting.bodies", "_asyncio")
+    kinds = (type(found) for found in gc.get_objects())
+    return Counter(kind.__name__ for kind in kinds if str(kind.__module__).startswith(ours))
+
+
 # -- routes -----------------------------------------------------------------------------------------------------------
 
 
@@ -99,6 +109,32 @@ async def test_the_cache_serves_for_ever_when_all_servers_are_down(tmp_path: Pat
             assert 86_400.0 == known.age
             assert ["a0", "a1"] == [f"a{queue.queue_id}" for queue in await client.subscribe_queues("orders")][:2]
             assert "broker-a" == (await client.select_queue("orders")).broker_name
+
+
+async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A server that restarts and routes that change 400 times: there are no more objects than after 100 times."""
+    clock = FakeClock()
+    async with namesrv_in_process(tmp_path, clock=clock) as server, TcpProxy(server.address) as proxy:
+        peer = await registered(server, BROKER_A)
+        async with route_client(clock, proxy.address, warm_up_seconds=0.0) as client:
+            await client.route("orders")
+            counts = []
+            for number in range(1, 401):
+                proxy.cut()
+                await until(lambda: not client._session.socket_descriptors())
+                await proxy.heal()
+                await register(peer, BROKER_A, topics=(topic_config("orders", write=number),), counter=number + 1)
+                assert await client.refresh()
+                # time-outs of questions that were answered
+                await clock.advance(5.0)
+                if number in (100, 400):
+                    counts.append(objects())
+
+            known = client.cached("orders")
+            assert known is not None
+            assert 400 == known.data.queue_datas[0].write_queue_nums
+            # 300 more changes; some that no route has any more may be remembered until there are 256
+            assert 100 > max((counts[1] - counts[0]).values(), default=0)
 
 
 async def test_a_cache_ttl_ends_that(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from namesrv_client import ClientSettings, RouteClient
+from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.fake_clock import FakeClock
 from tests.support.guard import GUARD_SECONDS
@@ -80,7 +81,13 @@ async def route_client(
 ) -> AsyncIterator[RouteClient]:
     """A client of these servers, which are asked in this order, until the block ends."""
     addresses = ";".join(server if isinstance(server, str) else address_of(server) for server in servers)
-    chosen: dict[str, Any] = {"random_unit": lambda: 0.5, "shuffle": lambda _: None, **(options or {})}
+    chosen: dict[str, Any] = {
+        "random_unit": lambda: 0.5,
+        "shuffle": lambda _: None,
+        # a port that was an Apache server's in another test says nothing about this one
+        "protocols": ServerProtocols(),
+        **(options or {}),
+    }
     client = RouteClient(client_settings(addresses, **overrides), clock=clock, **chosen)
     async with asyncio.timeout(GUARD_SECONDS):
         await client.__aenter__()

@@ -1,4 +1,4 @@
-"""What can one NameServer be asked, ours or Apache's?
+"""One NameServer, ours or Apache's, and everything that it can be asked.
 
 Natively where the server speaks our protocol, else in RocketMQ's JSON; whoever asks does not notice, but for what
 Apache's server does not tell at all.
@@ -16,12 +16,7 @@ from namesrv_remoting.bodies.extensions import to_msgpack
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
-from namesrv_remoting.errors import (
-    ConnectionClosedError,
-    QueryNotFoundError,
-    RequestCodeNotSupportedError,
-    TopicNotExistError,
-)
+from namesrv_remoting.errors import QueryNotFoundError, RequestCodeNotSupportedError, TopicNotExistError
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 
@@ -42,14 +37,7 @@ class NameServer:
             clock=clock,
             connect_timeout_seconds=timeout_seconds,
             backoff=Backoff(0.1, 0.5),
-            on_connection_lost=lambda _: self._forget(),
         )
-        # None: not known yet
-        self._is_native: bool | None = None
-
-    def _forget(self) -> None:
-        # what listens there next may be another one
-        self._is_native = None
 
     async def close(self) -> None:
         """Close the connection."""
@@ -59,25 +47,15 @@ class NameServer:
 
     async def info(self) -> ServerInfo | None:
         """What the server says of itself; None from Apache's, which says nothing."""
-        if self._is_native is False:
+        if self._client.speaks_native() is False:
             return None
-        was_native = self._is_native
-        try:
-            answer = await self._invoke(RequestCode.SERVER_INFO, None, native=True)
-        except (ConnectionClosedError, RequestCodeNotSupportedError):
-            if was_native:
-                raise
-            # Apache's server closes the connection on a serialize type that it does not know
-            self._is_native = False
-            return None
-        self._is_native = True
-        return answers.server_info(answer.body)
+        body = await self._client.server_info(self.timeout_seconds)
+        return None if body is None else answers.server_info(body)
 
     async def is_native(self) -> bool:
         """Whether it speaks our protocol."""
-        if self._is_native is None:
-            await self.info()
-        return bool(self._is_native)
+        known = self._client.speaks_native()
+        return await self.info() is not None if known is None else known
 
     async def connections(self, role: str | None) -> list[Connection]:
         """Who is connected."""
@@ -230,4 +208,4 @@ class NameServer:
         )
 
     def __repr__(self) -> str:
-        return f"<NameServer [{self._client!r} | native: {self._is_native}]>"
+        return f"<NameServer [{self._client!r} | native: {self._client.speaks_native()}]>"
