@@ -67,7 +67,7 @@ setup-spark: setup ## get the Java that the staleness report needs, from the sys
 
 .PHONY: spark-zip
 spark-zip: setup ## write dist/namesrv_spark_jobs.zip, for spark-submit --py-files
-	@$(PY) -m namesrv_spark_jobs.command.py_files dist/namesrv_spark_jobs.zip
+	@$(PY) -m namesrv_spark_jobs.command.submit dist/namesrv_spark_jobs.zip
 
 .PHONY: spark-data
 N ?= 1_000_000

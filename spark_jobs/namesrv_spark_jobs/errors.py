@@ -1,5 +1,20 @@
-"""What can be wrong that is not a bug of ours?"""
+"""The name of the command, its exit codes, and the error that its user can put right."""
+
+from typing import Final
+
+PROGRAM: Final = "namesrv-staleness"
+
+# the report is there, and no gate found anything
+OK: Final = 0
+# the report is there, and a gate (--fail-if, --max-bad-ratio) says no
+GATE: Final = 1
+# nothing was computed: wrong usage, no input that can be read, no Java, no cluster
+USAGE: Final = 2
+# a bug of our own, with a traceback; Python's own code for that is 1
+BUG: Final = 70
+# Ctrl-C or SIGTERM; the old report, if there was one, is untouched
+INTERRUPTED: Final = 130
 
 
 class UsageError(Exception):
-    """The user can put it right; the message is one line that says what is wrong and where."""
+    """Something that the user can put right; the message is one line that says what is wrong and where."""

@@ -1,6 +1,16 @@
-"""What an analysis is told besides its files."""
+"""Options of an analysis, and the grid of settings it replays (--what-if)."""
 
 from dataclasses import dataclass, field
+from typing import Final
+
+DEFAULT_GRID: Final = "expiry=30,60,120 scan=5,10 poll=5,30 phi=5,8,12"
+# every policy with every scan and every poll is a replay of the whole log
+MOST_REPLAYS: Final = 200
+_AXES: Final = ("expiry", "scan", "poll", "phi")
+# a day: beyond it nobody expires, scans or polls
+_MOST_SECONDS: Final = 86_400.0
+# thresholds beyond it need a deviation of more than any clock tells
+_MOST_PHI: Final = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,10 +24,24 @@ class WhatIf:
     # thresholds of the accrual detector
     phi: tuple[float, ...] = (5.0, 8.0, 12.0)
 
+    def __post_init__(self) -> None:
+        """Refuse a grid that would take for ever.
+
+        Raises:
+            ValueError: it has too many combinations.
+        """
+        if self.replays > MOST_REPLAYS:
+            raise ValueError(f"{self.replays} combinations of settings, limit {MOST_REPLAYS}")
+
+    @property
+    def replays(self) -> int:
+        """How many combinations there are."""
+        return (len(self.expiry_ms) + len(self.phi)) * len(self.scan_ms) * len(self.poll_ms)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What an analysis is told besides its files."""
+    """What is analysed, and how."""
 
     # lines with since_ms <= ts_ms < until_ms count; settings are taken from `start` and `opened` lines of any time
     since_ms: int | None = None
@@ -29,5 +53,57 @@ class Options:
     # how often clients ask for routes, which no NameServer's log says
     poll_ms: int = 30_000
     what_if: WhatIf = field(default_factory=WhatIf)
-    # addresses, agents and clients are told by a digest
+    # digests take the place of addresses, agents and clients
     redact: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no line can meet.
+
+        Raises:
+            ValueError: the end is not after the beginning.
+        """
+        if self.since_ms is not None and self.until_ms is not None and self.since_ms >= self.until_ms:
+            raise ValueError("--until is not after --since: no line would count")
+
+
+def parse_grid(text: str) -> WhatIf:
+    """Parse --what-if; an axis that is not named has its default, `phi=` removes it.
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+    axes = dict(_axis(part) for part in f"{DEFAULT_GRID} {text}".split())
+    named = [part.partition("=")[0] for part in text.split()]
+    if len(named) != len(set(named)):
+        raise ValueError(f"{text!r} names an axis more than once")
+    grid = WhatIf(
+        expiry_ms=_milliseconds("expiry", axes["expiry"]),
+        scan_ms=_milliseconds("scan", axes["scan"]),
+        poll_ms=_milliseconds("poll", axes["poll"]),
+        phi=tuple(_value("phi", value, _MOST_PHI) for value in axes["phi"]),
+    )
+    if not grid.replays:
+        raise ValueError(f"{text!r} leaves no combination of settings to replay")
+    return grid
+
+
+def _axis(part: str) -> tuple[str, list[str]]:
+    name, equals, values = part.partition("=")
+    if not equals or name not in _AXES:
+        raise ValueError(f"{part!r} is not AXIS=VALUES with one of {', '.join(_AXES)} (for example {DEFAULT_GRID})")
+    # a value that is named twice is one
+    return name, list(dict.fromkeys(value for value in values.split(",") if value))
+
+
+def _milliseconds(name: str, values: list[str]) -> tuple[int, ...]:
+    return tuple(max(1, round(_value(name, value, _MOST_SECONDS) * 1000)) for value in values)
+
+
+def _value(name: str, text: str, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name}: {text!r} is not a number") from None
+    if not 0 < value <= most:
+        raise ValueError(f"{name}: {text} is not between 0 and {most:g}")
+    return value

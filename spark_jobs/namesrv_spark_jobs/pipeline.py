@@ -1,36 +1,52 @@
-"""How do the lines become tables? Each step is stored once; later steps read only the columns that they need."""
+"""From lines to tables: each step is stored once; later steps read only the columns that they need."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.staging import Staging, at_once
-from namesrv_spark_jobs.transforms import (
-    as_logged,
-    boots,
-    clients,
-    clock,
-    duplicates,
-    extract,
-    lives,
-    silences,
-    what_if,
-)
-from namesrv_spark_jobs.transforms import intervals as staleness
+from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, silences
 from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, REST_PART
+from namesrv_spark_jobs.transforms.line_counts import brokers, tally
 from namesrv_spark_jobs.transforms.schema import ANCHORS
-from namesrv_spark_jobs.transforms.tally import brokers, tally
 
+_T = TypeVar("_T")
+
+# a small job is mostly planning, which keeps one core of the driver busy
+_AT_ONCE: Final = 4
 # rows to a task of the one big sort: what is sorted fits into the memory of a small executor
 _ROWS_PER_TASK: Final = 400_000
 # how finely the time between `late` lines is cut, and into how many slices at most
 _LEAST_SLICE: Final = 60_000_000
 _MOST_SLICES: Final = 200_000
+
+
+@dataclass(frozen=True)
+class Staging:
+    """A folder of tables that live as long as one analysis."""
+
+    spark: SparkSession
+    folder: str
+
+    def stored(self, table: DataFrame, name: str, *, by: str | None = None) -> DataFrame:
+        """The same table, computed now."""
+        path = f"{self.folder.rstrip('/')}/{name}"
+        writer = table.write.mode("overwrite")
+        (writer if by is None else writer.partitionBy(by)).parquet(path)
+        # a table without rows has no files, and so nothing that its schema could be read from
+        return self.spark.read.schema(table.schema).parquet(path)
+
+
+def at_once(jobs: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
+    """The results of small jobs that do not need each other, by their names."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        started = {name: pool.submit(job) for name, job in jobs.items()}
+        return {name: job.result() for name, job in started.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +97,12 @@ def read(store: Staging, files: Sequence[str], options: Options) -> Lines:
     events = store.stored(extract.events(extract.lines(store.spark, files), options), "events", by="part")
     names = store.stored(extract.file_names(store.spark, files), "files")
     is_event = F.col("part").isin(BEAT_PART, REST_PART)
-    suspects = duplicates.suspects(events.filter(is_event))
+    suspects = extract.suspects(events.filter(is_event))
     if suspects.isEmpty():
         numbered = events.withColumn("copy", F.lit(1))
     else:
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
-        told_apart = duplicates.numbered(events.filter(is_event), store.stored(suspects, "suspects"), names)
+        told_apart = extract.numbered(events.filter(is_event), store.stored(suspects, "suspects"), names)
         numbered = store.stored(told_apart.unionByName(others), "numbered", by="part")
     tallied = store.stored(tally(numbered, names), "tally")
     once = numbered.filter(F.col("copy") == 1)
@@ -122,8 +138,8 @@ def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str
     progress("clients")
     second = at_once(
         {
-            "intervals": lambda: store.stored(staleness.intervals(life_table, clocks.boots, late, begun), "intervals"),
-            "gaps": lambda: store.stored(what_if.gaps(points, life_table, begun, clocks.boots), "gaps"),
+            "intervals": lambda: store.stored(lives.intervals(life_table, clocks.boots, late, begun), "intervals"),
+            "gaps": lambda: store.stored(replay.gaps(points, life_table, begun, clocks.boots), "gaps"),
         }
     )
     intervals, gaps = second["intervals"], second["gaps"]
@@ -136,8 +152,8 @@ def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str
         {
             "exposures": lambda: store.stored(exposures, "exposures"),
             "pulls": lambda: store.stored(pulls, "pulls"),
-            "evictions": lambda: store.stored(what_if.replayed(gaps, options.what_if), "evictions"),
-            "as_logged": lambda: store.stored(as_logged.replayed_as_logged(gaps, clocks.moments), "as_logged"),
+            "evictions": lambda: store.stored(replay.replayed(gaps, options.what_if), "evictions"),
+            "as_logged": lambda: store.stored(replay.replayed_as_logged(gaps, clocks.moments), "as_logged"),
         }
     )
     return Tables(
@@ -154,9 +170,9 @@ def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str
 
 
 def _clocks(store: Staging, lines: Lines) -> Clocks:
-    moments = store.stored(clock.timed(lines.rest), "moments")
+    moments = store.stored(boots.timed(lines.rest), "moments")
     taken = _taken(lines.tallied)
-    table = store.stored(boots.boots(taken, moments, clock.clocks(_anchors(lines, moments))), "boots")
+    table = store.stored(boots.boots(taken, moments, boots.clocks(_anchors(lines, moments))), "boots")
     rows = table.orderBy("nameserver", "boot_id").collect()
     return Clocks(taken=taken, moments=moments, boots=table, boot_rows=rows)
 
@@ -190,5 +206,5 @@ def _live_beats(store: Staging, beats: DataFrame, clocks: Clocks) -> DataFrame:
         return beats.withColumn("live", F.col("mono"))
     spans = sum(row["last"] - row["first"] for row in clocks.boot_rows)
     width = max(_LEAST_SLICE, spans // _MOST_SLICES)
-    slices = store.stored(clock.late_spans(clocks.moments, boots.extents(clocks.taken), width), "late_spans")
-    return clock.live_beats(beats, slices, width)
+    slices = store.stored(boots.late_spans(clocks.moments, boots.extents(clocks.taken), width), "late_spans")
+    return boots.live_beats(beats, slices, width)

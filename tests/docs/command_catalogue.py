@@ -134,7 +134,7 @@ ELSEWHERE: Final = MappingProxyType(
         "heartbeats/ --out /shared/report": _CLUSTER,
         "namesrv-staleness --help": "tests/spark_jobs/test_cli.py",
         "make spark-zip": _CLUSTER,
-        "python -m namesrv_spark_jobs.command.py_files": _CLUSTER,
+        "python -m namesrv_spark_jobs.command.submit": _CLUSTER,
         "make setup-spark": "spark_jobs/setup_spark.sh",
         "pip install 'namesrv[spark]'": _PACKAGING,
         # a machine without a Docker engine builds, starts and checks all of it another way

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_spark_jobs.command.py_files import build
+from namesrv_spark_jobs.command.submit import build
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
@@ -55,16 +55,16 @@ def test_help_needs_no_spark() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--what-if", "expiry=fast"], "argument --what-if: expiry: 'fast' is no number"),
-        (["--fail-if", "p98>1"], "argument --fail-if: 'p98' is no measure"),
-        (["--poll", "0"], "argument --poll: '0' is no number of seconds from 0.001 to 86,400"),
-        (["--max-bad-ratio", "2"], "argument --max-bad-ratio: '2' is no ratio from 0 to 1"),
-        (["--since", "soon"], "argument --since: 'soon' is no time"),
+        (["--what-if", "expiry=fast"], "argument --what-if: expiry: 'fast' is not a number"),
+        (["--fail-if", "p98>1"], "argument --fail-if: 'p98' is not a measure"),
+        (["--poll", "0"], "argument --poll: '0' is not a number of seconds from 0.001 to 86,400"),
+        (["--max-bad-ratio", "2"], "argument --max-bad-ratio: '2' is not a ratio from 0 to 1"),
+        (["--since", "soon"], "argument --since: not a valid time: soon"),
         (["--conf", "spark.x"], "argument --conf: 'spark.x' is not KEY=VALUE"),
         (["--clustr", "c1"], "unrecognized arguments: --clustr c1"),
         (["--since", "2026-03-02", "--until", "2026-03-01"], "--until is not after --since"),
-        (["--deploy-mode", "cluster"], "--deploy-mode cluster: only spark-submit can do that; --print-submit"),
-        (["--master", "spark://nowhere"], "--master spark://nowhere: is not spark://HOST:PORT"),
+        (["--deploy-mode", "cluster"], "--deploy-mode cluster needs spark-submit; --print-submit"),
+        (["--master", "spark://nowhere"], "--master spark://nowhere: not of the form spark://HOST:PORT"),
         (["--follow"], "--follow takes a directory of closed logs"),
     ],
 )
@@ -95,8 +95,9 @@ def test_missing_java_is_one_line(log: str, tmp_path: Path) -> None:
     ended = _run(log, "--out", str(tmp_path / "report"), PATH="/nowhere", JAVA_HOME="")
 
     assert 2 == ended.returncode
-    assert "namesrv-staleness: Java 17 or newer is needed and `java` was not found; `make setup-spark` installs it" in (
-        ended.stderr
+    assert (
+        "namesrv-staleness: Java 17 or newer is needed, but `java` was not found; `make setup-spark` installs it"
+        in (ended.stderr)
     )
     assert 1 == ended.stderr.count("\n")
     assert ["a.jsonl"] == [path.name for path in tmp_path.iterdir()]
@@ -113,7 +114,7 @@ def test_missing_pyspark_is_one_line(log: str, tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
 
     assert 2 == ended.returncode
-    assert "namesrv-staleness: pyspark is not installed; pip install 'namesrv[spark]' brings it\n" == ended.stderr
+    assert "namesrv-staleness: pyspark is not installed; install it with pip install 'namesrv[spark]'\n" == ended.stderr
 
 
 def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
@@ -147,5 +148,5 @@ def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None
     assert first.read_bytes() == second.read_bytes()
     with zipfile.ZipFile(first) as archive:
         names = archive.namelist()
-    assert {"namesrv_spark_jobs/command/cli.py", "namesrv_spark_jobs/report/html/style.css"} <= set(names)
+    assert {"namesrv_spark_jobs/command/cli.py", "namesrv_spark_jobs/report/templates/style.css"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]

@@ -75,14 +75,14 @@ def test_bad_ratio_is_of_all_lines(limit: float, failures: int) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no condition; say MEASURE>LIMIT, as in p99>45 or false>0"),
-        ("p99", "is no condition"),
-        ("p99=45", "is no condition"),
-        ("p98>45", "'p98' is no measure; there are registry.p50, registry.p90,"),
-        ("client.false>0", "'client.false' is no measure"),
-        ("p99>45x", "'45x' is no duration; say 45, 45s, 1500ms, 2m or 1h"),
-        ("p99>-1", "is no condition"),
-        ("false>0s", "'false>0s': '0s' is no number"),
+        ("", "is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0"),
+        ("p99", "is not a condition"),
+        ("p99=45", "is not a condition"),
+        ("p98>45", "'p98' is not a measure; choose from registry.p50, registry.p90,"),
+        ("client.false>0", "'client.false' is not a measure"),
+        ("p99>45x", "not a valid duration: 45x"),
+        ("p99>-1", "is not a condition"),
+        ("false>0s", "'false>0s': '0s' is not a number"),
     ],
 )
 def test_what_is_no_gate_is_refused(text: str, said: str) -> None:

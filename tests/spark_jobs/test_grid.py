@@ -2,8 +2,7 @@
 
 import pytest
 
-from namesrv_spark_jobs.grid import DEFAULT_GRID, parse_grid
-from namesrv_spark_jobs.options import WhatIf
+from namesrv_spark_jobs.options import DEFAULT_GRID, WhatIf, parse_grid
 
 
 def test_default_grid_is_the_analysis_own() -> None:
@@ -30,16 +29,16 @@ def test_axis_that_is_not_named_keeps_its_default() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("expire=30", "'expire=30' is no axis; say expiry="),
-        ("30,60", "'30,60' is no axis"),
-        ("scan=5 scan=10", "names an axis twice"),
-        ("poll=fast", "poll: 'fast' is no number"),
+        ("expire=30", "'expire=30' is not AXIS=VALUES with one of expiry, scan"),
+        ("30,60", "'30,60' is not AXIS=VALUES"),
+        ("scan=5 scan=10", "names an axis more than once"),
+        ("poll=fast", "poll: 'fast' is not a number"),
         ("poll=0", "poll: 0 is not between 0 and 86400"),
         ("poll=-5", "poll: -5 is not between 0 and 86400"),
         ("poll=nan", "poll: nan is not between"),
         ("phi=101", "phi: 101 is not between 0 and 100"),
-        ("scan=", "makes 0 combinations"),
-        (f"expiry={','.join(map(str, range(1, 60)))}", "makes 248 combinations; 1 to 200 are allowed"),
+        ("scan=", "leaves no combination of settings to replay"),
+        (f"expiry={','.join(map(str, range(1, 60)))}", "248 combinations of settings, limit 200"),
     ],
 )
 def test_what_is_no_grid_is_refused(text: str, said: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from namesrv_spark_jobs.report.html.document import document
+from namesrv_spark_jobs.report.page import page
 from tests.support.browser import DESKTOP, PHONE, browser, console, requested, show, take_picture
 from tests.support.staleness_sample import NOTHING, empty_charts, empty_summary, sample_charts, sample_summary
 
@@ -28,9 +28,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
 
 
 def _page(folder: Path, text: str) -> Path:
-    page = folder / "report.html"
-    page.write_text(text, encoding="utf-8")
-    return page
+    written = folder / "report.html"
+    written.write_text(text, encoding="utf-8")
+    return written
 
 
 def _size(chrome: webdriver.Chrome, selector: str) -> tuple[float, float]:
@@ -73,16 +73,16 @@ def _outline(text: str) -> _Outline:
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_page_shows_its_pictures(opened: webdriver.Chrome, tmp_path: Path, size: tuple[int, int], scheme: str) -> None:
     """On a screen and on a phone, by day and by night; nothing is complained about, nothing asked for."""
-    page = _page(tmp_path, document(sample_summary(), sample_charts()))
+    shown = _page(tmp_path, page(sample_summary(), sample_charts()))
 
-    show(opened, page, size=size, scheme=scheme)
+    show(opened, shown, size=size, scheme=scheme)
 
     for name in PICTURES:
         width, height = _size(opened, f"#{name} svg")
         assert width > 0.7 * min(size[0], 1016), name
         assert height > 200, name
     assert [] == console(opened)
-    assert [page.as_uri()] == requested(opened, page)
+    assert [shown.as_uri()] == requested(opened, shown)
     take_picture(opened, tmp_path / f"{size[0]}-{scheme}.png")
     assert (tmp_path / f"{size[0]}-{scheme}.png").stat().st_size > 50_000
 
@@ -90,7 +90,7 @@ def test_page_shows_its_pictures(opened: webdriver.Chrome, tmp_path: Path, size:
 @pytest.mark.slow
 def test_page_fits_a_phone(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """Nothing has to be pushed sideways but wide tables, in their own frames; letters can be read."""
-    show(opened, _page(tmp_path, document(sample_summary(), sample_charts())), size=PHONE)
+    show(opened, _page(tmp_path, page(sample_summary(), sample_charts())), size=PHONE)
 
     assert PHONE[0] >= opened.execute_script("return document.documentElement.scrollWidth")
     scale = """
@@ -103,10 +103,10 @@ def test_page_fits_a_phone(opened: webdriver.Chrome, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_colours_follow_the_preference(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """A dark page has a dark ground, and light letters in its pictures."""
-    page = _page(tmp_path, document(sample_summary(), sample_charts()))
+    shown = _page(tmp_path, page(sample_summary(), sample_charts()))
     grounds, letters = [], []
     for scheme in ("light", "dark"):
-        show(opened, page, scheme=scheme)
+        show(opened, shown, scheme=scheme)
         grounds.append(opened.execute_script("return getComputedStyle(document.body).backgroundColor"))
         letters.append(opened.execute_script("return getComputedStyle(document.querySelector('svg text')).fill"))
 
@@ -124,7 +124,7 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
     summary["findings"][0]["text"] = evil
     summary["settings"][0]["boot_id"] = evil
     charts["worst"][0]["reason"] = evil
-    text = document(summary, charts)
+    text = page(summary, charts)
 
     show(opened, _page(tmp_path, text))
 
@@ -141,7 +141,7 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
 @pytest.mark.slow
 def test_script_would_not_run_if_there_was_one(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """The page's own policy refuses it, should escaping ever fail."""
-    text = document(sample_summary(), sample_charts())
+    text = page(sample_summary(), sample_charts())
     injected = text.replace(
         "</body>", "<script>document.title = 'taken'</script><img src='http://127.0.0.1:9/x'></body>"
     )
@@ -157,7 +157,7 @@ def test_script_would_not_run_if_there_was_one(opened: webdriver.Chrome, tmp_pat
 @pytest.mark.slow
 def test_page_of_a_quiet_hour_has_words_in_place_of_pictures(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """No eviction, no client, no beat: no error either."""
-    show(opened, _page(tmp_path, document(empty_summary(), empty_charts())))
+    show(opened, _page(tmp_path, page(empty_summary(), empty_charts())))
 
     assert [] == console(opened)
     assert 6 == opened.execute_script("return document.querySelectorAll('.empty').length")
@@ -170,28 +170,28 @@ def test_settings_that_would_only_have_hit_the_living_are_told_apart() -> None:
     charts = sample_charts()
     rows = [{**row, "false": row["evictions"], "registry": NOTHING, "client": NOTHING} for row in charts["what_if"]]
 
-    text = document(sample_summary(), {**charts, "what_if": rows})
+    text = page(sample_summary(), {**charts, "what_if": rows})
 
-    assert "Whom these settings would have evicted was alive" in text
-    assert "Under none of the settings" not in text
-    assert "Every setting that was tried" in text
+    assert "Every broker that these settings would have removed was alive" in text
+    assert "under any of these settings" not in text
+    assert "Every setting tried" in text
 
 
 def test_page_loads_and_runs_nothing() -> None:
     """One file, without a script, a style attribute or an address of anything outside of it."""
-    text = document(sample_summary(), sample_charts())
+    text = page(sample_summary(), sample_charts())
     outline = _outline(text)
 
     assert not {"script", "link", "img", "iframe", "object", "form", "base"} & outline.names
     assert "style" not in outline.attributes
     assert all(link.startswith("#") for link in outline.links)
     assert ["http://www.w3.org/2000/svg"] == sorted(set(re.findall(r"https?://[^\s\"'<]+", text)))
-    assert "default-src 'none'" in text.replace("&#x27;", "'")
+    assert "default-src 'none'" in text.replace("&#39;", "'")
 
 
 def test_links_and_labels_lead_somewhere() -> None:
     """Each id is there once, and whatever is referred to is there."""
-    text = document(sample_summary(), sample_charts())
+    text = page(sample_summary(), sample_charts())
     outline = _outline(text)
 
     assert len(set(outline.ids)) == len(outline.ids)
@@ -202,7 +202,7 @@ def test_links_and_labels_lead_somewhere() -> None:
 
 def test_pictures_have_words_for_those_who_cannot_see_them() -> None:
     """Each drawing is an image with a title and a description; legends are left out."""
-    text = document(sample_summary(), sample_charts())
+    text = page(sample_summary(), sample_charts())
     drawings = re.findall(r"<svg [^>]*>", text)
 
     assert all('role="img"' in drawing or 'aria-hidden="true"' in drawing for drawing in drawings)
@@ -215,7 +215,7 @@ def test_pictures_have_words_for_those_who_cannot_see_them() -> None:
 
 def test_chapters_stand_in_order() -> None:
     """Findings come first, definitions last."""
-    headings = re.findall(r"<h[12][^>]*>([^<]+)</h[12]>", document(sample_summary(), sample_charts()))
+    headings = re.findall(r"<h[12][^>]*>([^<]+)</h[12]>", page(sample_summary(), sample_charts()))
 
     assert [
         "How long stale routes lasted",
@@ -226,10 +226,10 @@ def test_chapters_stand_in_order() -> None:
         "Regularity of heartbeats",
         "By group",
         "Input",
-        "What the words mean",
+        "Definitions",
     ] == headings
 
 
 def test_same_numbers_make_the_same_page() -> None:
     """No time of day, no random name."""
-    assert document(sample_summary(), sample_charts()) == document(sample_summary(), sample_charts())
+    assert page(sample_summary(), sample_charts()) == page(sample_summary(), sample_charts())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.inputs import log_files
+from namesrv_spark_jobs.log_files import log_files
 
 
 @pytest.fixture
@@ -81,12 +81,12 @@ def test_report_of_ours_is_no_input(logs: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("-", "-: a log is read from files"),
-        ("", "'': an empty INPUT"),
+        ("-", "-: standard input is not read"),
+        ("", "'': INPUT is empty"),
         ("{logs}/nothing", "{logs}/nothing: no such file or directory"),
         ("{logs}/*.gz", "{logs}/*.gz: no such file or directory"),
-        ("{logs}/empty", "{logs}/empty: no .jsonl.gz .jsonl .jsonl.open or .parquet file in it"),
-        ("{logs}/dt=2026-03-01/hour=07/notes.txt", "{logs}/dt=2026-03-01/hour=07/notes.txt: is no log"),
+        ("{logs}/empty", "{logs}/empty: contains no log (files ending with"),
+        ("{logs}/dt=2026-03-01/hour=07/notes.txt", "{logs}/dt=2026-03-01/hour=07/notes.txt: not a log;"),
     ],
 )
 def test_what_cannot_be_read_is_named(logs: Path, given: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""How does a report come into its directory?"""
+"""The directory of a report: written aside, and replaced whole."""
 
 import json
 import os
@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_spark_jobs.command.output import out_directory, write_json, written_aside
-from namesrv_spark_jobs.command.renaming import exchange
 from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.reports import is_report
+from namesrv_spark_jobs.log_files import is_report
 
 
 def _write_report(out: Path, number: int) -> None:
@@ -59,30 +58,6 @@ def test_failure_leaves_the_older_report_as_it_was(tmp_path: Path) -> None:
     assert ["report"] == _names(tmp_path)
 
 
-def test_report_is_never_away_while_it_is_replaced(tmp_path: Path) -> None:
-    """Where the file system can, old and new change places in one step."""
-    left, right = tmp_path / "left", tmp_path / "right"
-    left.mkdir()
-    right.mkdir()
-    (left / "of-left").touch()
-
-    assert exchange(left, right)
-    assert [] == _names(left)
-    assert ["of-left"] == _names(right)
-
-
-def test_report_is_replaced_where_places_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Network file systems know no exchange: two renames do it."""
-    monkeypatch.setattr("namesrv_spark_jobs.command.output.exchange", lambda left, right: False)
-    out = tmp_path / "report"
-    _write_report(out, 1)
-
-    _write_report(out, 2)
-
-    assert 2 == _number(out)
-    assert ["report"] == _names(tmp_path)
-
-
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     """A run that was killed could not tidy up; the next one does, but leaves what a living one writes."""
     out = tmp_path / "report"
@@ -104,7 +79,7 @@ def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     out.mkdir()
     (out / "thesis.txt").write_text("years of work")
 
-    with pytest.raises(UsageError, match="is not empty and no report of namesrv-staleness; it is left alone"):
+    with pytest.raises(UsageError, match="neither empty nor a report of namesrv-staleness; left alone"):
         out_directory(str(out))
 
     assert "years of work" == (out / "thesis.txt").read_text()
@@ -119,7 +94,7 @@ def test_directory_that_was_filled_meanwhile_is_left_alone(tmp_path: Path) -> No
             out.mkdir()
             (out / "thesis.txt").write_text("years of work")
 
-    with pytest.raises(UsageError, match="is left alone"):
+    with pytest.raises(UsageError, match="left alone"):
         meet_a_thesis()
 
     assert ["thesis.txt"] == _names(out)
@@ -129,7 +104,7 @@ def test_directory_that_was_filled_meanwhile_is_left_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize("given", ["s3a://bucket/report", "hdfs://namenode/report"])
 def test_url_is_no_directory(given: str) -> None:
     """A page is for people with a file system."""
-    with pytest.raises(UsageError, match=f"--out {given}: is no directory"):
+    with pytest.raises(UsageError, match=f"--out {given}: not a local directory"):
         out_directory(given)
 
 
@@ -139,7 +114,7 @@ def test_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
 
     for name in ("file", "link"):
-        with pytest.raises(UsageError, match="exists and is no directory"):
+        with pytest.raises(UsageError, match="exists and is not a directory"):
             out_directory(str(tmp_path / name))
 
 

@@ -15,7 +15,7 @@ FORBIDDEN = {
 }
 # what is brought to the driver, and where that may be done
 DRIVER = {"collect", "toLocalIterator", "take", "first", "cache", "persist"}
-ENTRIES = {"collecting.py", "pipeline.py", "follow.py"}
+ENTRIES = {"analysis.py", "pipeline.py", "follow.py"}
 SHELL = {"session.py"}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_spark_jobs.command.preconditions import require_java, require_master
+from namesrv_spark_jobs.command.session import require_java, require_master
 from namesrv_spark_jobs.errors import UsageError
 
 
@@ -29,7 +29,7 @@ def test_java_that_is_new_enough_will_do(tmp_path: Path, says: str) -> None:
 @pytest.mark.parametrize(
     ("says", "said"),
     [
-        ('java version "1.8.0_402"', r"^Java 17 or newer is needed and .*/bin/java is Java 8; `make setup-spark`"),
+        ('java version "1.8.0_402"', r"^Java 17 or newer is needed, but .*/bin/java is Java 8; `make setup-spark`"),
         ('openjdk version "11.0.2"', r"is Java 11; `make setup-spark`"),
         ("what version?", r"-version does not say which Java it is"),
     ],
@@ -45,7 +45,7 @@ def test_missing_java_is_one_line_with_the_remedy(tmp_path: Path) -> None:
     for environ in ({"PATH": str(tmp_path)}, {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}):
         with pytest.raises(UsageError) as raised:
             require_java(environ)
-        assert str(raised.value).startswith("Java 17 or newer is needed and `java` was not found; `make setup-spark`")
+        assert str(raised.value).startswith("Java 17 or newer is needed, but `java` was not found; `make setup-spark`")
 
 
 def test_java_that_cannot_run_is_named(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_master_that_refuses_is_named() -> None:
 )
 def test_master_that_is_no_address_is_refused(master: str) -> None:
     """Before anything is dialled."""
-    with pytest.raises(UsageError, match=r"is not spark://HOST:PORT$"):
+    with pytest.raises(UsageError, match=r"not of the form spark://HOST:PORT$"):
         require_master(master)
 
 

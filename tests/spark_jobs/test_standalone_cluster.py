@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.command.cli import main
-from namesrv_spark_jobs.command.py_files import build
+from namesrv_spark_jobs.command.submit import build
 from tests.support.spark_cluster import SPARK_HOME, SparkCluster
 from tests.support.spark_logs import SMALL_GRID, write_log
 

@@ -1,8 +1,10 @@
-"""How do times get from text to milliseconds, and back?"""
+"""Times: from text to milliseconds, and as people read them."""
 
 import pytest
 
-from namesrv_spark_jobs.times import duration_ms, moment_ms, shown_duration, shown_moment
+from namesrv_spark_jobs.command.arguments import moment_ms
+from namesrv_spark_jobs.command.gates import duration_ms
+from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_moment
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,7 @@ def test_duration_is_seconds_unless_it_says_otherwise(text: str, ms: float) -> N
 @pytest.mark.parametrize("text", ["", "s", "-1", "1d", "1e3", "45 seconds", "NaN", "inf"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     """A limit that is read wrongly is a gate that says nothing."""
-    with pytest.raises(ValueError, match=r"is no duration; say 45, 45s, 1500ms, 2m or 1h$"):
+    with pytest.raises(ValueError, match=r"^not a valid duration: .*\(for example 45, 45s, 1500ms, 2m or 1h\)$"):
         duration_ms(text)
 
 
@@ -36,10 +38,10 @@ def test_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
     assert ms == moment_ms(text)
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-03-01 25:00", "12345678"])
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-03-01 25:00", "12345678", "9" * 16])
 def test_what_is_no_moment_is_refused(text: str) -> None:
     """Eight digits are a date without its hyphens rather than a moment in 1970."""
-    with pytest.raises(ValueError, match=r"is no time; say 2026-03-01, 2026-03-01T07:30 \(UTC\) or milliseconds$"):
+    with pytest.raises(ValueError, match=r"^not a valid time: "):
         moment_ms(text)
 
 
@@ -71,3 +73,12 @@ def test_moment_is_shown_in_utc() -> None:
     """To the second; none is a dash."""
     assert "2026-03-01 07:30:00" == shown_moment(1_772_350_200_000)
     assert "\N{EN DASH}" == shown_moment(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("café λ", "café λ"), ("a\x1b[31m\x9b", "a\\x1b[31m\\x9b"), ("\u202eb", "\\u202eb"), ("\ud800\n", "\\ud800\\n")],
+)
+def test_what_a_terminal_would_obey_is_spelt_out(name: str, shown: str) -> None:
+    """Escape sequences, directions of writing, ends of lines."""
+    assert shown == printable(name)

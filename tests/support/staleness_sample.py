@@ -110,6 +110,7 @@ def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:
             "from_ms": MIDNIGHT_MS,
             "to_ms": MIDNIGHT_MS + 240 * MINUTE_MS,
             "brokers": [_timeline(f"c1/broker-{number}/0" if number else broker, number) for number in range(21)],
+            "down": {"ns-1": [[MIDNIGHT_MS + 30 * MINUTE_MS, MIDNIGHT_MS + 40 * MINUTE_MS]], "ns-2": []},
         },
         "gaps": [
             {"from_pct": float(start), "to_pct": None if start == 140 else start + 10.0, "count": _count(start)}
@@ -124,8 +125,8 @@ def _timeline(broker: str, number: int) -> dict[str, Any]:
     first, second = MIDNIGHT_MS + number * MINUTE_MS, MIDNIGHT_MS + (90 + 3 * number) * MINUTE_MS
     died = MIDNIGHT_MS + (60 + 2 * number) * MINUTE_MS
     lives = [
-        {"from_ms": first, "last_ok_ms": died, "to_ms": died + 118_000, "reason": "silent"},
-        {"from_ms": second, "last_ok_ms": END_MS, "to_ms": END_MS, "reason": None},
+        {"from_ms": first, "last_ok_ms": died, "to_ms": died + 118_000, "reason": "silent", "stale_ms": 118_000},
+        {"from_ms": second, "last_ok_ms": END_MS, "to_ms": END_MS, "reason": None, "stale_ms": None},
     ]
     return {"broker": broker, "nameserver": f"ns-{number % 2 + 1}", "lives": lives}
 
@@ -208,6 +209,6 @@ def empty_summary() -> dict[str, Any]:
 
 def empty_charts() -> dict[str, Any]:
     """The pictures of a quiet hour: there are none."""
-    timeline: dict[str, Any] = {"from_ms": None, "to_ms": None, "brokers": []}
+    timeline: dict[str, Any] = {"from_ms": None, "to_ms": None, "brokers": [], "down": {}}
     empty: dict[str, Any] = {name: [] for name in ("registry_cdf", "client_cdf", "gaps", "worst", "what_if")}
     return {**empty, "bound_ms": 160_000, "timeline": timeline}

@@ -1,15 +1,22 @@
-"""Where does `namesrv-staleness` start, and with which code does it end?"""
+"""Entry point of `namesrv-staleness`: exit codes, signals, and what is said of errors."""
 
+import logging
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
 
-from namesrv_spark_jobs.command import exit_codes
-from namesrv_spark_jobs.command.interrupting import interruptible
-from namesrv_spark_jobs.command.settings import read_settings
-from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.reports import PROGRAM
+from namesrv_spark_jobs import errors
+from namesrv_spark_jobs.command.arguments import read_settings
+from namesrv_spark_jobs.command.session import require_packages
+from namesrv_spark_jobs.errors import PROGRAM, UsageError
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,32 +26,63 @@ def main(argv: Sequence[str] | None = None) -> int:
             # a terminal that cannot show a character shows its number
             stream.reconfigure(errors="backslashreplace")
     try:
-        with interruptible():
+        with _interruptible():
             return _run(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
-        return exit_codes.USAGE
+        return errors.USAGE
     except KeyboardInterrupt:
         sys.stderr.write(f"{PROGRAM}: interrupted; nothing was written\n")
-        return exit_codes.INTERRUPTED
+        return errors.INTERRUPTED
     except BrokenPipeError:
         # who read our output has left; the report is there
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.OK
+        return errors.OK
     except Exception:  # noqa: BLE001 - the outermost boundary; nothing is hidden
         traceback.print_exc()
-        return exit_codes.BUG
+        return errors.BUG
 
 
 def _run(argv: Sequence[str]) -> int:
     settings = read_settings(argv)
     if settings.submit_line is not None:
         sys.stdout.write(f"{settings.submit_line}\n")
-        return exit_codes.OK
+        return errors.OK
     # numpy and pyspark's types take a second: not for --help, nor for a mistyped option
-    from namesrv_spark_jobs.command.preconditions import require_pyspark  # noqa: PLC0415
-
-    require_pyspark()
+    require_packages()
     from namesrv_spark_jobs.command.run import make_report  # noqa: PLC0415  # imports pyspark
 
-    return make_report(settings, argv)
+    return make_report(settings, argv, on_session=_listen)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Both signals raise KeyboardInterrupt inside; afterwards they do what they did before."""
+    if threading.current_thread() is not threading.main_thread():
+        # a notebook's server handles signals itself
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    _listen()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listen() -> None:
+    """Take the signals (again: pyspark takes the first for itself when a session begins)."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # an impatient second one must not stop the tidying up
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    # py4j would log how it was interrupted
+    logging.disable(logging.CRITICAL)
+    raise KeyboardInterrupt

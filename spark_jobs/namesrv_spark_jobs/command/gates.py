@@ -1,4 +1,4 @@
-"""Is the report good enough? What --fail-if and --max-bad-ratio say."""
+"""Gates: what --fail-if and --max-bad-ratio say about the numbers of a summary."""
 
 import operator
 import re
@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from namesrv_spark_jobs.command.measures import COUNTS, DURATIONS, measured
-from namesrv_spark_jobs.times import duration_ms, shown_duration
+from namesrv_spark_jobs.report.shown import shown_duration
 
+Summary = Mapping[str, Any]
+# what a duration may end with, in milliseconds; none means seconds
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?")
+_STATISTICS: Final = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean")
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -16,6 +20,47 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
 }
 _GATE: Final = re.compile(r"\s*(?P<measure>[a-z_0-9.]+)\s*(?P<comparison>>=|<=|>|<)\s*(?P<limit>[\w.\s]+?)\s*")
+
+
+def _statistic(part: str, group: str, name: str) -> Callable[[Summary], float | None]:
+    key = name.replace(".", "")
+    return lambda summary: summary[part][group][key]
+
+
+def _input(name: str) -> Callable[[Summary], float | None]:
+    return lambda summary: summary["input"][name]
+
+
+# milliseconds; None when there is nothing to measure
+DURATIONS: Final[Mapping[str, Callable[[Summary], float | None]]] = {
+    **{f"registry.{name}": _statistic("registry", "all", name) for name in _STATISTICS},
+    **{f"lower.{name}": _statistic("registry", "lower", name) for name in _STATISTICS},
+    **{f"client.{name}": _statistic("client", "all", name) for name in _STATISTICS},
+    "divergence.longest": lambda summary: summary["divergence"]["longest_ms"],
+    "divergence.total": lambda summary: summary["divergence"]["total_ms"],
+}
+COUNTS: Final[Mapping[str, Callable[[Summary], float | None]]] = {
+    "evictions": lambda summary: summary["registry"]["all"]["count"],
+    "over_bound": lambda summary: summary["registry"]["over_bound"],
+    "false": lambda summary: summary["false_evictions"]["count"],
+    "near_misses": lambda summary: summary["near_misses"]["count"],
+    "exposed": lambda summary: summary["client"]["exposed"],
+    "censored": lambda summary: sum(summary["client"]["censored"].values()),
+    "exposed_pulls": lambda summary: summary["exposed_pulls"]["total"],
+    "divergence": lambda summary: summary["divergence"]["episodes"],
+    "replay": lambda summary: sum(summary["as_logged"][name] for name in ("missing", "extra", "other_scan")),
+    "lines": _input("lines"),
+    "bad": _input("bad"),
+    "truncated": _input("truncated_files"),
+    "duplicates": _input("duplicates"),
+    "dropped": _input("dropped_by_writers"),
+    "clock_steps": _input("clock_steps"),
+}
+
+
+def measured(summary: Summary, measure: str) -> float | None:
+    """The value of a measure: milliseconds or a count."""
+    return {**DURATIONS, **COUNTS}[measure](summary)
 
 
 @dataclass(frozen=True)
@@ -41,21 +86,21 @@ class Verdict:
 
 
 def parse_gate(text: str) -> Gate:
-    """Read one --fail-if.
+    """Parse one --fail-if.
 
     Raises:
-        ValueError: it is none, with what is wrong.
+        ValueError: with what is wrong.
     """
     match = _GATE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no condition; say MEASURE>LIMIT, as in p99>45 or false>0")
+        raise ValueError(f"{text!r} is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0")
     name = _full_name(match["measure"])
     if name in DURATIONS:
         limit = duration_ms(match["limit"])
     elif name in COUNTS:
         limit = _count(match["limit"], text)
     else:
-        raise ValueError(f"{match['measure']!r} is no measure; there are {', '.join([*DURATIONS, *COUNTS])}")
+        raise ValueError(f"{match['measure']!r} is not a measure; choose from {', '.join([*DURATIONS, *COUNTS])}")
     return Gate(text=text.strip(), measure=name, comparison=match["comparison"], limit=limit)
 
 
@@ -65,11 +110,23 @@ def _full_name(measure: str) -> str:
     return f"registry.{known}" if f"registry.{known}" in DURATIONS else known
 
 
+def duration_ms(text: str) -> float:
+    """`45`, `45s`, `1500ms`, `2m`, `1.5h` in milliseconds.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not a valid duration: {text} (for example 45, 45s, 1500ms, 2m or 1h)")
+    return float(match["number"]) * _UNITS[match["unit"] or "s"]
+
+
 def _count(limit: str, text: str) -> float:
     try:
         return float(limit)
     except ValueError:
-        raise ValueError(f"{text!r}: {limit!r} is no number") from None
+        raise ValueError(f"{text!r}: {limit!r} is not a number") from None
 
 
 def judge(summary: Mapping[str, Any], gates: Iterable[Gate], max_bad_ratio: float | None) -> list[Verdict]:

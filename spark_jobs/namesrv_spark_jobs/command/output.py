@@ -1,20 +1,34 @@
-"""How does a report come into its directory: whole, or not at all?"""
+"""The directory of a report: written aside, and put into its place whole or not at all."""
 
+import csv
 import glob
-import json
 import os
+import platform
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from namesrv_spark_jobs.command.renaming import exchange
-from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.reports import PROGRAM, is_report, is_url
+from pyspark.sql import DataFrame, SparkSession
+
+from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis
+from namesrv_spark_jobs.command.gates import Verdict
+from namesrv_spark_jobs.errors import PROGRAM, UsageError
+from namesrv_spark_jobs.log_files import is_report, is_url
+from namesrv_spark_jobs.report.page import page
+from namesrv_spark_jobs.report.text_table import as_json
 
 SUCCESS: Final = "_SUCCESS"
+INTERVALS: Final = "intervals"
+BAD_RECORDS: Final = "bad_records"
+# every reader of Parquet knows it
+_CODEC: Final = "snappy"
 
 
 def out_directory(text: str) -> Path:
@@ -25,7 +39,7 @@ def out_directory(text: str) -> Path:
     """
     if is_url(text):
         raise UsageError(
-            f"--out {text}: is no directory; a report is written to a file system that this machine mounts"
+            f"--out {text}: not a local directory; a report is written to a file system that this machine mounts"
         )
     out = Path(text.removeprefix("file://")).expanduser().absolute()
     try:
@@ -34,7 +48,7 @@ def out_directory(text: str) -> Path:
     except OSError as error:
         raise UsageError(f"--out {text}: {error.filename}: {error.strerror}") from error
     if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"--out {text}: {out.parent} may not be written to")
+        raise UsageError(f"--out {text}: {out.parent} is not writable")
     return out
 
 
@@ -45,11 +59,11 @@ def _refuse_foreign(out: Path) -> None:
         UsageError: it is something else.
     """
     if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise UsageError(f"--out {out}: exists and is no directory")
+        raise UsageError(f"--out {out}: exists and is not a directory")
     if out.exists() and any(out.iterdir()) and not is_report(out):
-        raise UsageError(f"--out {out}: is not empty and no report of {PROGRAM}; it is left alone")
+        raise UsageError(f"--out {out}: neither empty nor a report of {PROGRAM}; left alone")
     if os.path.ismount(out):
-        raise UsageError(f"--out {out}: is a mount point and cannot be renamed; name a directory below it")
+        raise UsageError(f"--out {out}: is a mount point and cannot be replaced; name a directory below it")
 
 
 @contextmanager
@@ -107,7 +121,7 @@ def _replace(out: Path, aside: Path) -> None:
     _refuse_foreign(out)
     if not out.exists():
         aside.rename(out)
-    elif not exchange(aside, out):
+    else:
         old = out.with_name(f"{aside.name}.old")
         out.rename(old)
         aside.rename(out)
@@ -118,6 +132,85 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write it as people read it; the same value gives the same bytes."""
     with suppress(FileNotFoundError):
         path.unlink()
-    path.write_text(
-        json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    path.write_text(as_json(value), encoding="utf-8")
+
+
+def write_tables(aside: Path, analysis: Analysis) -> None:
+    """What Spark writes: one row per interval, one per bad line."""
+    _write_parquet(analysis.intervals, aside / INTERVALS, by="date")
+    analysis.bad.coalesce(1).write.json(_url(aside / BAD_RECORDS))
+
+
+def write_numbers(aside: Path, analysis: Analysis) -> None:
+    """What people and gates read."""
+    write_json(aside / "summary.json", analysis.summary)
+    _write_csv(aside / "metrics.csv", METRIC_COLUMNS, analysis.metrics)
+    (aside / "report.html").write_text(page(analysis.summary, analysis.charts), encoding="utf-8")
+
+
+def _write_parquet(frame: DataFrame, folder: Path, *, by: str) -> None:
+    frame.repartition(by).sortWithinPartitions(*frame.columns).write.option("compression", _CODEC).partitionBy(
+        by
+    ).parquet(_url(folder))
+    if not any(folder.rglob("*.parquet")):
+        # no row makes no file at all, and a folder without a file has no columns: who reads it would get an error
+        frame.limit(0).coalesce(1).write.option("compression", _CODEC).mode("overwrite").parquet(_url(folder))
+
+
+def _url(path: Path) -> str:
+    """Without a scheme a cluster would take its own file system; Spark wants no percent escapes."""
+    return f"file://{path}"
+
+
+def _write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(columns), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _safe(value) for key, value in row.items()} for row in rows)
+
+
+def _safe(value: object) -> object:
+    """A spreadsheet would run a name that begins like a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+class Run:
+    """One run, from now on."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = list(argv)
+        self._began = datetime.now(UTC)
+        self._mono = time.monotonic()
+
+    def told(self, spark: SparkSession, files: Sequence[str], verdicts: Sequence[Verdict]) -> dict[str, object]:
+        """The content of run.json."""
+        return {
+            "program": PROGRAM,
+            "version": _version(),
+            "began": self._began.isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - self._mono, 3),
+            "arguments": self._argv,
+            "directory": str(Path.cwd()),
+            "files": [{"file": file, "bytes": _size(file)} for file in files],
+            "gates": [{"gate": one.gate, "failed": one.failed, "says": one.says} for one in verdicts],
+            "spark": {"version": spark.version, "master": spark.conf.get("spark.master", None)},
+            "python": platform.python_version(),
+            "platform": sys.platform,
+        }
+
+
+def _version() -> str | None:
+    """None where the package is a zip or a folder on the path."""
+    try:
+        return version("namesrv")
+    except PackageNotFoundError:
+        return None
+
+
+def _size(file: str) -> int | None:
+    if is_url(file):
+        return None
+    try:
+        return Path(file).stat().st_size
+    except OSError:
+        return None

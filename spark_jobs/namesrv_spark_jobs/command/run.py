@@ -1,35 +1,35 @@
-"""How is one report made, from the files to the directory?"""
+"""One run: from the files of a log to the directory of its report."""
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from namesrv_spark_jobs import errors
 from namesrv_spark_jobs.analysis import SESSION_CONF, Analysis, analyse
-from namesrv_spark_jobs.command import exit_codes, follow
-from namesrv_spark_jobs.command.contents import write_numbers, write_tables
+from namesrv_spark_jobs.command import follow
+from namesrv_spark_jobs.command.arguments import Settings
 from namesrv_spark_jobs.command.gates import Verdict, judge
-from namesrv_spark_jobs.command.interrupting import listen
-from namesrv_spark_jobs.command.measures import measured
-from namesrv_spark_jobs.command.output import out_directory, write_json, written_aside
-from namesrv_spark_jobs.command.progress import Progress
-from namesrv_spark_jobs.command.run_file import Run
+from namesrv_spark_jobs.command.output import Run, out_directory, write_json, write_numbers, write_tables, written_aside
 from namesrv_spark_jobs.command.session import spark_session
-from namesrv_spark_jobs.command.settings import Settings
-from namesrv_spark_jobs.errors import UsageError
-from namesrv_spark_jobs.inputs import log_files
+from namesrv_spark_jobs.errors import PROGRAM, UsageError
+from namesrv_spark_jobs.log_files import RUN_FILE, log_files
 from namesrv_spark_jobs.report.text_table import as_json, as_table
-from namesrv_spark_jobs.reports import RUN_FILE
 
 # intermediate tables lie below the new report, because that is where all of a cluster can write
 _STAGING: Final = ".staging"
-# what Spark says of a path that it cannot read
-_NO_INPUT: Final = frozenset({"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"})
+# what Spark says of a path that is not there, and of one that it cannot read as a table
+_MISSING: Final = frozenset({"PATH_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST"})
+_NO_TABLE: Final = "UNABLE_TO_INFER_SCHEMA"
+# a file that a server closes while it is read has another name then; the next one is closed an hour later
+_ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -41,90 +41,122 @@ class Sources:
     taken_in: Mapping[str, bool] | None = None
 
 
-@dataclass(frozen=True)
-class Made:
-    """What is told of a report that was made."""
-
-    summary: dict[str, Any]
-    verdicts: list[Verdict]
-
-
-def make_report(settings: Settings, argv: Sequence[str]) -> int:
-    """Make it; the exit code.
+def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable[[], None]) -> int:
+    """Make it; the exit code. `on_session` is called when there is a Spark session.
 
     Raises:
         UsageError: something is wrong that the user can put right; nothing was written then.
     """
+    began = time.monotonic()
     out = out_directory(settings.out)
     run = Run(argv)
-    with Progress(quiet=settings.quiet) as progress:
+    try:
         with written_aside(out) as aside:
             if settings.follow:
                 follow.inherit(out, aside, follow.followed_directory(settings.inputs))
-            # a mistyped path is told before Java starts
-            files = [] if settings.follow else log_files(settings.inputs)
-            progress("starting Spark")
+            else:
+                # a mistyped path is told before Java starts
+                log_files(settings.inputs, lambda line: _say(settings, line))
             # Spark ends before the directory is renamed, or goes: its tasks write into it
-            with spark_session(settings.master, {**SESSION_CONF, **settings.conf}) as spark:
-                listen()
-                sources = _taken_in(spark, settings, aside, progress) if settings.follow else Sources(files)
-                analysis = _analysed(spark, sources, settings, aside, progress)
+            with spark_session(settings.master, _conf(settings), debug=settings.debug) as spark:
+                on_session()
+                sources = _sources(spark, settings, aside)
+                sources, analysis = analysed(spark, sources, settings, aside, lambda step: _say_step(settings, step))
                 verdicts = judge(analysis.summary, settings.gates, settings.max_bad_ratio)
-                progress("writing the report")
                 write_tables(aside, analysis)
                 write_numbers(aside, analysis)
                 told = run.told(spark, [*(sources.taken_in or sources.files)], verdicts)
                 write_json(aside / RUN_FILE, told)
                 shutil.rmtree(aside / _STAGING)
-        made = Made(analysis.summary, verdicts)
-        progress.line(_last_line(made.summary, progress.seconds))
-    _tell(settings, made, out)
-    return exit_codes.GATE if any(verdict.failed for verdict in made.verdicts) else exit_codes.OK
+    except (PySparkException, Py4JJavaError) as error:
+        if settings.debug:
+            raise
+        sys.stderr.write(f"{PROGRAM}: Spark failed: {_first_line(error)}; --debug shows the whole trace\n")
+        return errors.BUG
+    read = analysis.summary["input"]
+    _say(settings, f"read {read['lines']:,} lines, {read['bad']:,} bad, {time.monotonic() - began:.0f} s")
+    _tell(settings, analysis.summary, verdicts, out)
+    return errors.GATE if any(verdict.failed for verdict in verdicts) else errors.OK
 
 
-def _taken_in(spark: SparkSession, settings: Settings, aside: Path, progress: Progress) -> Sources:
-    progress("taking in new files")
+def _conf(settings: Settings) -> dict[str, str]:
+    """A person at a terminal sees Spark's progress bar."""
+    is_shown = not settings.quiet and sys.stderr.isatty()
+    return {**SESSION_CONF, "spark.ui.showConsoleProgress": str(is_shown).lower(), **settings.conf}
+
+
+def _sources(spark: SparkSession, settings: Settings, aside: Path) -> Sources:
+    if not settings.follow:
+        # once more: Java takes seconds to start, and servers go on closing their files
+        return Sources(log_files(settings.inputs))
     taken_in = follow.take_in(spark, follow.followed_directory(settings.inputs), aside)
     return Sources(taken_in.tables, taken_in.files)
 
 
-def _analysed(spark: SparkSession, sources: Sources, settings: Settings, aside: Path, progress: Progress) -> Analysis:
-    """Run it; what Spark cannot open is the user's to put right.
+def analysed(
+    spark: SparkSession, sources: Sources, settings: Settings, aside: Path, progress: Callable[[str], None]
+) -> tuple[Sources, Analysis]:
+    """Run the analysis; a file that was renamed meanwhile, because its server closed it, is read by its new name.
 
     Raises:
-        UsageError: a URL where there is nothing, or no line at all.
+        UsageError: there is nothing to read, or nothing that can be read.
     """
     named = " ".join(settings.inputs)
     staging = f"file://{aside / _STAGING}"
-    try:
-        analysis = analyse(spark, sources.files, settings.options, staging, progress, taken_in=sources.taken_in)
-    except FileNotFoundError as error:
-        raise UsageError(f"{named}: no closed log in it") from error
-    except AnalysisException as error:
-        if _condition(error) in _NO_INPUT:
-            raise UsageError(f"{named}: {str(error).splitlines()[0]}") from error
-        raise
-    if not measured(analysis.summary, "lines"):
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            found = analyse(spark, sources.files, settings.options, staging, progress, taken_in=sources.taken_in)
+        except FileNotFoundError as error:
+            raise UsageError(f"{named}: no closed log in it") from error
+        except PySparkException as error:
+            condition = _condition(error)
+            now = Sources(log_files(settings.inputs)) if condition in _MISSING and not settings.follow else sources
+            if now.files == sources.files or attempt == _ATTEMPTS:
+                if condition in {*_MISSING, _NO_TABLE}:
+                    raise UsageError(f"{named}: {_first_line(error)}") from error
+                raise
+            sources = now
+        else:
+            _require_lines(named, found.summary["input"])
+            return sources, found
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _require_lines(named: str, read: Mapping[str, Any]) -> None:
+    if not read["lines"]:
         raise UsageError(f"{named}: empty; there is no line to report on")
-    return analysis
+    if read["bad"] == read["lines"]:
+        raise UsageError(f"{named}: none of the {read['lines']:,} lines could be read; is this a heartbeat log?")
 
 
-def _condition(error: AnalysisException) -> str | None:
+def _condition(error: PySparkException) -> str | None:
     """Its name was another one before Spark 4."""
     named = error.getCondition if hasattr(error, "getCondition") else error.getErrorClass
     return named()
 
 
-def _last_line(summary: dict[str, Any], seconds: float) -> str:
-    lines, bad = measured(summary, "lines") or 0, measured(summary, "bad") or 0
-    return f"read {lines:,.0f} lines, {bad:,.0f} bad, {seconds:.0f} s"
+def _first_line(error: Exception) -> str:
+    """What Spark says, without Java's trace."""
+    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def _tell(settings: Settings, made: Made, out: Path) -> None:
-    for verdict in made.verdicts:
+def _say_step(settings: Settings, step: str) -> None:
+    # only somebody who looks wants to know
+    if sys.stderr.isatty():
+        _say(settings, f"{step} ...")
+
+
+def _say(settings: Settings, line: str) -> None:
+    if not settings.quiet:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def _tell(settings: Settings, summary: Mapping[str, Any], verdicts: Sequence[Verdict], out: Path) -> None:
+    for verdict in verdicts:
         if verdict.failed:
             sys.stderr.write(f"FAILED {verdict.says}\n")
     if not settings.quiet:
-        shown = as_json(made.summary) if settings.output == "json" else as_table(made.summary, out)
-        sys.stdout.write(shown)
+        sys.stdout.write(as_json(summary) if settings.output == "json" else as_table(summary, out))
         sys.stdout.flush()

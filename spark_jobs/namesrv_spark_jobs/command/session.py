@@ -1,21 +1,27 @@
-"""Where does the SparkSession come from, and who may choose its master?"""
+"""The Spark session: what it needs, who chooses its master, how it is configured."""
 
+import importlib.util
 import os
+import re
+import shutil
+import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from namesrv_spark_jobs.command.jvm_noise import without_noise
-from namesrv_spark_jobs.command.preconditions import require_java, require_master, require_pyspark
-from namesrv_spark_jobs.errors import UsageError
+from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
+MASTER_SECONDS: Final = 5.0
+_JAVA_SECONDS: Final = 30.0
+_STANDALONE: Final = "spark://"
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-APP_NAME: Final = "namesrv-staleness"
 LOCAL_MASTER: Final = "local[*]"
 # the time a cluster has to give us a first executor
 EXECUTOR_SECONDS: Final = 90.0
@@ -41,26 +47,123 @@ _LOCAL: Final = {
 }
 
 
+def require_packages() -> None:
+    """Say how to install the packages of the extra when they are missing.
+
+    Raises:
+        UsageError: one is.
+    """
+    for package in ("pyspark", "jinja2"):
+        if importlib.util.find_spec(package) is None:
+            raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[spark]'")
+
+
+def require_java(environ: Mapping[str, str] = os.environ) -> None:
+    """Say what to do when Java is missing or too old.
+
+    Raises:
+        UsageError: it is.
+    """
+    needed = _needed_java()
+    java = _java(environ)
+    if java is None:
+        raise UsageError(f"Java {needed} or newer is needed, but `java` was not found; {_remedy()}")
+    found = _java_major(java)
+    if found < needed:
+        raise UsageError(f"Java {needed} or newer is needed, but {java} is Java {found}; {_remedy()}")
+
+
+def _remedy() -> str:
+    return "`make setup-spark` installs it, or set JAVA_HOME"
+
+
+def _needed_java() -> int:
+    """Spark 4 needs Java 17, Spark 3.5 is content with 8."""
+    try:
+        return 17 if int(version("pyspark").partition(".")[0]) >= 4 else 8  # noqa: PLR2004
+    except PackageNotFoundError:
+        # a Spark distribution on PYTHONPATH; it says itself what it lacks
+        return 8
+
+
+def _java(environ: Mapping[str, str]) -> str | None:
+    """The `java` that Spark's launcher will take."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        return shutil.which(str(Path(home, "bin", "java")))
+    return shutil.which("java", path=environ.get("PATH"))
+
+
+def _java_major(java: str) -> int:
+    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`.
+
+    Raises:
+        UsageError: it does not say.
+    """
+    try:
+        said = subprocess.run(  # noqa: S603  # the user's own Java
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{java} -version: {error}; {_remedy()}") from error
+    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    if match is None:
+        raise UsageError(f"{java} -version does not say which Java it is; {_remedy()}")
+    return int(match[1])
+
+
+def require_master(master: str, *, seconds: float = MASTER_SECONDS) -> None:
+    """Dial a standalone master: Spark itself would go on for a minute before it says anything.
+
+    Raises:
+        UsageError: none of its addresses accepts a connection in time.
+    """
+    if not master.startswith(_STANDALONE):
+        return
+    refusals = [refusal for address in _addresses(master) if (refusal := _refusal(address, seconds))]
+    if len(refusals) == len(_addresses(master)):
+        raise UsageError(f"--master {master}: {'; '.join(refusals)}")
+
+
+def _addresses(master: str) -> list[tuple[str, int]]:
+    """A standalone master is one or several of `host:port`."""
+    addresses = []
+    for part in master.removeprefix(_STANDALONE).split(","):
+        host, colon, port = part.rpartition(":")
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise UsageError(f"--master {master}: not of the form spark://HOST:PORT")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
+def _refusal(address: tuple[str, int], seconds: float) -> str | None:
+    try:
+        with socket.create_connection(address, timeout=seconds):
+            return None
+    except OSError as error:
+        return f"{address[0]}:{address[1]} {error.strerror or error}"
+
+
 def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether spark-submit started this process: then the master is its business, and is never set here."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
 @contextmanager
-def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
+def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = False) -> Iterator["SparkSession"]:
     """A session that is stopped at the end, unless it was there before.
 
     Raises:
         UsageError: pyspark or Java is missing, or the master does not answer.
     """
-    require_pyspark()
+    require_packages()
     from pyspark.sql import SparkSession  # noqa: PLC0415  # half a gigabyte, installed with the extra only
 
     existing = SparkSession.getActiveSession()
     if existing is not None:
         yield existing
         return
-    session = _submitted(conf) if is_submitted() else _own(master or LOCAL_MASTER, conf)
+    session = _submitted(conf) if is_submitted() else _own(master or LOCAL_MASTER, conf, debug=debug)
     try:
         yield session
     finally:
@@ -73,17 +176,17 @@ def stop(session: "SparkSession") -> None:
         session.stop()
 
 
-def session_conf(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+def session_conf(master: str, conf: Mapping[str, str], *, debug: bool = False) -> dict[str, str]:
     """The configuration of a session of our own; what the user says wins, and options of Java come after ours."""
-    ours = {**_ALWAYS, **(_local_conf() if master.startswith("local") else {})}
+    ours = {**_ALWAYS, **(_local_conf(debug=debug) if master.startswith("local") else {})}
     options = " ".join(each[_JAVA_OPTIONS] for each in (ours, conf) if _JAVA_OPTIONS in each)
     return {**ours, **conf, **({_JAVA_OPTIONS: options} if options else {})}
 
 
-def _local_conf() -> dict[str, str]:
-    """Spark's own start-up lines and warnings would bury ours: only errors are shown, by a logging file of ours."""
+def _local_conf(*, debug: bool) -> dict[str, str]:
+    """Spark's own start-up lines and warnings would bury ours: a logging file of ours shows errors only."""
     logging = Path(__file__).with_name("log4j2.properties")
-    if not logging.is_file():
+    if debug or not logging.is_file():
         return {**_LOCAL, _JAVA_OPTIONS: _GARBAGE}
     return {**_LOCAL, _JAVA_OPTIONS: f"{_GARBAGE} -Dlog4j2.configurationFile={logging.as_uri()}"}
 
@@ -101,16 +204,15 @@ def _submitted(conf: Mapping[str, str]) -> "SparkSession":
     return session
 
 
-def _own(master: str, conf: Mapping[str, str]) -> "SparkSession":
+def _own(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415  # see spark_session
 
     # workers on this machine would otherwise take whatever `python3` is
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     require_java()
     require_master(master)
-    builder = SparkSession.builder.appName(APP_NAME).master(master)
-    with without_noise():
-        session = _configured(builder, session_conf(master, conf)).getOrCreate()
+    builder = SparkSession.builder.appName(PROGRAM).master(master)
+    session = _configured(builder, session_conf(master, conf, debug=debug)).getOrCreate()
     if not master.startswith("local"):
         _require_executor(session, master)
     return session
@@ -139,4 +241,4 @@ def _require_executor(session: "SparkSession", master: str) -> None:
     threading.Thread(target=probe, name="first-job", daemon=True).start()
     if not done.wait(EXECUTOR_SECONDS):
         stop(session)
-        raise UsageError(f"--master {master}: no executor within {EXECUTOR_SECONDS:g} s; is a worker up and free?")
+        raise UsageError(f"--master {master}: no executor within {EXECUTOR_SECONDS:g} s; is a worker running and free?")

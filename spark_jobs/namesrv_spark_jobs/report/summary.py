@@ -1,4 +1,4 @@
-"""What is in summary.json? Plain values put in order; nothing here knows Spark."""
+"""Content of summary.json and of the charts: collected rows put in order as plain values."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from namesrv_spark_jobs.report.findings import findings
-from namesrv_spark_jobs.transforms.counts import summed
-from namesrv_spark_jobs.transforms.distributions import NO_STATS, Stats, stats, whole_ms
-from namesrv_spark_jobs.transforms.what_if import LOGGED, Policy
+from namesrv_spark_jobs.transforms.distributions import CURVE_STEPS, NO_STATS, Stats, stats, whole_ms
+from namesrv_spark_jobs.transforms.line_counts import summed
+from namesrv_spark_jobs.transforms.replay import LOGGED, Policy
+from namesrv_spark_jobs.transforms.silences import BINS_PER_EXPIRY, MOST_BINS
 
 SCHEMA: Final = 1
 # of groups that may be many, so many are shown: the worst
@@ -217,3 +218,57 @@ def _what_if(found: Found) -> list[dict[str, Any]]:
 def _cell(policy: Policy) -> dict[str, Any]:
     kind = "fixed" if policy.phi is None else "phi"
     return {"policy": kind, "expiry_ms": policy.expiry_ms, "phi": policy.phi, "scan_ms": policy.scan_ms}
+
+
+def timeline_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One entry for each broker and server, the stalest first."""
+    ordered = sorted(rows, key=lambda row: (-row["in_all"], row["broker"], row["nameserver"] or "", -row["rank"]))
+    found: dict[tuple[str, str | None], dict[str, Any]] = {}
+    for row in ordered:
+        place = row["broker"], row["nameserver"]
+        entry = found.setdefault(place, {"broker": row["broker"], "nameserver": row["nameserver"] or "", "lives": []})
+        moments = {
+            f"{name}_ms": whole_ms(row[of]) for name, of in (("from", "began"), ("last_ok", "last_ok"), ("to", "ended"))
+        }
+        stale = None if row["stale"] is None else whole_ms(row["stale"])
+        entry["lives"].append({**moments, "reason": row["reason"], "stale_ms": stale})
+    return list(found.values())
+
+
+def downtimes(boots: Iterable[Row]) -> dict[str, list[list[int]]]:
+    """The times between the first and the last moment of the log in which each server says nothing: [from, to]."""
+    runs: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for boot in boots:
+        offset = boot["offset_ms"] * 1000
+        runs[boot["nameserver"] or ""].append((whole_ms(boot["first"] + offset), whole_ms(boot["last"] + offset)))
+    begin, end = (
+        choose(run[edge] for own in runs.values() for run in own) if runs else 0
+        for edge, choose in ((0, min), (1, max))
+    )
+    found: dict[str, list[list[int]]] = {}
+    for nameserver, own in runs.items():
+        found[nameserver], known = [], begin
+        for first, last in [*sorted(own), (end, end)]:
+            if first > known:
+                found[nameserver].append([known, first])
+            known = max(known, last)
+    return found
+
+
+def gap_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The bins from the first to the last one that has any, in percent; the very last one has no end."""
+    counts = {int(row["bin"]): int(row["count"]) for row in rows}
+    width = 100 / BINS_PER_EXPIRY
+    return [
+        {
+            "from_pct": number * width,
+            "to_pct": None if number == MOST_BINS else (number + 1) * width,
+            "count": counts.get(number, 0),
+        }
+        for number in (range(min(counts), max(counts) + 1) if counts else ())
+    ]
+
+
+def curve(points: Sequence[float] | None) -> list[list[float]]:
+    """A distribution as points (milliseconds, share), ascending."""
+    return [[whole_ms(value), step / CURVE_STEPS] for step, value in enumerate(points or ())]

@@ -1,19 +1,21 @@
-"""What is on standard output? The numbers that people ask for first, or all of them for a program."""
+"""What the command prints: the numbers that people ask for first, or all of them as JSON."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_spark_jobs.times import shown_duration, shown_moment
+from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_moment
 
 Summary = Mapping[str, Any]
 _COLUMNS: Final = ("count", "p50", "p90", "p95", "p99", "max")
 
 
 def as_json(summary: Summary) -> str:
-    """What summary.json has."""
-    return json.dumps(summary, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    """A value as summary.json has it: the same value gives the same bytes, and no terminal obeys any of them."""
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=True)
+    # everything outside of strings is printable, but for the ends of lines
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text) + "\n"
 
 
 def as_table(summary: Summary, out: Path) -> str:
@@ -50,7 +52,7 @@ def _counts(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "over their bound", f"{summary['registry']['over_bound']:,}"
     yield "false evictions", f"{summary['false_evictions']['count']:,}"
     yield "near misses", f"{summary['near_misses']['count']:,}"
-    yield "clients exposed", f"{client['exposed']:,}, {sum(client['censored'].values()):,} of them censored"
+    yield "clients exposed", f"{client['exposed']:,} ({sum(client['censored'].values()):,} censored)"
     yield "answers with a dead broker", f"{summary['exposed_pulls']['total']:,}"
     yield "divergence", f"{summary['divergence']['episodes']:,}, {shown_duration(summary['divergence']['total_ms'])}"
 
@@ -63,8 +65,3 @@ def _aligned(rows: Sequence[Sequence[str]], *, first_right: bool = True) -> list
         rest = [cell.rjust(width) if first_right else cell for cell, width in zip(row[1:], widths[1:], strict=True)]
         shown.append("  ".join([row[0].ljust(widths[0]), *rest]).rstrip())
     return shown
-
-
-def printable(text: str) -> str:
-    """A name from a log, without what a terminal would obey."""
-    return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)

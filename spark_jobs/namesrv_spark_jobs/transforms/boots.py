@@ -1,9 +1,90 @@
-"""Which boots of servers are there, with which settings, and from when to when?"""
+"""Runs (boots) of servers: their settings, their extent, and their clock.
+
+In liveness time nobody is silent while the server itself is stopped.
+"""
+
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.transforms.schema import BEATS, CLIENT_EVENTS
+
+# events besides beats whose liveness time is asked for
+TIMED: Final = ("start", "opened", "scan", "late", "evict", "fenced", "stop")
+# between neighbouring anchors no clock drifts that far
+_STEP: Final = 500_000
+
+
+def timed(rest: DataFrame) -> DataFrame:
+    """The events that decide something, with `live`: their time without all `late` of their boot so far."""
+    so_far = W.partitionBy("boot").orderBy("mono", "seq").rowsBetween(W.unboundedPreceding, W.currentRow)
+    late = F.sum(F.when(F.col("event") == "late", F.col("late")).otherwise(0)).over(so_far)
+    return rest.filter(F.col("event").isin(*TIMED)).withColumn("live", F.col("mono") - F.coalesce(late, F.lit(0)))
+
+
+def late_spans(moments: DataFrame, extents: DataFrame, width: int) -> DataFrame:
+    """The times from one `late` line of a boot to the next, once for each slice of `width` that they touch.
+
+    A beat finds its own by (`boot`, `slice`): `deducted` is what its clock is put back by, `latest` its limit.
+    `extents` are the first and last moment of each boot.
+    """
+    order = W.partitionBy("boot").orderBy("mono", "seq")
+    late = moments.filter(F.col("event") == "late").select("boot", "mono", "seq", "live")
+    # what comes before the first one is a span, too; it stands before everything
+    begin = late.select("boot").distinct().join(extents, on="boot", how="inner")
+    edge = begin.select("boot", F.col("first").alias("mono"), F.lit(-1).alias("seq"), F.col("first").alias("live"))
+    ends = extents.select("boot", "last")
+    spans = edge.unionByName(late).join(F.broadcast(ends), on="boot", how="inner")
+    return spans.select(
+        "boot",
+        F.col("mono").alias("from_mono"),
+        F.col("seq").alias("from_seq"),
+        F.lead("mono").over(order).alias("to_mono"),
+        F.lead("seq").over(order).alias("to_seq"),
+        (F.col("mono") - F.col("live")).alias("deducted"),
+        F.lead("live").over(order).alias("latest"),
+        "last",
+    ).select(
+        *("boot", "from_mono", "from_seq", "to_mono", "to_seq", "deducted", "latest"),
+        F.explode(
+            F.sequence(
+                _slice("from_mono", width), _slice(F.coalesce("to_mono", F.greatest("last", "from_mono")), width)
+            )
+        ).alias("slice"),
+    )
+
+
+def _slice(moment: str | Column, width: int) -> Column:
+    return F.floor((F.col(moment) if isinstance(moment, str) else moment) / width)
+
+
+def live_beats(beats: DataFrame, spans: DataFrame, width: int) -> DataFrame:
+    """Beats with `live`; one that was taken before the server knew that it was late counts as heard when it knew."""
+    own = F.col("mono") > F.col("from_mono")
+    own |= (F.col("mono") == F.col("from_mono")) & (F.col("seq") > F.col("from_seq"))
+    before = F.col("to_mono").isNull() | (F.col("mono") < F.col("to_mono"))
+    before |= (F.col("mono") == F.col("to_mono")) & (F.col("seq") < F.col("to_seq"))
+    span = F.broadcast(spans.withColumnRenamed("boot", "span_boot"))
+    same = (F.col("boot") == F.col("span_boot")) & (_slice("mono", width) == F.col("slice")) & own & before
+    put_back = F.col("mono") - F.coalesce("deducted", F.lit(0))
+    # least takes no notice of null
+    return beats.join(span, on=same, how="left").withColumn("live", F.least(put_back, F.col("latest")))
+
+
+def clocks(anchored: DataFrame) -> DataFrame:
+    """Per boot, `offset_ms`: what is added to its time to get wall time. A step of the clock moves no median."""
+    difference = F.expr("percentile_disc(0.5) within group (order by ts_ms * 1000 - mono)")
+    return anchored.groupBy("boot").agg(F.floor(difference / 1000 + F.lit(0.5)).cast("long").alias("offset_ms"))
+
+
+def clock_steps(anchors: DataFrame) -> DataFrame:
+    """The anchors at which the wall clock was set: their `file`."""
+    order = W.partitionBy("boot").orderBy("seq")
+    difference = F.col("ts_ms") * 1000 - F.col("mono")
+    moved = F.abs(difference - F.lag(difference).over(order))
+    return anchors.withColumn("moved", moved).filter(F.col("moved") > _STEP).select("boot", "file")
 
 
 def client_boots(tallied: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.transforms.schema import BROKERS, CHANGES
+from namesrv_spark_jobs.transforms.schema import BROKERS, CHANGES, MOST_COUNT
 
 # what a client saw at last; of two at one time the first of these counts
 OUTCOMES = ("seen", "returned", "client_gone", "log_end")
@@ -76,7 +76,10 @@ def given(rest: DataFrame, event: str, topics: Sequence[str]) -> DataFrame:
     one = F.array(F.struct(*(name[:-1] for name in columns)))
     entries = F.explode(F.coalesce(lists.cast(f"array<struct<{fields}>>"), one)).alias("entry")
     told = lines.select("boot", "client", "mono", "seq", entries).select("boot", "client", "mono", "seq", "entry.*")
-    return _asked(told.filter(F.col("topic").isNotNull() & F.col("revision").isNotNull()), topics)
+    is_whole = F.col("topic").isNotNull() & F.col("revision").isNotNull()
+    if "counts" in columns:
+        is_whole &= F.col("count").between(0, MOST_COUNT)
+    return _asked(told.filter(is_whole), topics)
 
 
 def _asked(told: DataFrame, topics: Sequence[str]) -> DataFrame:

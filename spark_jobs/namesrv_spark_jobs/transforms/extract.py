@@ -1,16 +1,25 @@
-"""From files to events: every line is a beat, another event, or bad, and none gets lost."""
+"""From files to events: every line is a beat, another event, or bad; none gets lost, and none counts twice."""
 
 import json
 from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, literal
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.transforms import naming
-from namesrv_spark_jobs.transforms.schema import BEATS, CHANGES, CORRUPT, LINE, LINE_OR_CORRUPT, REQUIRED, VERSION
+from namesrv_spark_jobs.transforms.schema import (
+    BEATS,
+    CHANGES,
+    CORRUPT,
+    LINE,
+    LINE_OR_CORRUPT,
+    MOST_COUNT,
+    REQUIRED,
+    VERSION,
+)
 
 # the parts that `events` divides lines into
 BEAT_PART: Final = "beat"
@@ -18,11 +27,20 @@ REST_PART: Final = "rest"
 BAD_PART: Final = "bad"
 LEFT_OUT_PART: Final = "left_out"
 
-# further than that from zero nothing is a time: 31 years
+# further than that from zero nothing is a monotonic time or a length of time: 31 years
 _FARTHEST_MS: Final = 1e12
+# nor is anything a wall clock that is later: the year 2200
+_LATEST_WALL_MS: Final = 7_258_118_400_000
 _SHOWN_CHARACTERS: Final = 500
 # they tell the settings of all that follows
 _OF_ANY_TIME: Final = ("start", "opened")
+NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")
+
+# JSON has both as escapes only: a name with one of them is somebody's joke, and is shown cut
+_BETWEEN: Final = "\x1f"
+_NOTHING: Final = "\x00"
+# numbers to a bucket: the bits of a long
+_BITS: Final = 6
 
 
 def lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
@@ -94,7 +112,7 @@ def events(read: DataFrame, options: Options) -> DataFrame:
 
     `file`, `boot`, `key` (a broker's address on a boot), `who` (a broker's name and id) and `agent` stand for texts:
     shuffling and comparing twenty million of them is what takes the time. Of beats, which nearly all lines are, only
-    numbers are written, and the one text `said` (see `naming`), which is the same in thousands of lines.
+    numbers are written, and the one text `said` (see `said`), which is the same in thousands of lines.
     """
     read = read.withColumns({"part": _part(options), "problem": _problem()})
     is_looked_at = F.col("part").isin(REST_PART, BAD_PART)
@@ -107,7 +125,7 @@ def events(read: DataFrame, options: Options) -> DataFrame:
         "ts_ms",
         microseconds("mono_ms").alias("mono"),
         "event",
-        naming.said(),
+        said(),
         F.xxhash64("boot_id").alias("boot"),
         F.xxhash64("boot_id", F.lit(1), "cluster", F.lit(2), "broker_addr").alias("key"),
         F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
@@ -137,10 +155,12 @@ def _is_time(name: str) -> Column:
 
 
 def _problem() -> Column:
-    problem = F.when(F.col(CORRUPT).isNotNull(), "torn, no JSON, or a field of another type")
+    problem = F.when(F.col(CORRUPT).isNotNull(), "torn, not JSON, or a field of the wrong type")
     for name in REQUIRED:
         problem = problem.when(F.col(name).isNull(), f"no {name}")
-    return problem.when(~_is_time("mono_ms"), "mono_ms is no time")
+    problem = problem.when(~_is_time("mono_ms"), "mono_ms is not a time")
+    problem = problem.when(~F.col("ts_ms").between(0, _LATEST_WALL_MS), "ts_ms is not a time")
+    return problem.when(~F.col("count").between(0, MOST_COUNT), "count is out of range")
 
 
 def _part(options: Options) -> Column:
@@ -182,3 +202,49 @@ def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
     shown = F.lit(None).cast("string") if options.redact else F.substring(text, 1, _SHOWN_CHARACTERS)
     known = bad.join(F.broadcast(names), on="file", how="left")
     return known.select(F.col("name").alias("file"), F.col("problem").alias("reason"), shown.alias("line"))
+
+
+def said() -> Column:
+    """The names of a line as one text, `said`."""
+    texts = (F.coalesce(F.col(name).cast("string"), F.lit(_NOTHING)) for name in NAMES)
+    return F.concat_ws(_BETWEEN, *texts).alias("said")
+
+
+def names() -> list[Column]:
+    """The columns that are in `said`."""
+    return [
+        _name(number).cast("long" if name == "broker_id" else "string").alias(name) for number, name in enumerate(NAMES)
+    ]
+
+
+def _name(number: int) -> Column:
+    return F.nullif(F.get(F.split("said", _BETWEEN), F.lit(number)), F.lit(_NOTHING))
+
+
+def suspects(events: DataFrame) -> DataFrame:
+    """The buckets of numbers (`boot`, `bucket`) that have one more than once; exact, and without a sort.
+
+    Each number is a bit of its bucket: with as many lines as bits in every bucket, no number is there twice.
+    """
+    bit = F.expr("shiftleft(1L, cast(seq & 63 as int))")
+    buckets = _bucketed(events.select("boot", "seq")).groupBy("boot", "bucket")
+    counted = buckets.agg(F.bit_or(bit).alias("bits"), F.count(F.lit(1)).alias("lines"))
+    return counted.filter(F.bit_count("bits") < F.col("lines")).select("boot", "bucket")
+
+
+def _bucketed(events: DataFrame) -> DataFrame:
+    return events.withColumn("bucket", F.shiftright("seq", _BITS))
+
+
+def numbered(events: DataFrame, suspected: DataFrame, files: DataFrame) -> DataFrame:
+    """Events with `copy`: 1 for the one that is kept, more for its duplicates; only suspects are sorted for it.
+
+    `files` names the files: of equal lines the one in the first file counts.
+    """
+    bucketed = _bucketed(events)
+    keys = ["boot", "bucket"]
+    clear = bucketed.join(F.broadcast(suspected), on=keys, how="left_anti").withColumn("copy", F.lit(1))
+    order = W.partitionBy("boot", "seq").orderBy("mono", "ts_ms", "event", "name", F.xxhash64(*events.columns))
+    unclear = bucketed.join(F.broadcast(suspected), on=keys, how="left_semi")
+    named = unclear.join(F.broadcast(files), on="file", how="left")
+    return clear.unionByName(named.withColumn("copy", F.row_number().over(order)).drop("name")).drop("bucket")

@@ -1,9 +1,12 @@
-"""How do the rows look that are handed out? Names in place of numbers, milliseconds in place of microseconds."""
+"""Rows that are handed out: names in place of numbers, milliseconds in place of microseconds."""
 
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from namesrv_spark_jobs.transforms.lives import upper
 
 # one row for each evicted life; `..._ok_ms` and `removed_ms` are wall times, the staleness has three decimals
 INTERVAL_COLUMNS: Final = (
@@ -51,6 +54,9 @@ CLIENT_COLUMNS: Final = (
 REPLAYED_COLUMNS: Final = ("boot_id", "cluster", "broker_name", "broker_id", "broker_addr", "scan", "staleness_ms")
 
 _DIGEST_LENGTH: Final = 12
+# of the picture of lives
+MOST_ROWS: Final = 60
+MOST_LIVES: Final = 50
 
 
 def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *, redact: bool) -> DataFrame:
@@ -100,3 +106,31 @@ def replayed_rows(replayed: DataFrame, boots: DataFrame, brokers: DataFrame, *, 
 def label() -> Column:
     """A broker as people name it."""
     return F.concat_ws("/", "cluster", "broker_name", "broker_id")
+
+
+def timeline(lives: DataFrame, boots: DataFrame) -> DataFrame:
+    """The last lives of the brokers whose routes were stale longest, in microseconds of wall time.
+
+    `lives` have the names of their broker.
+    """
+    known = lives.join(F.broadcast(boots), on="boot", how="inner")
+    clock = F.col("offset_ms") * 1000
+    named = known.select(
+        label().alias("broker"),
+        "nameserver",
+        (F.coalesce("first_ok", "last_ok") + clock).alias("began"),
+        (F.col("last_ok") + clock).alias("last_ok"),
+        (F.coalesce("removed", F.col("last")) + clock).alias("ended"),
+        "reason",
+        F.when(F.col("evict_seq").isNotNull(), upper()).alias("stale"),
+    )
+    row = ["broker", "nameserver"]
+    stalest = (
+        named.groupBy(*row)
+        .agg(F.coalesce(F.sum("stale"), F.lit(0)).alias("in_all"))
+        .orderBy(F.desc("in_all"), *row)
+        .limit(MOST_ROWS)
+    )
+    order = W.partitionBy(*row).orderBy(F.desc("began"), F.desc("ended"), "last_ok", "reason")
+    latest = named.withColumn("rank", F.row_number().over(order)).filter(F.col("rank") <= MOST_LIVES)
+    return latest.join(F.broadcast(stalest), on=row, how="inner")

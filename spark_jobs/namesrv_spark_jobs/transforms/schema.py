@@ -31,6 +31,8 @@ UNANNOUNCED: Final = ("silent", "disconnected")
 
 # a line without one of these is bad
 REQUIRED: Final = ("v", "seq", "ts_ms", "mono_ms", "boot_id", "event")
+# more than that nobody counts; sums of it are whole numbers of 64 bits
+MOST_COUNT: Final = 1_000_000_000_000
 # what Spark puts a line into that is no JSON, or whose fields are of other types
 CORRUPT: Final = "corrupt_line"
 

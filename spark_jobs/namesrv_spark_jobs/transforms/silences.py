@@ -1,10 +1,11 @@
-"""How long was each broker silent after each beat? The one sort of all beats, and what is kept of it.
+"""Silence after each beat: the one sort of all beats, and what is kept of it.
 
 Twenty million beats are shuffled and sorted once. Nearly all of them are followed by the next one as expected: these
 are summed up by life. A *point* is kept of everything else: the ends of a life, its eviction, and each silence that
 some setting might have taken for a death.
 """
 
+import math
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -12,8 +13,13 @@ from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.options import WhatIf
-from namesrv_spark_jobs.transforms.policies import EARLIEST_GAPS, deviations, next_tick
 
+# before that many gaps are known, the accrual detector goes by the logged expiry
+EARLIEST_GAPS: Final = 10
+# of the mean, the least deviation: what is as regular as a clock would have none
+_LEAST_DEVIATION: Final = 10
+# of the logistic approximation of the normal distribution
+_LINEAR, _CUBIC = 1.5976, 0.070566
 # a silence is shown as so many parts of the broker's expiry, and no more than as two of it
 BINS_PER_EXPIRY: Final = 40
 MOST_BINS: Final = 2 * BINS_PER_EXPIRY
@@ -27,6 +33,34 @@ _POINT: Final = (
     *("mono", "live", "who", "agent", "expiry", "is_evict", "earlier", "squares", "born"),
     *(f"next_{name}" for name in _NEXT),
 )
+
+
+def next_tick(deadline: Column, scan: Column) -> Column:
+    """The first scan strictly after a deadline, with one each `scan` since `start_live`; null without one."""
+    since = deadline - F.col("start_live")
+    # greatest takes no notice of null
+    return F.when(deadline.isNotNull(), F.greatest(deadline - F.pmod(since, scan) + scan, F.col("start_live")))
+
+
+def deviations(threshold: float) -> float:
+    """How many deviations over its mean a gap has to be for a threshold of the accrual detector."""
+    wanted = math.log(math.pow(10.0, threshold) - 1)
+    low, high = -100.0, 100.0
+    while low < (middle := (low + high) / 2) < high:
+        if middle * (_LINEAR + _CUBIC * middle * middle) < wanted:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def phi_deadline(y: Column) -> Column:
+    """The deadline of the accrual detector, once there are enough gaps; rounded down, as no scan is in between."""
+    count = F.col("earlier")
+    mean = (F.col("live") - F.col("born")) / count
+    variance = F.greatest((F.col("squares") - F.col("squares_born")) / count - mean * mean, F.lit(0.0))
+    away = mean + y * F.greatest(F.sqrt(variance), mean / _LEAST_DEVIATION)
+    return F.col("live") + F.floor(away)
 
 
 def rows(beats: DataFrame, evicts: DataFrame) -> DataFrame:
@@ -126,3 +160,8 @@ def _might_be_dead(grid: WhatIf) -> Column:
         suspicious = _live_gap() > mean * (1 + least / 10) if least > 0 else F.expr("true")
         found |= (F.col("earlier") >= EARLIEST_GAPS) & suspicious
     return found
+
+
+def gap_bins(points: DataFrame) -> DataFrame:
+    """How many gaps between beats fall into each part of the broker's expiry."""
+    return points.filter(F.col("bin").isNotNull()).groupBy("bin").agg(F.sum("rows").alias("count"))

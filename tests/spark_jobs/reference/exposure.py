@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.spark_jobs.reference.boots import Boot
-from tests.spark_jobs.reference.lines import entries
+from tests.spark_jobs.reference.lines import MOST_COUNT, entries
 from tests.spark_jobs.reference.lives import UNANNOUNCED, Broker, Life
 
 # a broker as routes have it
@@ -143,5 +143,5 @@ def _given(boot: Boot, event: str) -> list[Given]:
         for line in boot.of(event)
         for entry in entries(line)
         for topic in entry["topics"]
-        if entry["revision"] is not None
+        if entry["revision"] is not None and (event == "served" or entry["count"] in range(MOST_COUNT + 1))
     ]

@@ -21,6 +21,10 @@ KNOWN = (
 WHOLE = frozenset({"broker_id", "scan", "revision", "count"})
 TIMES = frozenset({"expiry_ms", "silent_ms", "late_ms", "scan_interval_ms", "broker_expiry_ms"})
 
+# the year 2200
+LATEST_WALL_MS = 7_258_118_400_000
+MOST_COUNT = 10**12
+
 EVERYTHING = Options()
 
 
@@ -168,7 +172,9 @@ def parsed(text: str | bytes, file: str = "") -> Line | None:
 
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, when those that are numbers are numbers."""
+    """The fields, when those that are numbers are numbers, and those that are times or counts are possible ones."""
+    if not (0 <= fields["ts_ms"] <= LATEST_WALL_MS and 0 <= (fields.get("count") or 0) <= MOST_COUNT):
+        raise ValueError(fields)
     _whole(fields["v"])
     for name in WHOLE & fields.keys():
         if fields[name] is not None:

@@ -1,4 +1,4 @@
-"""How many lines of which kind are in each file? From the tally, without a further look at the lines."""
+"""Counts of lines by file and event: one pass over everything, and all that only counts is taken from it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -8,11 +8,30 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.log_files import is_url, short_name
-from namesrv_spark_jobs.transforms.extract import BAD_PART, LEFT_OUT_PART
+from namesrv_spark_jobs.transforms.extract import BAD_PART, LEFT_OUT_PART, names
 from namesrv_spark_jobs.transforms.schema import EVENTS
 
 Counts = dict[str, Any]
 _NUMBERS: Final = ("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers")
+
+
+def tally(events: DataFrame, files: DataFrame) -> DataFrame:
+    """Lines by file, boot, event and broker, with the first and last moment of each; `files` names the files."""
+    columns = ("file", "part", "event", "boot", "key", "who", "said", "is_newer")
+    counted = events.groupBy(*columns, (F.col("copy") > 1).alias("is_copy")).agg(
+        F.count(F.lit(1)).alias("lines"),
+        F.min("mono").alias("first"),
+        F.max("mono").alias("last"),
+        F.sum(F.when(F.col("event") == "dropped", F.col("count")).otherwise(0)).alias("dropped"),
+    )
+    named = counted.join(F.broadcast(files), on="file", how="left").withColumn("file", F.col("name"))
+    return named.select("*", *names()).drop("said", "name")
+
+
+def brokers(tallied: DataFrame) -> DataFrame:
+    """Who is behind each `key` and `who`."""
+    columns = ("key", "who", "cluster", "broker_addr", "broker_name", "broker_id")
+    return tallied.filter(F.col("broker_addr").isNotNull()).select(*columns).distinct()
 
 
 def by_file(tallied: DataFrame) -> DataFrame:

@@ -1,7 +1,9 @@
-"""Write this package as a zip for `spark-submit --py-files`: `python -m namesrv_spark_jobs.command.py_files ZIP`."""
+"""This package under spark-submit: the line that does the same, and the zip for --py-files."""
 
+import shlex
 import sys
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +11,7 @@ PACKAGE: Final = Path(__file__).parents[1]
 NAME: Final = "namesrv_spark_jobs.zip"
 # the oldest that a zip can tell
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+_ENTRY: Final = "stale_routes.py"
 
 
 def build(target: Path) -> int:
@@ -22,6 +25,21 @@ def build(target: Path) -> int:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, path.read_bytes())
     return len(files)
+
+
+def submit_line(
+    master: str, deploy_mode: str | None, conf: Mapping[str, str], arguments: Sequence[str], *, package: Path = PACKAGE
+) -> str:
+    """One line for a shell; `arguments` are those of the report itself."""
+    # in the source tree `make spark-zip` puts it into dist/; where the package is installed there is no such folder
+    entry = package.parent / _ENTRY
+    in_tree = entry.is_file()
+    words = ["spark-submit", "--master", master]
+    words += ["--deploy-mode", deploy_mode] if deploy_mode else []
+    words += [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    words += ["--py-files", str(package.parents[1] / "dist" / NAME) if in_tree else NAME]
+    words += [str(entry) if in_tree else str(package / "__main__.py")]
+    return shlex.join([*words, *arguments])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How are other settings compared? Each is a point: how many evictions are false, and how long routes are stale."""
+"""Chart of other settings: each is a point, false evictions against staleness."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from namesrv_spark_jobs.report.charts.scales import Scale, apart, count_ticks
-from namesrv_spark_jobs.report.charts.svg import NARROW, Picture
-from namesrv_spark_jobs.times import shown_duration
+from namesrv_spark_jobs.report.shown import shown_duration
+from namesrv_spark_jobs.report.svg import NARROW, Picture, Scale, apart, count_ticks
 
 _LINE: Final = 15
 _LETTER: Final = 7
