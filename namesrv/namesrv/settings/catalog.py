@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from namesrv.settings.model import Settings
 from namesrv_runtime.log import quoted
 
+ENVIRONMENT_PREFIX = "NAMESRV_"
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
 
 
@@ -46,7 +47,7 @@ class Setting:
     @property
     def environment(self) -> str:
         """Its name in the environment."""
-        return f"{Settings.model_config['env_prefix']}{self.name.upper()}"
+        return f"{ENVIRONMENT_PREFIX}{self.name.upper()}"
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal, get_origin
 
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from namesrv.settings.values import (
     checked_endpoint,
@@ -42,10 +41,10 @@ def _setting(topic: str, consequence: str, *, default: Any, between: tuple[float
     return Field(default=default, description=consequence, ge=low, le=high, json_schema_extra={"topic": topic})
 
 
-class Settings(BaseSettings):
-    """The effective settings of one run; `settings_sources.load` says where each came from."""
+class Settings(BaseModel):
+    """The effective settings of one run; `settings.sources.load` says where each came from."""
 
-    model_config = SettingsConfigDict(env_prefix="NAMESRV_", frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     listen_host: str = _setting(
         LISTENING,
@@ -328,18 +327,6 @@ class Settings(BaseSettings):
     def http_address(self) -> tuple[str, int] | None:
         """Host and port of `http_listen`; None when it is off."""
         return endpoint_parts(self.http_listen)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is passed in: `settings_sources` reads the outside, since it has to say where a value came from."""
-        return (init_settings,)
 
     @field_validator("*", mode="before")
     @classmethod

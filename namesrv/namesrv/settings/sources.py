@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from namesrv.settings.apache_properties import Translation, translate
-from namesrv.settings.catalog import SETTINGS, Given, complaint, did_you_mean, text_of
+from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, did_you_mean, text_of
 from namesrv.settings.flags import Action, CommandLine, parse
 from namesrv.settings.model import Settings
 from namesrv.settings.values import default_data_dir
@@ -110,8 +110,8 @@ def _from_environment(environ: Mapping[str, str]) -> Translation:
     for variable, value in environ.items():
         if variable in names:
             source.given[names[variable]] = Given(value, f"environment {variable}")
-        elif variable.startswith("NAMESRV_") and not _NOT_OURS.match(f"{variable}={value}"):
-            hint = did_you_mean(variable, names, prefix="NAMESRV_")
+        elif variable.startswith(ENVIRONMENT_PREFIX) and not _NOT_OURS.match(f"{variable}={value}"):
+            hint = did_you_mean(variable, names, prefix=ENVIRONMENT_PREFIX)
             source.problems.append(f"unknown environment variable {quoted(variable)}{hint}")
     return source
 
