@@ -4,11 +4,12 @@ After the reference's description of `RouteInfoManager`, with our deviations; no
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_
@@ -57,6 +58,37 @@ class RouteModel:
         self.mappings: dict[tuple[str, str], TopicQueueMappingInfo] = {}
         self.filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         self.wiped: set[str] = set()
+        # broker -> connection -> (registered over it, heard over it when), of connections that it is not on
+        self.carriers: dict[BrokerAddrInfo, dict[int, tuple[bool, float]]] = {}
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def carry(self, key: BrokerAddrInfo, connection_id: int, heard_at: float, *, registered: bool) -> None:
+        """A connection that a broker is not on has carried it."""
+        carriers = self.carriers.setdefault(key, {})
+        if connection_id not in carriers and len(carriers) == MAX_CARRIERS:
+            if not registered:
+                return
+            del carriers[min(carriers, key=carriers.__getitem__)]
+        carriers[connection_id] = (registered or carriers.get(connection_id, (False,))[0], heard_at)
+
+    def move(self, key: BrokerAddrInfo, connection_id: int) -> None:
+        """A broker is on this connection now."""
+        self.lives[key] = replace(self.lives[key], connection_id=connection_id)
+        self.carriers.get(key, {}).pop(connection_id, None)
+
+    def close(self, closed: int, now: float, is_open: Callable[[int], bool]) -> None:
+        """A connection has ended: its brokers are where they were before, if that is known."""
+        for key, life in list(self.lives.items()):
+            carriers = self.carriers.get(key, {})
+            carriers.pop(closed, None)
+            others = [
+                (*carried, number)
+                for number, carried in carriers.items()
+                if is_open(number) and carried[1] + life.expiry_seconds >= now
+            ]
+            if life.connection_id == closed and others:
+                self.move(key, max(others)[-1])
 
     # -- registration -------------------------------------------------------------------------------------------------
 
@@ -78,7 +110,7 @@ class RouteModel:
         return None
 
     def register(
-        self, asked: Registration, options: RouteOptions, heard_at: float, connection_id: int
+        self, asked: Registration, options: RouteOptions, heard_at: float, is_open: Callable[[int], bool]
     ) -> RegisterResult:
         """Apply a registration that is not refused, by a broker that does not change its name with it."""
         name, key = asked.broker_name, asked.key
@@ -101,13 +133,20 @@ class RouteModel:
             heard_at,
             asked.expiry_seconds,
             asked.body.data_version,
-            connection_id,
+            asked.connection_id,
             asked.ha_server_addr,
             asked.agent_id,
             asked.registration_seq,
             asked.is_native,
             None if before is None else before.state,
         )
+        if before is not None and is_open(before.connection_id):
+            # the newest of those over which it registered
+            older, newer = sorted(((asked.connection_id, heard_at), (before.connection_id, before.heard_at)))
+            self.move(key, newer[0])
+            if older[0] != newer[0]:
+                self.carry(key, *older, registered=True)
+        self.move(key, self.lives[key].connection_id)
         if asked.body.filter_servers:
             self.filter_servers[key] = asked.body.filter_servers
         elif asked.body.filter_servers is not None:
@@ -136,12 +175,23 @@ class RouteModel:
 
     # -- staying and leaving ------------------------------------------------------------------------------------------
 
+    def heartbeat(
+        self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any, is_open: Callable[[int], bool]
+    ) -> None:
+        """A heartbeat: it moves nobody whose own connection is open."""
+        own = self.lives[key].connection_id
+        self.hear(key, now, own, state)
+        if connection_id != own and is_open(connection_id):
+            if is_open(own):
+                self.carry(key, connection_id, now, registered=False)
+            else:
+                self.move(key, connection_id)
+
     def hear(self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any = None, **fields: Any) -> None:
         """Count a sign of life of a broker that is known."""
         life = self.lives[key]
-        newest = max(connection_id, life.connection_id)
         said = life.state if state is None else state
-        self.lives[key] = replace(life, heard_at=now, connection_id=newest, state=said, **fields)
+        self.lives[key] = replace(life, heard_at=now, connection_id=connection_id, state=said, **fields)
 
     def silent(self, now: float) -> dict[BrokerAddrInfo, Life]:
         """Brokers whose time is up."""
@@ -165,6 +215,7 @@ class RouteModel:
 
     def _drop_life(self, key: BrokerAddrInfo) -> Life:
         self.filter_servers.pop(key, None)
+        self.carriers.pop(key, None)
         return self.lives.pop(key)
 
     # -- topics -------------------------------------------------------------------------------------------------------
@@ -252,6 +303,7 @@ class RouteModel:
             "mappings": dict(self.mappings),
             "filter_servers": dict(self.filter_servers),
             "wiped": set(self.wiped),
+            "carriers": {key: dict(carriers) for key, carriers in self.carriers.items() if carriers},
         }
 
 
@@ -301,4 +353,5 @@ def facts_of(tables: RouteTables) -> dict[str, Any]:
         },
         "filter_servers": dict(tables.filter_server_table),
         "wiped": set(tables.wiped),
+        "carriers": {key: dict(carriers) for key, carriers in tables.carriers.items()},
     }

@@ -109,7 +109,7 @@ class Unregister(Operation):
         if life is None or life.broker_name != asked.broker_name or life.connection_id > asked.connection_id:
             return
         is_later = (life.registration_seq or 0) > (asked.registration_seq or 0)
-        if asked.agent_id is not None and (asked.agent_id != life.agent_id or is_later):
+        if asked.agent_id != life.agent_id or (asked.agent_id is not None and is_later):
             return
         self.leaving[asked.key] = life
 
@@ -144,7 +144,7 @@ class Scan(Operation):
 
     def may_remove(self, observer: Observer, key: BrokerAddrInfo) -> bool:
         """Unless it was heard in the meantime."""
-        return observer.model.lives[key] is self.leaving[key]
+        return observer.model.lives[key].heard_at == self.leaving[key].heard_at
 
 
 class Change(Operation):

@@ -13,7 +13,6 @@ stopped for five minutes has heard nobody, and evicts nobody for it.
 """
 
 import asyncio
-import operator
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -40,7 +39,7 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.registration import Plan, check_registration, master_of, plan_registration
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import Before, Changes, QueueRow, RouteTables
+from namesrv.routeinfo.tables import Before, Carrier, Changes, QueueRow, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.route import QueueData
@@ -151,11 +150,11 @@ class RouteInfoManager:
         key, now = registration.key, self.now()
         table = self.tables.broker_live_table
         before = table.get(key)
-        newest = registration.connection_id
-        if before is not None and before.connection_id > newest and self._is_connected(before.connection_id):
-            # a heartbeat over a newer connection was faster: the end of the older one will mean nothing
-            newest = before.connection_id
-        plan.changes.live[key] = plan.changes.live[key].heard(now, newest, None if before is None else before.state)
+        on = registration.connection_id
+        if before is not None and before.connection_id > on and self._is_connected(before.connection_id):
+            # a registration over a newer connection was faster: the end of the older one will mean nothing
+            on = before.connection_id
+        plan.changes.live[key] = plan.changes.live[key].heard(now, on, None if before is None else before.state)
         effects.extend(
             Evicted(displaced, table[displaced], "superseded", now - table[displaced].last_update)
             for displaced in plan.displaced
@@ -164,6 +163,10 @@ class RouteInfoManager:
             # two of a group may register topics, a master and an id below 0: what the other one says counts again
             self.tables.forget_digests((registration.broker_name,))
         live = table[key]
+        if before is not None:
+            self._carried(key, before, on)
+            if registration.connection_id != on:
+                self.tables.carry(key, registration.connection_id, Carrier(registered=True, heard=now))
         if registration.digest is None:
             self.tables.digests.pop(key, None)
         else:
@@ -202,10 +205,16 @@ class RouteInfoManager:
             live.state,
         )
         self.tables.set_live(key, refreshed)
+        self._carried(key, live, connection_id)
         topics = len(self.tables.topics_of_broker.get(live.broker_name, ()))
         self._sink(Registered(key, refreshed, "unchanged", topics, False, now - live.last_update))  # noqa: FBT003
         group = self.tables.broker_addr_table[live.broker_name]
         return master_of(self.tables, key.cluster_name, group.broker_addrs, live.broker_id)
+
+    def _carried(self, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:
+        """A broker has registered over another connection: its former one may still be its own after all."""
+        if before.connection_id != on and self._is_connected(before.connection_id):
+            self.tables.carry(key, before.connection_id, Carrier(registered=True, heard=before.last_update))
 
     def touch(
         self, key: BrokerAddrInfo, connection_id: int, state: Mapping[str, Any] | None = None
@@ -220,9 +229,8 @@ class RouteInfoManager:
         self.heartbeats += 1
         if silent > HEARTBEAT_SECONDS:
             self._on_late_heartbeat(silent - HEARTBEAT_SECONDS)
-        if connection_id > live.connection_id and not self._is_connected(connection_id):
-            # asked before it hung up, and looked at after that: nothing would ever report that connection's end
-            connection_id = live.connection_id
+        if connection_id != live.connection_id:
+            connection_id = self._heard_elsewhere(key, live, connection_id, now)
         heard = live.heard(now, connection_id, state)
         if heard.connection_id == live.connection_id:
             # its deadline moves on, and the indexes stay as they are
@@ -232,6 +240,19 @@ class RouteInfoManager:
         for touched in self._on_touch:
             touched(key, heard, silent)
         return heard
+
+    def _heard_elsewhere(self, key: BrokerAddrInfo, live: BrokerLiveInfo, connection_id: int, now: float) -> int:
+        """The connection that a broker is on after a heartbeat over one that it is not on.
+
+        Anybody may name any broker, so that a heartbeat moves none whose own connection is open.
+        """
+        if not self._is_connected(connection_id):
+            # asked before it hung up, and looked at after that: nothing would ever report that connection's end
+            return live.connection_id
+        if not self._is_connected(live.connection_id):
+            return connection_id
+        self.tables.carry(key, connection_id, Carrier(registered=False, heard=now))
+        return live.connection_id
 
     def is_registered(
         self, key: BrokerAddrInfo, broker_name: str, broker_id: str | int | None, agent_id: str | None
@@ -265,9 +286,11 @@ class RouteInfoManager:
             live = self.tables.broker_live_table.get(key)
             if live is None or live.broker_name != broker_name:
                 return
-            is_stale = live.connection_id > connection_id or (
-                agent_id is not None
-                and (live.agent_id != agent_id or (live.registration_seq or 0) > (registration_seq or 0))
+            # an agent's broker leaves only when that agent says so
+            is_stale = (
+                live.connection_id > connection_id
+                or live.agent_id != agent_id
+                or (agent_id is not None and (live.registration_seq or 0) > (registration_seq or 0))
             )
             if is_stale:
                 effects.append(Fenced(key, live, "unregistered"))
@@ -290,15 +313,31 @@ class RouteInfoManager:
                 if live is None:
                     continue
                 if live.expires_at() < now:
-                    evicted += await self._remove(key, live, "silent", effects, partial(operator.is_, live))
+                    evicted += await self._remove(key, live, "silent", effects, partial(_was_not_heard_since, live))
                 else:
                     # heard while another one was taken out
                     effects.append(Fenced(key, live, "silent", self.scans))
         self._perform(effects)
         return evicted
 
+    def leave_connection(self, connection_id: int) -> None:
+        """A connection has ended: its brokers are again on one that carried them before, if it is open."""
+        tables, now = self.tables, self.now()
+        tables.forget_connection(connection_id)
+        for key in list(tables.brokers_on_connection.get(connection_id, ())):
+            live = tables.broker_live_table[key]
+            # a connection that has not carried it for so long is one that only looks open
+            others = [
+                (carrier, number)
+                for number, carrier in tables.carriers.get(key, {}).items()
+                if self._is_connected(number) and carrier.heard + live.expiry_seconds >= now
+            ]
+            if others:
+                tables.set_live(key, live.heard(live.last_update, max(others)[1], None))
+
     async def connection_closed(self, connection_id: int) -> None:
-        """Take out all brokers whose registration a closed connection carried."""
+        """Take out all brokers of a closed connection that no other open one has carried."""
+        self.leave_connection(connection_id)
         if connection_id not in self.tables.brokers_on_connection:
             return
         effects: list[Effect] = []
@@ -422,6 +461,11 @@ class RouteInfoManager:
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             self._sink(effect)
+
+
+def _was_not_heard_since(decided_on: BrokerLiveInfo, latest: BrokerLiveInfo) -> bool:
+    # another connection alone is no sign of life
+    return latest.last_update == decided_on.last_update
 
 
 async def _in_chunks(work: Generator[None, None, T]) -> T:

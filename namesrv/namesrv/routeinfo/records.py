@@ -37,7 +37,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
     expiry_seconds: float
     # None (the broker named none) differs from every other
     data_version: DataVersion | None
-    # the connection that carries its registration, or a newer one that carried a heartbeat
+    # the connection that carried its registration; another one that carried it only if that one has ended
     connection_id: int
     ha_server_addr: str | None
     # the number of this registration, unique within the server's run: what removals are fenced with
@@ -54,14 +54,14 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
         return self.last_update + self.expiry_seconds
 
     def heard(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
-        """The same broker, heard from now. A heartbeat over a newer connection takes the entry along to it."""
+        """The same broker, heard from now, on this connection."""
         return BrokerLiveInfo(
             self.broker_name,
             self.broker_id,
             now,
             self.expiry_seconds,
             self.data_version,
-            max(connection_id, self.connection_id),
+            connection_id,
             self.ha_server_addr,
             self.generation,
             self.agent_id,

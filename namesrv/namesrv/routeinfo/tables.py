@@ -14,6 +14,9 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 # million of them fit.
 QueueRow = tuple[QueueData, ...]
 
+# Connections per broker that are remembered besides its own. A stranger may name all brokers in heartbeats over all of
+# its connections; a broker that reconnects has two or three.
+MAX_CARRIERS: Final = 16
 # Outdated deadlines that are not worth clearing away.
 SPARE_DEADLINES: Final = 64
 
@@ -35,6 +38,15 @@ class Changes:
     # live entries to set, and filter servers (empty: to drop)
     live: dict[BrokerAddrInfo, BrokerLiveInfo] = field(default_factory=dict)
     filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Carrier(NamedTuple):
+    """What a connection that a broker is not on has carried of it; of two, the greater one is the better."""
+
+    # a registration, not only heartbeats
+    registered: bool
+    # when the broker was last heard over it
+    heard: float
 
 
 class Before(NamedTuple):
@@ -75,6 +87,10 @@ class RouteTables:
         self.topics_of_broker: dict[str, set[str]] = {}
         # connection -> the brokers whose live entry names it
         self.brokers_on_connection: dict[int, set[BrokerAddrInfo]] = {}
+        # broker -> the connections that it is not on, and that carried it -> what they carried
+        self.carriers: dict[BrokerAddrInfo, dict[int, Carrier]] = {}
+        # the same the other way round: connection -> brokers
+        self.carried_on: dict[int, set[BrokerAddrInfo]] = {}
         # (deadline, key), earliest first; an entry's deadline may have moved on since it was put here, and an entry
         # counts only if deadline_of says the same
         self.deadlines: list[tuple[float, BrokerAddrInfo]] = []
@@ -97,6 +113,7 @@ class RouteTables:
             if known is not None:
                 self._leave_connection(key, known.connection_id)
             self.brokers_on_connection.setdefault(live.connection_id, set()).add(key)
+            self._forget_carrier(key, live.connection_id)
         self.broker_live_table[key] = live
         # a later deadline is found when the heap's comes up; only a new or an earlier one has to be put in
         if live.expires_at() < self.deadline_of.get(key, math.inf):
@@ -117,6 +134,8 @@ class RouteTables:
         self.deadline_of.pop(key, None)
         if live is not None:
             self._leave_connection(key, live.connection_id)
+        for connection_id in list(self.carriers.get(key, ())):
+            self._forget_carrier(key, connection_id)
         self.filter_server_table.pop(key, None)
         self.digests.pop(key, None)
 
@@ -125,6 +144,34 @@ class RouteTables:
         on_connection.discard(key)
         if not on_connection:
             del self.brokers_on_connection[connection_id]
+
+    def carry(self, key: BrokerAddrInfo, connection_id: int, carrier: Carrier) -> None:
+        """Note what a connection has carried of a broker that is on another one."""
+        carriers = self.carriers.setdefault(key, {})
+        known = carriers.get(connection_id)
+        if known is None and len(carriers) >= MAX_CARRIERS:
+            if not carrier.registered:
+                return
+            self._forget_carrier(key, min(carriers, key=carriers.__getitem__))
+        registered = carrier.registered or (known is not None and known.registered)
+        carriers[connection_id] = Carrier(registered, carrier.heard)
+        self.carried_on.setdefault(connection_id, set()).add(key)
+
+    def _forget_carrier(self, key: BrokerAddrInfo, connection_id: int) -> None:
+        carriers = self.carriers.get(key)
+        if carriers is None or carriers.pop(connection_id, None) is None:
+            return
+        if not carriers:
+            del self.carriers[key]
+        carried = self.carried_on[connection_id]
+        carried.discard(key)
+        if not carried:
+            del self.carried_on[connection_id]
+
+    def forget_connection(self, connection_id: int) -> None:
+        """A connection has ended: it can take over no broker any more."""
+        for key in list(self.carried_on.get(connection_id, ())):
+            self._forget_carrier(key, connection_id)
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
@@ -307,11 +354,24 @@ class RouteTables:
             found.append("deadline_of is not what the live table says")
         if on_connection != self.brokers_on_connection:
             found.append("brokers_on_connection is not what the live table says")
+        self._carrier_violations(found)
         if self.queue_count != sum(map(queues_in, self.topic_queue_table.values())):
             found.append("queue_count is not what the rows say")
         if self._topic_names.keys() != self.topic_queue_table.keys():
             found.append("_topic_names is not what topic_queue_table says")
         return found
+
+    def _carrier_violations(self, found: list[str]) -> None:
+        carried_on: dict[int, set[BrokerAddrInfo]] = {}
+        for key, carriers in self.carriers.items():
+            if key not in self.broker_live_table or not 0 < len(carriers) <= MAX_CARRIERS:
+                found.append(f"{len(carriers)} carriers of {key}")
+            elif self.broker_live_table[key].connection_id in carriers:
+                found.append(f"{key} is on a connection that is said to have carried it before")
+            for connection_id in carriers:
+                carried_on.setdefault(connection_id, set()).add(key)
+        if carried_on != self.carried_on:
+            found.append("carried_on is not what carriers says")
 
     def _topics_by_rows(self, found: list[str]) -> dict[str, set[str]]:
         topics_of_broker: dict[str, set[str]] = {}

@@ -84,6 +84,8 @@ class Housekeeping:
             namesrv.heartbeat_log.gone(connection)
         if namesrv.settings.evict_on_disconnect and not namesrv.is_draining:
             namesrv.spawn(namesrv.manager.connection_closed(connection.id))
+        else:
+            namesrv.manager.leave_connection(connection.id)
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer broke the protocol or a limit."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.records import BrokerAddrInfo
+from tests.support.fake_clock import settle
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     SPELLINGS,
@@ -162,18 +163,29 @@ async def test_heartbeat_keeps_a_broker_alive(tmp_path: Path, spelling: Spelling
         assert {} == live
 
 
-async def test_heartbeat_over_a_newer_connection_takes_the_broker_along(tmp_path: Path) -> None:
-    """The end of the one that carried the registration evicts nobody; the end of the newer one does."""
+@in_all_spellings
+@pytest.mark.parametrize("code", [904, 322])
+async def test_strangers_heartbeat_takes_no_broker_along(tmp_path: Path, spelling: Spelling, code: int) -> None:
+    """Whoever names a broker and hangs up evicts nobody; whoever carried it last keeps it when its own one ends."""
+    agent: Any = {"agentId": "agent-1"} if spelling == "native" else {}
     async with namesrv_in_process(tmp_path) as server:
-        older, newer, client = await server.connect(), await server.connect(), await server.connect()
-        await older.register(BROKER)
-        await newer.call(904, BROKER.ext)
+        own, stranger, newer = await server.connect(), await server.connect(), await server.connect()
+        await own.register(BROKER, spelling=spelling, **agent)
+        await stranger.call(code, BROKER.ext, spelling=spelling)
+        await server.hang_up(stranger)
+        # a goodbye that does not say whose
+        if agent:
+            # a goodbye that does not say whose
+            await newer.call(104, BROKER.ext)
+        assert 0 == (await own.call(105, {"topic": "T"}, spelling=spelling)).code
 
-        await server.hang_up(older)
-        assert 0 == (await client.call(105, {"topic": "T"})).code
-
+        await newer.call(code, {**BROKER.ext, **agent}, spelling=spelling)
+        await server.hang_up(own)
+        await settle()
+        assert ["broker-a"] == list(server.namesrv.manager.tables.broker_addr_table)
         await server.hang_up(newer)
-        assert 17 == (await client.call(105, {"topic": "T"})).code
+        await settle()
+        assert {} == server.namesrv.manager.tables.broker_addr_table
 
 
 @in_all_spellings

@@ -20,7 +20,7 @@ from namesrv.routeinfo.records import (
     RouteChanged,
     RouteOptions,
 )
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import FakeClock
@@ -335,17 +335,50 @@ async def test_state_of_a_broker_is_kept(scene: RouteScene) -> None:
     assert {"depth": 8} == live(scene, M).state
 
 
-async def test_heartbeat_over_a_newer_connection_takes_the_entry_along(scene: RouteScene) -> None:
-    """The broker has reconnected; the end of its old connection means nothing any more."""
+async def test_heartbeat_moves_no_broker_whose_own_connection_is_open(scene: RouteScene) -> None:
+    """A stranger names it and hangs up: nothing. It reconnected itself: the end of its old connection means nothing."""
     await scene.register(MASTER)
     scene.manager.touch(M, 5)
     scene.take_effects()
 
+    await scene.close(5)
+    assert ([], 1) == (scene.effects, live(scene, M).connection_id)
+
+    scene.manager.touch(M, 6)
     await scene.close(1)
-    assert ([M], []) == (list(scene.tables.broker_live_table), scene.effects)
+    assert ([], 6) == (scene.effects, live(scene, M).connection_id)
+
+    await scene.close(6)
+    assert {} == scene.tables.broker_live_table
+
+
+@pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])
+async def test_older_connection_counts_again_if_it_is_no_corpse(
+    scene: RouteScene, silent_for: float, left: list[BrokerAddrInfo]
+) -> None:
+    """A stranger registers in its name and hangs up; one that carried nothing for its expiry only looks open."""
+    await scene.register(MASTER, replace(MASTER, connection_id=5))
+    scene.pass_time(silent_for)
+    scene.manager.touch(M, 5)
 
     await scene.close(5)
-    assert {} == scene.tables.broker_live_table
+
+    assert left == list(scene.tables.broker_live_table)
+    assert [1 for _ in left] == [live(scene, broker).connection_id for broker in left]
+    assert [] == scene.tables.violations()
+
+
+async def test_strangers_cannot_make_a_broker_remember_thousands(scene: RouteScene) -> None:
+    """Sixteen connections are remembered; one over which it registered takes the place of one that only named it."""
+    await scene.register(MASTER)
+    for number in range(2, 2 + 2 * MAX_CARRIERS):
+        scene.manager.touch(M, number)
+    await scene.register(replace(MASTER, connection_id=100))
+
+    assert MAX_CARRIERS == len(scene.tables.carriers[M])
+    await scene.close(100)
+    assert 1 == live(scene, M).connection_id
+    assert [] == scene.tables.violations()
 
 
 @pytest.mark.parametrize(("connection_id", "stays_on"), [(0, 1), (8, 1)], ids=["older", "hung up"])

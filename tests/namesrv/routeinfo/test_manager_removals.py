@@ -266,9 +266,9 @@ async def test_unregister_what_is_not_registered(scene: RouteScene, broker: Brok
 @pytest.mark.parametrize(
     ("connection_id", "agent_id", "seq", "is_stale"),
     [
-        (1, None, None, False),
-        (2, None, None, False),
-        (0, None, None, True),
+        (1, None, None, True),
+        (2, "a", 5, False),
+        (0, "a", 5, True),
         (1, "a", 5, False),
         (1, "a", 6, False),
         (1, "a", 4, True),
@@ -283,7 +283,7 @@ async def test_stale_goodbye_is_fenced(
     seq: int | None,
     is_stale: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """Over an older connection, of another process, or said before the latest registration."""
+    """Over an older connection, of another process or nobody's, or said before the latest registration."""
     await scene.register(replace(MASTER, is_native=True, agent_id="a", registration_seq=5))
     before = live(scene, M)
     scene.take_effects()

@@ -168,11 +168,8 @@ class RouteMachine(RuleBasedStateMachine):
                 del operation.leaving[key]
 
     def model_registers(self, asked: Registration) -> RegisterResult:
-        """A registration takes effect. One that was overtaken by a newer connection's heartbeat leaves it that one."""
-        life, connection_id = self.model.lives.get(asked.key), asked.connection_id
-        if life is not None and life.connection_id > connection_id and self.is_open(life.connection_id):
-            connection_id = life.connection_id
-        return self.model.register(asked, self.scene.options, self.now, connection_id)
+        """A registration takes effect."""
+        return self.model.register(asked, self.scene.options, self.now, self.is_open)
 
     def members(self) -> Any:
         """What a snapshot is about."""
@@ -286,9 +283,10 @@ class RouteMachine(RuleBasedStateMachine):
         assert self.is_open(asked.connection_id)
         applied = copy.deepcopy(self.model)
         assert applied.refusal(asked) is None
-        assert applied.register(asked, self.scene.options, self.now, asked.connection_id) == result
+        assert applied.register(asked, self.scene.options, self.now, self.is_open) == result
         fields = {"registered": object(), "registration_seq": asked.registration_seq}
         self.model.hear(asked.key, self.now, asked.connection_id, **fields)
+        self.model.carriers = applied.carriers
         assert self.model.facts() == applied.facts()
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
@@ -297,8 +295,9 @@ class RouteMachine(RuleBasedStateMachine):
         connection=connections,
         age=st.integers(0, 3),
         name=st.none() | st.sampled_from(NAMES),
+        says_who=st.sampled_from([True, True, False]),
     )
-    def unregister(self, which: int, connection: int, age: int, name: str | None) -> None:
+    def unregister(self, which: int, connection: int, age: int, name: str | None, says_who: bool) -> None:  # noqa: FBT001 - by name
         """A broker leaves, or one that left long ago is heard of only now."""
         key, life = self.some_broker(which)
         seq = None if life is None or life.registration_seq is None else life.registration_seq - age
@@ -310,7 +309,7 @@ class RouteMachine(RuleBasedStateMachine):
             RegisterBrokerBody(),
             self.connection(connection),
             120.0,
-            agent_id=None if life is None else life.agent_id,
+            agent_id=None if life is None or not says_who else life.agent_id,
             registration_seq=seq,
         )
         self.begin(
@@ -334,7 +333,12 @@ class RouteMachine(RuleBasedStateMachine):
         number = carrying[connection % len(carrying)] if carrying and connection else self.connection(connection)
         if self.is_open(number):
             self.scene.closed.add(number)
-            self.begin(Close(number, lambda: self.manager.connection_closed(number)))
+
+            async def end() -> None:
+                self.model.close(number, self.now, self.is_open)
+                await self.manager.connection_closed(number)
+
+            self.begin(Close(number, end))
 
     @precondition(lambda self: not any(isinstance(operation, Scan) for operation in self.operations.values()))
     @rule(seconds=st.sampled_from([0.0, 10.0, 120.0, 120.1]))
@@ -420,7 +424,7 @@ class RouteMachine(RuleBasedStateMachine):
             assert (life is None) == (self.manager.touch(key, number, state) is None)
         assert revision == self.manager.revisions.revision
         if life is not None:
-            self.model.hear(key, self.now, number if self.is_open(number) else 0, state)
+            self.model.heartbeat(key, self.now, number, state, self.is_open)
 
     @rule(seconds=st.sampled_from([0.1, 10.0, 60.0, 119.9, 120.0, 120.1]))
     def pass_time(self, seconds: float) -> None:
