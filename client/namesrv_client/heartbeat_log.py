@@ -9,25 +9,21 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
 from namesrv_client.route import RouteChange
 from namesrv_client.settings import ClientSettings
 from namesrv_client.sync_point import SyncPoint
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import Item, LineLog
+from namesrv_runtime.line_log import Item, LineLog, encoded
 
 logger: Final = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 # An application should not have to think of it.
 KEEP_DAYS: Final = 7.0
 MAX_BYTES: Final = 256 * 1024 * 1024
 _CLOSE_SECONDS: Final = 2.0
-
-_json: Final = msgspec.json.encode
 
 
 class ClientLines:
@@ -37,7 +33,7 @@ class ClientLines:
         self._boot_id = boot_id
         self._seq = 0
 
-    def lines(self, item: Item) -> bytes:
+    def line(self, item: Item) -> bytes:
         """The line of an item, whose fields are ready."""
         self._seq += 1
         event, nameserver, fields = item.what
@@ -51,7 +47,7 @@ class ClientLines:
             "event": event,
             **fields,
         }
-        return _json(line) + b"\n"
+        return encoded(line) + b"\n"
 
     def opened(self, item: Item) -> bytes:  # noqa: ARG002 - a client has nothing to repeat
         """Nothing: what a client writes is not shaped by settings."""
@@ -60,7 +56,7 @@ class ClientLines:
     def dropped(self, count: int, item: Item) -> bytes:
         """The line that says how many are missing."""
         self._seq += count
-        return self.lines(Item(item.wall, item.monotonic, ("dropped", None, {"count": count})))
+        return self.line(Item(item.wall, item.monotonic, ("dropped", None, {"count": count})))
 
 
 class ClientLog:

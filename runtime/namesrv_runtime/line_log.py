@@ -7,6 +7,7 @@ the lines is tried again until it does.
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import threading
@@ -17,16 +18,19 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
+
 from namesrv_runtime.line_files import LineFiles, Retention, compress, hour_of
 
-# Two seconds of a hundred thousand heartbeats; an item is about 200 bytes.
+# Two seconds of a hundred thousand heartbeats; an item takes about 200 bytes for each unit of its weight.
 DEFAULT_MAX_QUEUED: Final = 200_000
 # A line is on disk (for other processes to see) this long after it happened.
 FLUSH_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
-# Lines made and written at once: while Python runs here, the loop waits for it. More of them when many wait.
-_LEAST_CHUNK_LINES: Final = 128
-_MOST_CHUNK_LINES: Final = 1024
+# Weight that is made into lines and written at once: while Python runs here, the loop waits for it. More of it when
+# much waits.
+_LEAST_CHUNK: Final = 128
+_MOST_CHUNK: Final = 1024
 _CHUNKS_QUEUED: Final = 32
 # Between two chunks the interpreter is the loop's alone: a thread that always wants it gets it after every single
 # event of the loop, and a burst of lines would make each event wait for a chunk.
@@ -43,21 +47,30 @@ class Item(NamedTuple):
     # seconds on the monotonic clock
     monotonic: float
     what: Any
-    # how many lines it makes
-    lines: int = 1
+    # what it takes in the queue, where an ordinary line takes 1
+    weight: int = 1
 
 
 class Encoder(Protocol):
     """Makes lines of items; called by the writing thread only."""
 
-    def lines(self, item: Item) -> bytes:
-        """The lines of an item, each with its end."""
+    def line(self, item: Item) -> bytes:
+        """The line of an item, with its end."""
 
     def opened(self, item: Item) -> bytes:
         """The first line of every file but the first one, which begins with this item."""
 
     def dropped(self, count: int, item: Item) -> bytes:
         """The line that says that so many lines before this item are missing."""
+
+
+def encoded(value: Any) -> bytes:
+    """A value in compact JSON, in ASCII: nothing in it acts on a terminal or cannot be written."""
+    with contextlib.suppress(UnicodeEncodeError):  # half of a surrogate pair
+        spelt = msgspec.json.encode(value)
+        if spelt.isascii() and b"\x7f" not in spelt:
+            return spelt
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f").encode("ascii")
 
 
 Report = Callable[[int, str, dict[str, Any]], None]
@@ -84,7 +97,7 @@ class LineLog:
         self._report = report
         self._max_queued = max_queued
         self._items: deque[Item] = deque()
-        # lines put and taken so far: each is written by one side only
+        # weight put and taken so far: each is written by one side only
         self._put = 0
         self._taken = 0
         # dropped, and not told in the log yet
@@ -105,21 +118,21 @@ class LineLog:
 
     @property
     def queued(self) -> int:
-        """Lines that wait to be written."""
+        """The weight of what waits to be written."""
         return self._put - self._taken
 
     # -- the loop's side ----------------------------------------------------------------------------------------------
 
     def put(self, item: Item) -> None:
         """Have an item written, unless the queue is full."""
-        if self._put - self._taken + item.lines > self._max_queued:
-            self.dropped += item.lines
-            self._untold += item.lines
+        if self._put - self._taken + item.weight > self._max_queued:
+            self.dropped += 1
+            self._untold += 1
             return
         if self._untold:
             self._items.append(Item(item.wall, item.monotonic, _Dropped(self._untold), 0))
             self._untold = 0
-        self._put += item.lines
+        self._put += item.weight
         self._items.append(item)
 
     def start(self) -> None:
@@ -185,32 +198,34 @@ class LineLog:
             if self._files.is_due(first.wall) and not self._persist(lambda item=first: self._begin_file(item)):  # type: ignore[misc]
                 return
             lines, taken = self._next_lines(hour_of(first.wall))
-            if not self._persist(lambda made=lines: self._files.write(made)):  # type: ignore[misc]
-                self.dropped += taken
+            made = b"".join(lines)
+            if not self._persist(lambda made=made: self._files.write(made)):  # type: ignore[misc]
+                self.dropped += len(lines)
             self._taken += taken
             self._closing.wait(_PAUSE_SECONDS)
 
-    def _next_lines(self, hour: int) -> tuple[bytes, int]:
-        """Some lines of one hour, and how many were taken out of the queue for them."""
+    def _next_lines(self, hour: int) -> tuple[list[bytes], int]:
+        """Some lines of one hour, and the weight that was taken out of the queue for them."""
         items = self._items
         made: list[bytes] = []
         taken = 0
-        most = min(max(self.queued // _CHUNKS_QUEUED, _LEAST_CHUNK_LINES), _MOST_CHUNK_LINES)
+        most = min(max(self.queued // _CHUNKS_QUEUED, _LEAST_CHUNK), _MOST_CHUNK)
         while items and taken < most and hour_of(items[0].wall) == hour:
             item = items.popleft()
-            taken += item.lines
+            taken += item.weight
             if type(item.what) is _Dropped:
                 made.append(self._encoder.dropped(item.what.lines, item))
             else:
-                made.append(self._encoder.lines(item))
-        return b"".join(made), taken
+                made.append(self._encoder.line(item))
+        return made, taken
 
     def _begin_file(self, item: Item) -> None:
         if self._files.is_due(item.wall):
             self._end_file()
-            if self._files.count:
-                self._opening = self._encoder.opened(item)
+            is_later = self._files.count > 0
             self._files.begin(item.wall)
+            # only now, when there is a file: it counts as a line
+            self._opening = self._encoder.opened(item) if is_later else b""
         self._files.write(self._opening)
         self._opening = b""
 

@@ -25,7 +25,7 @@ class Numbers:
         self.has_begun = threading.Event()
         self.count = 0
 
-    def lines(self, item: Item) -> bytes:
+    def line(self, item: Item) -> bytes:
         """One line, or the bug that was put."""
         self.has_begun.set()
         assert self.gate.wait(10)
@@ -36,11 +36,11 @@ class Numbers:
 
     def opened(self, item: Item) -> bytes:
         """A line that is one of ours, too."""
-        return self.lines(Item(item.wall, item.monotonic, "opened"))
+        return self.line(Item(item.wall, item.monotonic, "opened"))
 
     def dropped(self, count: int, item: Item) -> bytes:
         """The same."""
-        return self.lines(Item(item.wall, item.monotonic, f"dropped {count}"))
+        return self.line(Item(item.wall, item.monotonic, f"dropped {count}"))
 
 
 class Written:
@@ -59,10 +59,10 @@ class Written:
             max_queued=10,
         )
 
-    def put(self, *what: object, wall: float = WALL, lines: int = 1) -> None:
+    def put(self, *what: object, wall: float = WALL, weight: int = 1) -> None:
         """Have something written."""
         for each in what:
-            self.log.put(Item(wall, 0.0, each, lines))
+            self.log.put(Item(wall, 0.0, each, weight))
 
     async def until_written(self) -> None:
         """Wait until nothing is queued."""
@@ -128,16 +128,16 @@ async def test_a_full_queue_drops_and_counts(written: Written) -> None:
     written.put("first")
     await until(written.encoder.has_begun.is_set)
     written.put(*range(9), "lost")
-    written.put("lost too", lines=5)
-    assert 6 == written.log.dropped
+    written.put("too heavy", weight=11)
+    assert 2 == written.log.dropped
     written.encoder.gate.set()
     await written.until_written()
     written.put("after")
     await written.log.close(10)
 
     lines = written.text().splitlines()
-    assert ["dropped 6", "after"] == [line.partition(" ")[2] for line in lines if "opened" not in line][-2:]
-    assert "lost" not in written.text()
+    assert ["dropped 2", "after"] == [line.partition(" ")[2] for line in lines if "opened" not in line][-2:]
+    assert {"lost", "too heavy"} & {line.partition(" ")[2] for line in lines} == set()
 
 
 async def test_a_disk_that_fails_is_tried_again(written: Written) -> None:

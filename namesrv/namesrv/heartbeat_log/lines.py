@@ -4,11 +4,9 @@ The writer's half of the contract in docs/heartbeat-log.md. Everything here runs
 the lines too: what the loop hands over are things that happened, in the order in which they did.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -23,8 +21,7 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Item
-
-_json: Final = msgspec.json.encode
+from namesrv_runtime.line_log import encoded as _json
 
 
 class Started(NamedTuple):
@@ -62,13 +59,15 @@ class _Beating:
 
 
 class RoutesPublished(NamedTuple):
-    """The routes of these topics are now made of these rows (None: there is none)."""
+    """The routes of these topics were made of some rows and are now made of others (None: there is none)."""
 
     revision: int
     topics: Sequence[str]
+    rows_before: Sequence[QueueRow | None]
     rows: Sequence[QueueRow | None]
-    # the groups at that moment; values are frozen
-    groups: dict[str, BrokerData]
+    # the groups that changed with this, as they were, and all groups now; values are frozen
+    groups_before: Mapping[str, BrokerData | None]
+    groups: Mapping[str, BrokerData]
 
 
 class Served(NamedTuple):
@@ -86,9 +85,11 @@ class ClientGone(NamedTuple):
 
 
 class LatePulls(NamedTuple):
-    """Answers that may have named a dead broker: (topic, revision, count)."""
+    """Answers that may have named a dead broker."""
 
-    counts: Sequence[tuple[str, int, int]]
+    topics: Sequence[str]
+    revisions: Sequence[int]
+    counts: Sequence[int]
 
 
 @dataclass
@@ -104,9 +105,8 @@ class HeartbeatLines:
     # milliseconds by which the process was late, in all
     _late_ms: float = 0.0
     _beating: dict[BrokerAddrInfo, _Beating] = field(default_factory=dict)
-    # brokers of routes as they are spelt, by the names in them, as long as the groups are these
-    _spelt: dict[tuple[str, ...], bytes] = field(default_factory=dict)
-    _spelt_groups: dict[str, BrokerData] | None = None
+    # topics whose route is known to whoever has read this file so far; never one that has none
+    _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._who = b'"nameserver":%b,"boot_id":%b,"event":' % (_json(self.nameserver), _json(self.boot_id))
@@ -128,24 +128,26 @@ class HeartbeatLines:
 
     # -- what the log asks for ----------------------------------------------------------------------------------------
 
-    def lines(self, item: Item) -> bytes:
-        """The lines of an item, each with its end."""
+    def line(self, item: Item) -> bytes:
+        """The line of an item, with its end."""
         return self._makers[type(item.what)](item)
 
     def opened(self, item: Item) -> bytes:
-        """The first line of every file but the first one."""
+        """The first line of every file but the first one; the file can be read without those before it."""
+        self._told.clear()
         return self._line(item, b"opened", _inner({**self.shape, "late_ms": round(self._late_ms, 3)}))
 
     def dropped(self, count: int, item: Item) -> bytes:
         """The line that says how many are missing; their numbers are missing, too."""
         self.seq += count
+        self._told.clear()
         return self._line(item, b"dropped", b'"count":%d' % count)
 
     # -- one kind each ------------------------------------------------------------------------------------------------
 
     def _line(self, item: Item, event: bytes, fields: bytes) -> bytes:
         self.seq += 1
-        return b'{"v":1,"seq":%d,"ts_ms":%d,"mono_ms":%.3f,%b"%b",%b}\n' % (
+        return b'{"v":2,"seq":%d,"ts_ms":%d,"mono_ms":%.3f,%b"%b",%b}\n' % (
             self.seq,
             round(item.wall * 1000),
             item.monotonic * 1000,
@@ -167,7 +169,7 @@ class HeartbeatLines:
             beating = self._learn(key, live, 0 if beating is None else beating.topics)
         # as `_line` does, with all in it that stays the same
         self.seq = beating.seq = self.seq + 1
-        return b'{"v":1,"seq":%d,"ts_ms":%d,"mono_ms":%.3f,%b%.3f}\n' % (
+        return b'{"v":2,"seq":%d,"ts_ms":%d,"mono_ms":%.3f,%b%.3f}\n' % (
             self.seq,
             item.wall * 1000 + 0.5,
             item.monotonic * 1000,
@@ -224,51 +226,56 @@ class HeartbeatLines:
 
     def _routes(self, item: Item) -> bytes:
         published: RoutesPublished = item.what
-        if published.groups is not self._spelt_groups:
-            self._spelt_groups = published.groups
-            self._spelt = {}
-        spelt = self._spelt
-        # as `_line` does, with all in it that stays the same
-        before = b',"ts_ms":%d,"mono_ms":%.3f,%b"route","topic":' % (
-            round(item.wall * 1000),
-            item.monotonic * 1000,
-            self._who,
-        )
-        after = b',"revision":%d,"brokers":' % published.revision
-        made = []
-        seq = self.seq
-        for topic, row in zip(published.topics, published.rows, strict=True):
-            names = tuple([queues.broker_name for queues in row or ()])
-            brokers = spelt.get(names)
-            if brokers is None:
-                brokers = spelt[names] = _json(route_brokers(names, published.groups))
-            seq += 1
-            made.append(b'{"v":1,"seq":%d%b%b%b%b}\n' % (seq, before, _json(topic), after, brokers))
-        self.seq = seq
-        return b"".join(made)
+        told = self._told
+        # by the rows, which topics with the same queues share, and by what it says
+        differences: dict[tuple[int, int], bytes] = {}
+        topics_of: dict[bytes, list[str]] = {}
+        for topic, before, after in zip(published.topics, published.rows_before, published.rows, strict=True):
+            rows = (id(before) if topic in told else 0, id(after))
+            difference = differences.get(rows)
+            if difference is None:
+                difference = _difference(before, after, published) if topic in told else _whole(after, published)
+                differences[rows] = difference
+            topics_of.setdefault(difference, []).append(topic)
+            if after is None:
+                told.discard(topic)
+            else:
+                told.add(topic)
+        changes = [b'{"topics":%b%b}' % (_json(topics), difference) for difference, topics in topics_of.items()]
+        return self._line(item, b"route", b'"revision":%d,"changes":[%b]' % (published.revision, b",".join(changes)))
 
     def _served(self, item: Item) -> bytes:
-        served: Served = item.what
-        client = _json(served.client)
-        return b"".join(
-            self._line(item, b"served", b'"client":%b,"topic":%b,"revision":%d' % (client, _json(topic), revision))
-            for topic, revision in zip(served.topics, served.revisions, strict=True)
-        )
+        return self._line(item, b"served", _inner(item.what._asdict()))
 
     def _pulls(self, item: Item) -> bytes:
-        return b"".join(
-            self._line(item, b"pulls", b'"topic":%b,"revision":%d,"count":%d' % (_json(topic), revision, count))
-            for topic, revision, count in item.what.counts
-        )
+        return self._line(item, b"pulls", _inner(item.what._asdict()))
 
     def _stopped(self, item: Item) -> bytes:
         fields = {"version": self.shape["version"], "dropped": item.what.dropped}
         return self._line(item, b"stop", _inner(fields))
 
 
-def route_brokers(names: Iterable[str], groups: dict[str, BrokerData]) -> list[dict[str, Any]]:
-    """The brokers of these groups as a route has them, by name."""
-    return [groups[name].logged() for name in sorted(set(names)) if name in groups]
+def _whole(row: QueueRow | None, published: RoutesPublished) -> bytes:
+    return b',"set":%b,"whole":true' % _spelt(_names(row), published.groups)
+
+
+def _difference(before: QueueRow | None, after: QueueRow | None, published: RoutesPublished) -> bytes:
+    old, new = _names(before), _names(after)
+    changed = new - old
+    for name, group in published.groups_before.items():
+        if group is not None and name in new and group.logged() != published.groups[name].logged():
+            changed.add(name)
+    spelt = b',"set":%b' % _spelt(changed, published.groups) if changed else b""
+    gone = sorted(old - new)
+    return b'%b,"unset":%b' % (spelt, _json(gone)) if gone else spelt
+
+
+def _names(row: QueueRow | None) -> set[str]:
+    return {queues.broker_name for queues in row or ()}
+
+
+def _spelt(names: set[str], groups: Mapping[str, BrokerData]) -> bytes:
+    return _json([groups[name].logged() for name in sorted(names)])
 
 
 def _inner(fields: dict[str, Any]) -> bytes:

@@ -5,10 +5,10 @@ docs/heartbeat-log.md.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import (
@@ -46,10 +46,14 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _new_tuple: Final = tuple.__new__
 
-# Lines of one item: while the thread makes them, the loop may have to wait for it.
-_LINES_PER_ITEM: Final = 100
+# Topics of one line.
+_TOPICS_PER_LINE: Final = 1000
+# A copy of so many groups takes as much as a unit of weight in the queue.
+_GROUPS_PER_WEIGHT: Final = 4
 # (connection, topic) pairs that are remembered as served; then all are forgotten, and some are told twice.
 MAX_SERVED_PAIRS: Final = 500_000
 # At the end of the process, for what is queued and for the last compression.
@@ -104,7 +108,7 @@ class HeartbeatLog:
 
     @property
     def queued(self) -> int:
-        """Lines that wait to be written."""
+        """What waits to be written, in ordinary lines."""
         return self.log.queued
 
     @property
@@ -172,10 +176,11 @@ class HeartbeatLog:
         for topic in ordered:
             revisions[topic] = revision
         now = self._clock.monotonic()
-        for at in range(0, len(ordered), _LINES_PER_ITEM):
-            part = ordered[at : at + _LINES_PER_ITEM]
-            self._note(now, RoutesPublished(revision, part, [find(topic) for topic in part], groups), len(part))
-        if len(revisions) > 2 * len(tables.topic_queue_table) + _LINES_PER_ITEM:
+        for part in _parts(ordered):
+            rows_before, rows = [topics[topic] for topic in part], [find(topic) for topic in part]
+            published = RoutesPublished(revision, part, rows_before, rows, before.groups, groups)
+            self._note(now, published, 1 + len(part) + len(groups) // _GROUPS_PER_WEIGHT)
+        if len(revisions) > 2 * len(tables.topic_queue_table) + _TOPICS_PER_LINE:
             self._revisions = {topic: revisions[topic] for topic in revisions if topic in tables.topic_queue_table}
 
     def tick(self) -> None:
@@ -208,9 +213,9 @@ class HeartbeatLog:
         self._served_pairs += sum(topic not in known for topic, _ in news)
         known.update(news)
         now, client = self._clock.monotonic(), client_name(connection)
-        for at in range(0, len(news), _LINES_PER_ITEM):
-            names, revisions = zip(*news[at : at + _LINES_PER_ITEM], strict=True)
-            self._note(now, Served(client, names, revisions), len(names))
+        for part in _parts(news):
+            names, revisions = zip(*part, strict=True)
+            self._note(now, Served(client, names, revisions), len(part))
 
     def gone(self, connection: ServerConnection) -> None:
         """A connection has ended."""
@@ -244,23 +249,27 @@ class HeartbeatLog:
         self._note_pulls(self.late.take())
 
     def _note_pulls(self, pulls: list[tuple[str, int]]) -> None:
-        if pulls:
-            find = self._revisions.get
-            counts = [(topic, find(topic, 0), count) for topic, count in pulls]
-            self._note(self._clock.monotonic(), LatePulls(counts), len(counts))
+        find, now = self._revisions.get, self._clock.monotonic()
+        for part in _parts(pulls):
+            topics, counts = zip(*part, strict=True)
+            self._note(now, LatePulls(topics, [find(topic, 0) for topic in topics], counts), len(part))
 
     def _monotonic(self, live: float) -> float:
         return live + self._liveness.late_seconds
 
-    def _note(self, monotonic: float, what: Any, lines: int = 1) -> None:
+    def _note(self, monotonic: float, what: Any, weight: int = 1) -> None:
         if self._is_closed:
             return
         self._read_wall()
         # the wall clock at that moment, which may be a little ago
-        self._put(Item(monotonic + self._wall_offset, monotonic, what, lines))
+        self._put(Item(monotonic + self._wall_offset, monotonic, what, weight))
 
     def _read_wall(self) -> None:
         self._wall_offset = self._clock.wall() - self._clock.monotonic()
+
+
+def _parts(entries: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (entries[at : at + _TOPICS_PER_LINE] for at in range(0, len(entries), _TOPICS_PER_LINE))
 
 
 def client_name(connection: ServerConnection) -> str:

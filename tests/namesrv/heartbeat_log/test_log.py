@@ -1,6 +1,7 @@
 """What goes into the heartbeat log, and when? As docs/heartbeat-log.md promises it."""
 
 import asyncio
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from namesrv.routeinfo.records import BrokerAddrInfo
 from tests.support.fake_clock import FakeClock
-from tests.support.heartbeat_files import Line, of, only, read_log
+from tests.support.heartbeat_files import Line, by_topic, of, only, read_log
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import TIMESTAMP, Broker, NamesrvPeer, native_registration, registration
 
@@ -42,7 +43,7 @@ async def test_the_frame_of_a_boot(tmp_path: Path) -> None:
     lines = log_of(tmp_path)
 
     first, last = lines[0], lines[-1]
-    assert {"v": 1, "seq": 1, "nameserver": "ns-7", "boot_id": boot_id, "event": "start"}.items() <= first.items()
+    assert {"v": 2, "seq": 1, "nameserver": "ns-7", "boot_id": boot_id, "event": "start"}.items() <= first.items()
     assert [10_000, 60_000, True] == only(first, "scan_interval_ms", "broker_expiry_ms", "evict_on_disconnect")
     assert ["stop", 0] == only(last, "event", "dropped")
     assert [1_700_000_000_000, START_MS] == only(first, "ts_ms", "mono_ms")
@@ -159,7 +160,7 @@ async def test_a_route_is_told_with_its_brokers(tmp_path: Path) -> None:
         await peer.register(SLAVE, registration("T", "U"))
         await peer.call(UNREGISTER, BROKER.ext)
         await peer.call(UNREGISTER, SLAVE.ext)
-    routes = [line for line in of(log_of(tmp_path), "route") if line["topic"] == "T"]
+    routes = [line for line in by_topic(log_of(tmp_path), "route") if line["topic"] == "T"]
 
     assert [
         [{"name": "broker-a", "master": True, "ids": [0]}],
@@ -168,6 +169,33 @@ async def test_a_route_is_told_with_its_brokers(tmp_path: Path) -> None:
         [],
     ] == [line["brokers"] for line in routes]
     assert sorted({line["revision"] for line in routes}) == [line["revision"] for line in routes]
+
+
+async def test_many_brokers_of_the_same_topics_cost_linear_bytes(tmp_path: Path) -> None:
+    """Each registration is told with what it changed, and not with all brokers there are."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        for number in range(400):
+            await peer.register(Broker(f"broker-{number}", addr=f"10.0.{number // 200}.{number % 200}:10911"))
+    size = sum(len(gzip.decompress(path.read_bytes())) for path in (tmp_path / "heartbeats").rglob("*.gz"))
+
+    # a line of 350 bytes for the broker, and one of 250 for its topics
+    assert 400 * 400 < size < 400 * 800
+
+
+async def test_many_topics_that_change_are_few_lines(tmp_path: Path) -> None:
+    """A thousand stand in one, and what a client is told of them, too."""
+    topics = [f"topic-{number}" for number in range(2_500)]
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER, registration(*topics))
+        ask = {"topics": topics, "boot_id": None, "since": 0, "wait_ms": 0}
+        await peer.call(PULL_ROUTES, None, msgpack.packb(ask), spelling="native")
+    lines = log_of(tmp_path)
+
+    for event in ("route", "served"):
+        assert 3 == len(of(lines, event))
+        assert sorted(topics) == sorted(line["topic"] for line in by_topic(lines, event))
 
 
 @pytest.mark.parametrize("spelling", ["json", "native", "binary"])
@@ -185,11 +213,12 @@ async def test_a_client_is_told_once_per_revision(tmp_path: Path, spelling: str)
         await server.hang_up(client)
     lines = log_of(tmp_path)
 
-    revisions = [line["revision"] for line in of(lines, "route") if line["topic"] == "T"]
-    served = of(lines, "served", "client_gone")
-    assert [("T", revision) for revision in revisions] == [(line["topic"], line["revision"]) for line in served[:-1]]
-    assert ["client_gone", name] == only(served[-1], "event", "client")
-    assert {name} == {line["client"] for line in served}
+    revisions = [line["revision"] for line in by_topic(lines, "route") if line["topic"] == "T"]
+    served = by_topic(lines, "served")
+    assert [("T", revision) for revision in revisions] == [(line["topic"], line["revision"]) for line in served]
+    (gone,) = of(lines, "client_gone")
+    assert max(line["seq"] for line in served) < gone["seq"]
+    assert {name} == {line["client"] for line in [*served, gone]}
 
 
 async def test_a_batch_tells_what_is_gone_too(tmp_path: Path) -> None:
@@ -203,9 +232,10 @@ async def test_a_batch_tells_what_is_gone_too(tmp_path: Path) -> None:
         await client.call(PULL_ROUTES, None, ask, spelling="native")
     lines = log_of(tmp_path)
 
-    routes = {(line["topic"], line["revision"]) for line in of(lines, "route")}
+    routes = [(line["topic"], line["revision"]) for line in by_topic(lines, "route")]
     assert 4 == len(routes)
-    assert routes == {(line["topic"], line["revision"]) for line in of(lines, "served")}
+    assert routes == [(line["topic"], line["revision"]) for line in by_topic(lines, "served")]
+    assert 2 == len(of(lines, "route"))
 
 
 async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
@@ -235,8 +265,8 @@ async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
         await pull(client, "T")
     lines = log_of(tmp_path)
 
-    (pulls,) = of(lines, "pulls")
-    route = next(line for line in of(lines, "route") if line["topic"] == "T")
+    (pulls,) = by_topic(lines, "pulls")
+    route = next(line for line in by_topic(lines, "route") if line["topic"] == "T")
     assert ["T", route["revision"], 4] == only(pulls, "topic", "revision", "count")
 
 
@@ -254,8 +284,8 @@ async def test_pulls_are_told_with_the_revision_that_was_answered(tmp_path: Path
         await server.clock.advance(10.0)
     lines = log_of(tmp_path)
 
-    first, second = (line["revision"] for line in of(lines, "route") if line["topic"] == "T")
-    assert [(first, 1), (second, 2)] == [(line["revision"], line["count"]) for line in of(lines, "pulls")]
+    first, second = (line["revision"] for line in by_topic(lines, "route") if line["topic"] == "T")
+    assert [(first, 1), (second, 2)] == [(line["revision"], line["count"]) for line in by_topic(lines, "pulls")]
 
 
 async def test_an_empty_directory_switches_it_off(tmp_path: Path) -> None:
@@ -294,7 +324,7 @@ async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         await broker.register(BROKER, registration("A", "B", "C"))
         for topic in "ABCA":
             await pull(client, topic)
-    served = of(log_of(tmp_path), "served")
+    served = by_topic(log_of(tmp_path), "served")
 
     assert list("ABCA") == [line["topic"] for line in served]
 

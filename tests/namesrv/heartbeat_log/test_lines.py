@@ -1,0 +1,124 @@
+"""Lines that say what changed, and can be read from the beginning of any file."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv.heartbeat_log.lines import ClientGone, HeartbeatLines, RoutesPublished
+from namesrv_remoting.bodies.route import BrokerData, QueueData
+from namesrv_runtime.line_log import Item
+
+NAMES, TOPICS = "abc", "TUV"
+# topic -> names of its brokers; broker name -> its ids
+Routes = dict[str, frozenset[str]]
+Groups = dict[str, frozenset[int]]
+ROUTES = st.dictionaries(st.sampled_from(TOPICS), st.frozensets(st.sampled_from(NAMES)))
+GROUPS = st.fixed_dictionaries({name: st.frozensets(st.integers(0, 2), min_size=1) for name in NAMES})
+
+
+def new_lines() -> HeartbeatLines:
+    """A boot's first."""
+    return HeartbeatLines("ns", "0a", {"version": "1"})
+
+
+def at(what: object) -> Item:
+    """It happened, whenever."""
+    return Item(1_772_351_990.0, 0.0, what)
+
+
+def row(names: frozenset[str]) -> tuple[QueueData, ...] | None:
+    """The queues of a topic."""
+    return tuple(QueueData(name, 4, 4, 6, 0) for name in sorted(names)) or None
+
+
+def group(name: str, ids: frozenset[int]) -> BrokerData:
+    """The group of a broker."""
+    return BrokerData("cluster", name, {number: f"10.0.0.{number}:10911" for number in ids})
+
+
+def published(revision: int, before: tuple[Routes, Groups], after: tuple[Routes, Groups]) -> RoutesPublished:
+    """A change as the tables tell of it: every topic whose row or one of whose groups is another one."""
+    (routes, groups), (new_routes, new_groups) = before, after
+    changed = {name for name in NAMES if groups[name] != new_groups[name]}
+    topics = [
+        topic
+        for topic in TOPICS
+        if routes.get(topic) != new_routes.get(topic) or new_routes.get(topic, frozenset()) & changed
+    ]
+    return RoutesPublished(
+        revision,
+        topics,
+        [row(routes.get(topic, frozenset())) for topic in topics],
+        [row(new_routes.get(topic, frozenset())) for topic in topics],
+        {name: group(name, groups[name]) for name in changed},
+        {name: group(name, ids) for name, ids in new_groups.items()},
+    )
+
+
+class Reader:
+    """What somebody knows who reads from some line on."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, dict[str, Any]] = {}
+
+    def read(self, line: dict[str, Any]) -> list[str]:
+        """Take a line over; the topics in it."""
+        if line["event"] == "dropped":
+            self.routes.clear()
+        for change in line.get("changes", ()):
+            for topic in change["topics"]:
+                route = {} if change.get("whole") else dict(self.routes[topic])
+                for name in change.get("unset", ()):
+                    del route[name]
+                route.update((broker["name"], broker) for broker in change.get("set", ()))
+                self.routes[topic] = route
+        return [topic for change in line.get("changes", ()) for topic in change["topics"]]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["told", "lost", "new file"]), ROUTES, GROUPS)))
+def test_routes_can_be_followed(steps: list[tuple[str, Routes, Groups]]) -> None:
+    """From the beginning of the boot or of any file, whatever was lost in between."""
+    lines, readers = new_lines(), [Reader()]
+    state: tuple[Routes, Groups] = ({}, dict.fromkeys(NAMES, frozenset({0})))
+    for revision, (how, routes, groups) in enumerate(steps, 1):
+        change = published(revision, state, (routes, groups))
+        state = (routes, groups)
+        if how == "new file":
+            lines.opened(at(change))
+            readers.append(Reader())
+        if not change.topics:
+            continue
+        line = json.loads(lines.dropped(1, at(change)) if how == "lost" else lines.line(at(change)))
+        for reader in readers:
+            for topic in reader.read(line):
+                assert {
+                    name: {"name": name, "master": 0 in groups[name], "ids": sorted(groups[name])}
+                    for name in routes.get(topic, ())
+                } == reader.routes[topic]
+
+
+def test_topics_with_the_same_difference_stand_together() -> None:
+    """Only what changed is told, once."""
+    lines = new_lines()
+    alone = dict.fromkeys(NAMES, frozenset({0}))
+    first = {"T": frozenset("a"), "U": frozenset("a"), "V": frozenset("ab")}
+    then = {"T": frozenset("ac"), "U": frozenset("ac"), "V": frozenset("bc")}
+    lines.line(at(published(1, ({}, alone), (first, alone))))
+    line = json.loads(lines.line(at(published(2, (first, alone), (then, alone)))))
+
+    c = {"name": "c", "master": True, "ids": [0]}
+    assert [{"topics": ["T", "U"], "set": [c]}, {"topics": ["V"], "set": [c], "unset": ["a"]}] == line["changes"]
+    assert (2, 2, "route") == (line["v"], line["revision"], line["event"])
+
+
+@pytest.mark.parametrize("name", ["\x9b2J", "\u202etxt", "a\u2028b", "\ud800", "\x1b[2J\x7f", "名前", "\U000e0001"])
+def test_names_act_on_nobody(name: str) -> None:
+    """Whatever a peer calls itself: the line is printable ASCII, and says the same."""
+    line = new_lines().line(at(ClientGone(name)))
+
+    assert line.endswith(b"}\n")
+    assert line[:-1].decode("ascii").isprintable()
+    assert name == json.loads(line)["client"]
