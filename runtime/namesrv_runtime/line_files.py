@@ -7,6 +7,7 @@ when it is closed. Everything here blocks: it belongs into a thread of its own.
 import contextlib
 import fcntl
 import gzip
+import math
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 OPEN_SUFFIX: Final = ".jsonl.open"
 CLOSED_SUFFIX: Final = ".jsonl.gz"
@@ -24,6 +25,10 @@ DEFAULT_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _GZIP_LEVEL: Final = 4
 _SECONDS_PER_HOUR: Final = 3600
 _SECONDS_PER_DAY: Final = 86_400
+# by which a wall clock may be corrected between two files
+_MAX_STEP_SECONDS: Final = 3600.0
+# Between two runs; after a longer one nobody knows whether the clock or the process stood still.
+_MAX_PAUSE_SECONDS: Final = 86_400.0
 
 
 @dataclass(slots=True)
@@ -32,6 +37,13 @@ class Retention:
 
     keep_days: float
     max_bytes: int
+
+
+class Removal(NamedTuple):
+    """What was removed, and whether nothing was for its age because the wall clock had jumped."""
+
+    files: list[Path]
+    is_clock_doubted: bool
 
 
 class LineFiles:
@@ -51,6 +63,9 @@ class LineFiles:
         self._fd = -1
         self._hour = -1
         self._good_bytes = 0
+        # the wall clock against the steady one when files were removed last, and since when it can be believed
+        self._offset: float | None = None
+        self._steady_since = -math.inf
 
     def __repr__(self) -> str:
         return f"<LineFiles [{self._path} | {self._good_bytes} bytes]>"
@@ -122,17 +137,22 @@ class LineFiles:
             if path != self._path and not _is_locked(path):
                 yield path
 
-    def remove_old(self, now: float, retention: Retention) -> list[Path]:
-        """Remove closed files that are too old, and the oldest while all take too much; which were removed."""
-        kept: list[tuple[Path, int]] = []
-        removed: list[Path] = []
+    def remove_old(self, wall: float, steady: float, retention: Retention) -> Removal:
+        """Remove closed files that are too old, and the oldest while all take too much.
+
+        `steady` are the seconds of a clock that nobody sets. After a step of the wall clock, which may have made all
+        files old at once, none is too old until it has run evenly for as long as files are kept.
+        """
+        found: list[tuple[Path, os.stat_result]] = []
         for path in self._files(CLOSED_SUFFIX):
             with contextlib.suppress(FileNotFoundError):
-                status = path.stat()
-                if status.st_mtime < now - retention.keep_days * _SECONDS_PER_DAY:
-                    removed.append(path)
-                else:
-                    kept.append((path, status.st_size))
+                found.append((path, path.stat()))
+        self._watch(wall, steady, [status.st_mtime for _, status in found])
+        keep_seconds = retention.keep_days * _SECONDS_PER_DAY
+        is_doubted = steady - self._steady_since < keep_seconds
+        oldest = -math.inf if is_doubted else wall - keep_seconds
+        removed = [path for path, status in found if status.st_mtime < oldest]
+        kept = [(path, status.st_size) for path, status in found if status.st_mtime >= oldest]
         total = self._good_bytes + sum(size for _, size in kept)
         for path, size in kept:
             if total <= retention.max_bytes:
@@ -142,7 +162,18 @@ class LineFiles:
         for path in removed:
             path.unlink(missing_ok=True)
             _remove_empty(path.parent, self.directory)
-        return removed
+        return Removal(removed, is_doubted)
+
+    def _watch(self, wall: float, steady: float, modified: list[float]) -> None:
+        """Notice steps of the wall clock: against the steady one, and at first against the newest file."""
+        offset, before = wall - steady, self._offset
+        self._offset = offset
+        if before is None:
+            is_even = not modified or -_MAX_STEP_SECONDS <= wall - max(modified) <= _MAX_PAUSE_SECONDS
+        else:
+            is_even = abs(offset - before) <= _MAX_STEP_SECONDS
+        if not is_even:
+            self._steady_since = steady
 
     def _files(self, suffix: str) -> list[Path]:
         """This writer's files, of all its runs, oldest first."""

@@ -109,6 +109,7 @@ class LineLog:
         # the first line of a file that does not have it yet
         self._opening = b""
         self._is_archived = False
+        self._is_clock_doubted = False
         self._archive: SimpleQueue[Path | None] = SimpleQueue()
         # done when both threads have ended, or one with a bug
         self._ended: asyncio.Future[None]
@@ -282,12 +283,20 @@ class LineLog:
 
     def _remove_old(self) -> None:
         try:
-            removed = self._files.remove_old(time.time(), self.retention)
+            removed, is_clock_doubted = self._files.remove_old(time.time(), _steady_seconds(), self.retention)
         except OSError as error:
             self._report(logging.WARNING, "heartbeat_log_not_removed", {"error": error})
             return
         if removed:
             self._report(logging.INFO, "heartbeat_log_removed", {"files": len(removed)})
+        if is_clock_doubted and not self._is_clock_doubted:
+            self._report(logging.WARNING, "heartbeat_log_clock_doubted", {"kept_days": self.retention.keep_days})
+        self._is_clock_doubted = is_clock_doubted
+
+
+def _steady_seconds() -> float:
+    # where there is one that goes on while the machine sleeps: to wake up is no step of the wall clock
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class _Dropped(NamedTuple):

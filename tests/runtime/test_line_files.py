@@ -132,13 +132,48 @@ def test_old_files_go(files: LineFiles, tmp_path: Path) -> None:
     now = WALL + 10 * DAY
     closed(tmp_path, HOUR_7, "ns-1-00aa-1.jsonl.gz", size=10, modified=now - 7 * DAY - 1)
     closed(tmp_path, HOUR_8, "ns-1-00aa-2.jsonl.gz", size=10, modified=now - 7 * DAY + 1)
+    closed(tmp_path, HOUR_8, "ns-1-00aa-3.jsonl.gz", size=10, modified=now - DAY)
     closed(tmp_path, HOUR_8, "ns-2-00aa-1.jsonl.gz", size=10, modified=0)
 
-    removed = files.remove_old(now, Retention(keep_days=7, max_bytes=1000))
+    removed = files.remove_old(now, 0.0, Retention(keep_days=7, max_bytes=1000))
 
-    assert [tmp_path / HOUR_7 / "ns-1-00aa-1.jsonl.gz"] == removed
-    assert [f"{HOUR_8}/ns-1-00aa-2.jsonl.gz", f"{HOUR_8}/ns-2-00aa-1.jsonl.gz"] == names(tmp_path)
+    assert ([tmp_path / HOUR_7 / "ns-1-00aa-1.jsonl.gz"], False) == removed
+    left = ("ns-1-00aa-2", "ns-1-00aa-3", "ns-2-00aa-1")
+    assert [f"{HOUR_8}/{name}.jsonl.gz" for name in left] == names(tmp_path)
     assert not (tmp_path / HOUR_7).exists()
+
+
+YEARS = 20 * 365 * DAY
+
+
+@pytest.mark.parametrize(("ahead", "old"), [(YEARS, 3), (2 * DAY, 3), (-2 * DAY, 1), (-YEARS, 0)])
+@pytest.mark.parametrize("is_at_start", [True, False])
+def test_step_of_the_wall_clock_makes_no_file_old(
+    files: LineFiles, tmp_path: Path, ahead: float, old: int, *, is_at_start: bool
+) -> None:
+    """Nothing is removed for its age before the clock has gone on evenly for as long as files are kept."""
+    week = Retention(keep_days=7, max_bytes=1000)
+    for number, days in enumerate((0.0, 0.5, 6.5), start=1):
+        closed(tmp_path, HOUR_7, f"ns-1-00aa-{number}.jsonl.gz", size=10, modified=WALL - days * DAY)
+    if not is_at_start:
+        assert ([], False) == files.remove_old(WALL, 0.0, week)
+
+    for steady in (1.0, 3.0 * DAY, 7.0 * DAY):
+        assert ([], True) == files.remove_old(WALL + ahead + steady, steady, week)
+    assert 3 == len(names(tmp_path))
+    removed, is_doubted = files.remove_old(WALL + ahead + 7.0 * DAY + 2, 7.0 * DAY + 2, week)
+    assert not is_doubted
+    assert old == len(removed)
+
+
+def test_size_is_limited_whatever_the_clock_says(files: LineFiles, tmp_path: Path) -> None:
+    """Or the disk would be full."""
+    for number in (1, 2):
+        closed(tmp_path, HOUR_7, f"ns-1-00aa-{number}.jsonl.gz", size=10, modified=WALL)
+
+    removed = files.remove_old(WALL + YEARS, 0.0, Retention(keep_days=7, max_bytes=10))
+
+    assert ([tmp_path / HOUR_7 / "ns-1-00aa-1.jsonl.gz"], True) == removed
 
 
 @pytest.mark.parametrize(("limit", "left"), [(40, 3), (39, 2), (20, 1), (9, 0)])
@@ -149,7 +184,7 @@ def test_the_oldest_go_while_all_take_too_much(files: LineFiles, tmp_path: Path,
     files.begin(WALL)
     files.write(b"x" * 10)
 
-    files.remove_old(WALL, Retention(keep_days=7, max_bytes=limit))
+    files.remove_old(WALL, 0.0, Retention(keep_days=7, max_bytes=limit))
 
     expected = [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_8}/ns-1-00aa-1.jsonl.gz"]
     expected += [f"{HOUR_8}/ns-1-00aa-2.jsonl.gz", "dt=2026-03-02/hour=00/ns-1-00aa-3.jsonl.gz"]
