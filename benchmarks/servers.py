@@ -24,7 +24,7 @@ _PATIENCE_SECONDS: Final = 20.0
 # longer than any run; what is left behind by a run that was killed ends by itself
 _LIMIT_LIVES_SECONDS: Final = 900
 # Nothing but what is measured: no waiting at the start, none at the end, and no broker that expires meanwhile.
-_DAEMON_FLAGS: Final = (
+DAEMON_FLAGS: Final = (
     *("--listen-host", "127.0.0.1", "--listen-port", "0", "--log-format", "json", "--drain-seconds", "0"),
     # on, as it is by default, and on a free port
     *("--http-listen", "127.0.0.1:0"),
@@ -78,9 +78,9 @@ def resident_bytes(status: str) -> int:
 def daemon(bench: Bench, *flags: str) -> Iterator[Server]:
     """A NameServer with a fresh data directory, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as data_dir:
-        command = [sys.executable, "-m", "namesrv", *_DAEMON_FLAGS, "--data-dir", data_dir, *flags]
+        command = [sys.executable, "-m", "namesrv", *DAEMON_FLAGS, "--data-dir", data_dir, *flags]
         started = time.monotonic()
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=_environment(), cwd=data_dir)
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(), cwd=data_dir)
         with watched(bench, "namesrv", process, daemon_port, started) as server:
             yield server
 
@@ -104,7 +104,7 @@ def watched(
     started: float,
 ) -> Iterator[Server]:
     """The server of a process, as soon as its piped output says on which port it listens, until the block ends."""
-    with _Output(process.stdout or process.stderr, read_port) as output, _owned(bench, process):
+    with _Output(process.stdout or process.stderr, read_port) as output, owned(bench, process):
         yield output.server(name, process.pid, started)
 
 
@@ -121,13 +121,13 @@ def limit_port(line: str) -> int | None:
     return int(json.loads(line)["port"])
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Ours without settings of a NameServer: what is measured is what the flags say."""
     return {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
 
 
 @contextmanager
-def _owned(bench: Bench, process: "subprocess.Popen[str]") -> Iterator[None]:
+def owned(bench: Bench, process: "subprocess.Popen[str]") -> Iterator[None]:
     """Put a server on its core, and end it when the block does."""
     try:
         if bench.cores.server is not None:

@@ -1,0 +1,82 @@
+"""What can a hostile peer cost the others? `python -m benchmarks.abuse` (or `make abuse`) attacks a server and says so.
+
+On loopback, one attack after another, each against a fresh server. The exit code is 1 when a target is missed, 2 when
+something could not be measured.
+"""
+
+import argparse
+import dataclasses
+import json
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.abuse import table
+from benchmarks.abuse.attacks import ATTACKS
+from benchmarks.abuse.trial import FULL, SHORT, Result, run
+from benchmarks.conditions import Conditions
+from benchmarks.figures import BenchError
+from benchmarks.report import listing, with_block
+from benchmarks.rounds import QUICK, Bench, Cores
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Attack, print, and write where the options say."""
+    options = _options().parse_args(arguments)
+    if options.list:
+        print(listing({name: attack.what for name, attack in ATTACKS.items()}))
+        return 0
+    bench = quiet_bench()
+    conditions = Conditions.now(bench)
+    results, failed = _results(bench, options)
+    conditions = conditions.ended()
+    print(f"{table.text(results)}\n\n{conditions}\n{table.summary(results)}")
+    if options.json is not None:
+        members = {"conditions": conditions.members(), "attacks": [_members(result) for result in results]}
+        options.json.write_text(json.dumps(members, indent=2) + "\n", encoding="utf-8")
+    if options.write is not None and not failed:
+        page = options.write.read_text(encoding="utf-8")
+        block = f"{conditions}\n\n{table.markdown(results)}\n\n{table.summary(results)}."
+        options.write.write_text(with_block(page, block), encoding="utf-8")
+    return 2 if failed else int(any(map(table.missed, results)))
+
+
+def quiet_bench() -> Bench:
+    """Ours: no load of C programs, and as many files as there are connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return Bench(QUICK, Cores.ours(), Path(), Path())
+
+
+def _results(bench: Bench, options: argparse.Namespace) -> tuple[list[Result], bool]:
+    names = options.only or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
+    results, failed = [], False
+    for name in names:
+        try:
+            result = run(bench, name, ATTACKS[name], SHORT if options.short else FULL)
+        except (BenchError, OSError) as error:
+            bench.progress(f"{name} cannot be measured: {error}")
+            failed = True
+        else:
+            results.append(result)
+            bench.progress(f"{name}: {' '.join(table.missed(result)) or 'within its share'}")
+    return results, failed
+
+
+def _members(result: Result) -> dict[str, object]:
+    return {**dataclasses.asdict(result), "missed": table.missed(result)}
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.abuse", description="Attack a NameServer on loopback.")
+    parser.add_argument("--only", nargs="+", choices=list(ATTACKS), metavar="NAME", help="these attacks (see --list)")
+    parser.add_argument("--short", action="store_true", help="the most important attacks, each for a few seconds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file")
+    parser.add_argument("--list", action="store_true", help="list the attacks and end")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

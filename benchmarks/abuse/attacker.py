@@ -1,0 +1,230 @@
+"""What can somebody do who has nothing but sockets?
+
+Every loop here ends when the attack's time is over. What is sent is made before, so that an attack costs the attacker
+next to nothing.
+"""
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+# Attackers have addresses of their own, as on a network: those of 127.0.0.0/8 are all this machine's.
+_SOURCES: Final = "127.0.66.{}"
+_MAX_SOURCES: Final = 250
+# for one answer; a frame that takes the server a minute has shown what it can do
+_PATIENCE_SECONDS: Final = 60.0
+_AT_ONCE: Final = 256 * 1024
+# A frame or a connection is a packet or more, however few bytes it has.
+LEAST_BYTES: Final = 1024
+
+
+@dataclass(slots=True)
+class _Sending:
+    """How far one connection of a crowd is."""
+
+    peer: socket.socket
+    at: int = 0
+
+
+class Attacker:
+    """Sockets to one server, and how much went through them, until the block ends."""
+
+    def __init__(self, port: int, http_port: int, seconds: float) -> None:
+        self.port = port
+        self.http_port = http_port
+        self._ends_at = time.monotonic() + seconds
+        self._open: list[socket.socket] = []
+        self._buffer = bytearray(_AT_ONCE)
+        self.sent_bytes = 0
+        # the same, each frame and each connection with LEAST_BYTES at least
+        self.weight = 0
+        # connections that could not be opened, or that the server has closed
+        self.closed = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for peer in self._open:
+            peer.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._ends_at
+
+    def connect(self, source: int = 0, port: int | None = None) -> socket.socket | None:
+        """A blocking connection from one of our addresses; None when the server refuses it."""
+        self.weight += LEAST_BYTES
+        address = _SOURCES.format(source % _MAX_SOURCES + 1)
+        try:
+            peer = socket.create_connection(("127.0.0.1", port or self.port), 5, source_address=(address, 0))
+        except OSError:
+            self.closed += 1
+            return None
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.settimeout(_PATIENCE_SECONDS)
+        self._open.append(peer)
+        return peer
+
+    def repeat(self, frames: Sequence[bytes], *, together: int = 1, port: int | None = None) -> None:
+        """On one connection, over and over, the next frames once those before are answered."""
+        bursts = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+        peer, number = None, 0
+        while not self.is_over:
+            peer = peer or self.connect(port=port)
+            if peer is None:
+                time.sleep(0.01)
+            elif self.send(peer, bursts[number % len(bursts)], together) and self._answered(peer, together):
+                number += 1
+            else:
+                self.hang_up(peer)
+                self.closed += 1
+                peer, number = None, number + 1
+
+    def repeat_on(self, connections: int, frames: Sequence[bytes]) -> None:
+        """On several connections at once, over and over, the next frame of each without waiting for its answer."""
+        peers = [peer for _ in range(connections) if (peer := self.connect()) is not None]
+        number = 0
+        while not self.is_over:
+            # each has one frame in the server's hands while the other's is read
+            if not all(self.send(peer, frames[number % len(frames)]) for peer in peers):
+                return
+            if number and not all(self._answered(peer, 1) for peer in peers):
+                return
+            number += 1
+
+    def reconnecting(self, data: bytes, *, port: int | None = None) -> None:
+        """One connection after another: each sends its bytes, and takes what comes until the server closes."""
+        while not self.is_over:
+            peer = self.connect(port=port)
+            if peer is None:
+                time.sleep(0.01)
+                continue
+            peer.settimeout(1)
+            if data:
+                self.send(peer, data)
+                with contextlib.suppress(OSError):
+                    while peer.recv_into(self._buffer):
+                        pass
+            self.hang_up(peer)
+
+    def crowd(
+        self, count: int, data: bytes = b"", *, sources: int = 1, port: int | None = None, every: float = 0.0
+    ) -> None:
+        """Many connections that send the same bytes and never read; they stay until the time is up.
+
+        With `every`, one byte each so often.
+        """
+        peers = [peer for number in range(count) if not self.is_over and (peer := self.connect(number % sources, port))]
+        for peer in peers:
+            peer.setblocking(False)  # noqa: FBT003 - its only parameter
+        if every:
+            self._trickle(peers, data, every)
+        else:
+            self._push(peers, data)
+        self.wait()
+        self.closed += sum(_is_closed(peer) for peer in peers)
+
+    def wait(self) -> None:
+        """Do nothing until the time is up."""
+        time.sleep(max(0.0, self._ends_at - time.monotonic()))
+
+    def hang_up(self, peer: socket.socket) -> None:
+        """Close one."""
+        self._open.remove(peer)
+        peer.close()
+
+    def ask(self, peer: socket.socket, frame: bytes) -> bool:
+        """Whether one frame is answered."""
+        return self.send(peer, frame) and self._answered(peer, 1)
+
+    def send(self, peer: socket.socket, data: bytes, frames: int = 1) -> bool:
+        """Whether the server takes it."""
+        at = 0
+        try:
+            with memoryview(data) as view:
+                while at < len(data):
+                    at += peer.send(view[at : at + _AT_ONCE])
+        except OSError:
+            return False
+        finally:
+            self._count(at, frames)
+        return True
+
+    def _count(self, size: int, frames: int = 1) -> None:
+        self.sent_bytes += size
+        self.weight += max(size, LEAST_BYTES * frames)
+
+    def _answered(self, peer: socket.socket, count: int) -> bool:
+        """Read so many frames, and throw them away."""
+        try:
+            for _ in range(count):
+                left = int.from_bytes(_exactly(peer, 4))
+                while left:
+                    left -= _some(peer, self._buffer, left)
+        except OSError:
+            return False
+        return True
+
+    def _push(self, peers: Sequence[socket.socket], data: bytes) -> None:
+        with selectors.DefaultSelector() as selector, memoryview(data) as view:
+            for peer in peers:
+                if data:
+                    selector.register(peer, selectors.EVENT_WRITE, _Sending(peer))
+            while selector.get_map() and not self.is_over:
+                for key, _ in selector.select(0.1):
+                    if self._is_done(key.data, view):
+                        selector.unregister(key.fileobj)
+
+    def _is_done(self, sending: _Sending, data: memoryview) -> bool:
+        """Send some; whether there is no more to send, or the server has closed."""
+        try:
+            size = sending.peer.send(data[sending.at : sending.at + _AT_ONCE])
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        self._count(size)
+        sending.at += size
+        return sending.at == len(data)
+
+    def _trickle(self, peers: Sequence[socket.socket], data: bytes, every: float) -> None:
+        for at in range(len(data)):
+            for peer in peers:
+                with contextlib.suppress(OSError):
+                    self._count(peer.send(data[at : at + 1]))
+            time.sleep(every)
+            if self.is_over:
+                return
+
+
+def _exactly(peer: socket.socket, size: int) -> bytes:
+    data = peer.recv(size, socket.MSG_WAITALL)
+    if len(data) < size:
+        raise ConnectionResetError
+    return data
+
+
+def _some(peer: socket.socket, buffer: bytearray, most: int) -> int:
+    size = peer.recv_into(buffer, min(most, len(buffer)))
+    if not size:
+        raise ConnectionResetError
+    return size
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    """Whether the server has closed it, seen behind whatever was never read."""
+    try:
+        while data := peer.recv(_AT_ONCE):
+            if len(data) < 1:
+                return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,395 @@
+"""Which attacks are there?
+
+Each numbered point of what was found once, and its neighbours: the same idea in other bodies, headers and protocols.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from benchmarks.abuse import payloads
+from benchmarks.abuse.attacker import Attacker
+from benchmarks.abuse.bystanders import CLUSTER, LIVE, heartbeat_frame, route_frame
+from benchmarks.abuse.payloads import BODY_BYTES, filled, frame, json_wrapper, registration
+from benchmarks.seeding import Broker, topics
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.headers.broker import QueryDataVersionRequestHeader, UnregisterBrokerRequestHeader
+
+MSGPACK: Final = SerializeType.MSGPACK
+_NO_SEED: Final = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What is done to a server, whose part of the work is to make the bytes before and to send them after."""
+
+    what: str
+    # makes the bytes; what it returns sends them until the attacker's time is up
+    prepared: Callable[[], Callable[[Attacker], object]]
+    # from how many addresses
+    peers: int = 1
+    flags: tuple[str, ...] = ()
+    # what an ordinary broker has registered before
+    seed: Callable[[], bytes] = lambda: _NO_SEED
+    # belongs to the short form
+    is_short: bool = False
+    # standard error of the server is a pipe that nobody reads
+    is_unread: bool = False
+    # Clients may be refused while it lasts, because places or memory are used up; brokers never.
+    may_refuse_clients: bool = False
+
+
+def _repeated(make: Callable[[], bytes | Sequence[bytes]], together: int = 1) -> Callable[[], Callable[..., object]]:
+    def prepared() -> Callable[[Attacker], object]:
+        made = make()
+        frames = [made] if isinstance(made, bytes) else made
+        return lambda attacker: attacker.repeat(frames, together=together)
+
+    return prepared
+
+
+def _body(
+    what: str,
+    body: Callable[[], bytes],
+    *,
+    kind: SerializeType = SerializeType.JSON,
+    compressed: bool = False,
+    is_short: bool = False,
+) -> Attack:
+    """A registration, over and over, the next when the one before is answered."""
+    make = lambda: registration(body(), kind, compressed=compressed)  # noqa: E731 - a name would say nothing more
+    return Attack(what, _repeated(make), is_short=is_short)
+
+
+def _header(what: str, make: Callable[[], bytes], *, is_short: bool = False) -> Attack:
+    return Attack(what, _repeated(make), is_short=is_short)
+
+
+def _crowd(count: int, make: Callable[[], bytes], **how: object) -> Callable[[], Callable[[Attacker], object]]:
+    def prepared() -> Callable[[Attacker], object]:
+        data = make()
+        return lambda attacker: attacker.crowd(count, data, **how)  # type: ignore[arg-type]  # its own options
+
+    return prepared
+
+
+# -- what registers before ---------------------------------------------------------------------------------------------
+
+
+def _many_topics(count: int = 90_000) -> bytes:
+    """An ordinary broker with many topics, who need not be heard again for a day."""
+    body = payloads.json_topics(count, b"an-ordinary-topic-of-an-ordinary-broker-%d")
+    return registration(body, broker_name="seed", heartbeat_timeout_millis=86_400_000)
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def _lists() -> list[bytes]:
+    codes = (206, 304, 311, 312, 313)
+    return [
+        *(frame(code) for code in codes),
+        frame(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": CLUSTER}),
+        frame(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "Hostile"}),
+        frame(RequestCode.GET_BROKER_CLUSTER_INFO),
+    ]
+
+
+def _operators_questions() -> list[bytes]:
+    return [frame(code, kind=MSGPACK) for code in (20002, 20003, 20004, 20005)]
+
+
+def _admin_requests() -> list[bytes]:
+    key = {"namespace": "N", "key": "k"}
+    return [
+        frame(100, {**key, "value": "v" * 30_000}),
+        frame(102, key),
+        frame(205, {"brokerName": "live-0"}),
+        frame(216, {"topic": "Steady"}),
+        frame(217, {"topic": "x"}, b'{"queueDatas":[]}'),
+        frame(318, None, b"logLevel=debug\n" * 2000),
+        frame(319),
+        frame(327, {"brokerName": "live-0"}),
+    ]
+
+
+def _watches(attacker: Attacker) -> None:
+    """One connection with 152 watches of 20,000 topics each; then it is closed."""
+    peer = attacker.connect()
+    if peer is None:
+        return
+    question = payloads.native_pull(20_000, "an-ordinary-topic-of-an-ordinary-broker-%d", wait_ms=60_000)
+    for _ in range(152):
+        if attacker.is_over or not attacker.send(peer, question):
+            break
+    attacker.wait()
+
+
+# -- liveness ----------------------------------------------------------------------------------------------------------
+
+
+def _other_peoples_heartbeats() -> list[bytes]:
+    beats = []
+    for name, kind in LIVE.items():
+        version = QueryDataVersionRequestHeader(
+            broker_name=name, broker_addr=f"{name}:10911", cluster_name=CLUSTER, broker_id=0
+        )
+        beats += [
+            heartbeat_frame(name, kind, with_agent=False),
+            heartbeat_frame(name, SerializeType.JSON),
+            frame(RequestCode.QUERY_DATA_VERSION, version.to_ext(), b'{"counter":1,"stateVersion":0,"timestamp":0}'),
+        ]
+    return beats
+
+
+def _heartbeats_and_away(attacker: Attacker) -> None:
+    """Name somebody else's brokers in heartbeats, and close."""
+    beats = _other_peoples_heartbeats()
+    while not attacker.is_over:
+        for beat in beats:
+            peer = attacker.connect()
+            if peer is not None:
+                attacker.ask(peer, beat)
+                attacker.hang_up(peer)
+
+
+def _unregister_native() -> list[bytes]:
+    return [
+        frame(
+            RequestCode.UNREGISTER_BROKER,
+            UnregisterBrokerRequestHeader(
+                broker_name=name, broker_addr=f"{name}:10911", cluster_name=CLUSTER, broker_id=0
+            ).to_ext(),
+        )
+        for name, kind in LIVE.items()
+        if kind == MSGPACK
+    ]
+
+
+def _busy_loop() -> Callable[[Attacker], object]:
+    """Two connections that change a legal broker's 20,000 topics all the time."""
+    bodies = [
+        Broker("Hostile", "busy", 0, "busy:10911", topics("busy-%d", 20_000), counter=number)
+        .changed(number)
+        .json_frame()
+        for number in (8, 9)
+    ]
+    return lambda attacker: attacker.repeat_on(2, bodies)
+
+
+# -- totals ------------------------------------------------------------------------------------------------------------
+
+
+def _many_full_brokers() -> list[bytes]:
+    return [
+        registration(payloads.json_topics(99_000, b"%d", first=100_000 * number), broker_name=f"full-{number}")
+        for number in range(1, 9)
+    ]
+
+
+def _many_brokers(count: int = 20_000) -> list[bytes]:
+    return [registration(payloads.json_topics(1), broker_name=f"one-of-many-{number}") for number in range(count)]
+
+
+def _many_clusters(count: int = 20_000) -> list[bytes]:
+    return [
+        registration(payloads.json_topics(1), broker_name=f"one-of-many-{number}", cluster_name=f"cluster-{number}")
+        for number in range(count)
+    ]
+
+
+# -- HTTP --------------------------------------------------------------------------------------------------------------
+
+
+def _http_crowd(count: int, data: bytes, every: float = 0.0) -> Callable[[], Callable[[Attacker], object]]:
+    return lambda: lambda attacker: attacker.crowd(count, data, port=attacker.http_port, every=every)
+
+
+def _http_repeat(data: bytes) -> Callable[[], Callable[[Attacker], object]]:
+    return lambda: lambda attacker: attacker.reconnecting(data, port=attacker.http_port)
+
+
+_GET: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+_ADDRESSES: Final = 200
+_PARTIAL_BYTES: Final = 15 * 1024 * 1024
+_WRAPPER: Final = json_wrapper("topicConfigTable")
+
+# in the order of the table
+ATTACKS: Final[dict[str, Attack]] = {
+    # bodies of registrations
+    "version-zlib": _body(
+        "103, 337 KB: DataVersion inflates to 64 MiB of `,1:`, random bytes behind the stream",
+        payloads.compressed_version,
+        compressed=True,
+        is_short=True,
+    ),
+    "version-bare": _body(
+        "103, 16 MiB: DataVersion of `,1:`",
+        lambda: filled(b'{"topicConfigSerializeWrapper":{"dataVersion":{', b",1:", b"}}}"),
+        is_short=True,
+    ),
+    "topics-json": _body("103, 16 MiB: 500,000 topics", lambda: payloads.json_topics(10_000_000), is_short=True),
+    "topics-native": _body("native 103, 16 MiB: 850,000 topics", payloads.native_topics, kind=MSGPACK, is_short=True),
+    "topics-compressed": _body(
+        "103, compressed: 64 MiB of topic lines", lambda: payloads.compressed_topics(b"%d"), compressed=True
+    ),
+    "topics-same": _body(
+        "103, compressed: the same topic line, 64 MiB of it", lambda: payloads.compressed_topics(b"a"), compressed=True
+    ),
+    "mappings-json": _body("103, 16 MiB: static-topic mappings", payloads.json_mappings),
+    "mappings-native": _body("native 103, 16 MiB: static-topic mappings", payloads.native_mappings, kind=MSGPACK),
+    "mappings-compressed": _body(
+        "103, compressed: 64 MiB of static-topic mappings",
+        lambda: payloads.compressed_mappings(b"{}"),
+        compressed=True,
+    ),
+    "mappings-quoted": _body(
+        "103, compressed: 64 MiB of static-topic mappings in single quotes",
+        lambda: payloads.compressed_mappings(b"{'epoch':1}"),
+        compressed=True,
+        is_short=True,
+    ),
+    "bare-keys": _body("103, 16 MiB: a mapping of bare integer keys", payloads.json_id_map),
+    "filters-json": _body(
+        "103, 16 MiB: filter servers", lambda: filled(b'{"filterServerList":[', b'"",', b'""]}'), is_short=True
+    ),
+    "filters-native": _body(
+        "native 103, 16 MiB: filter servers", lambda: payloads.native_names("filter_server_list"), kind=MSGPACK
+    ),
+    "filters-compressed": _body(
+        "103, compressed: 64 MiB of filter servers", payloads.compressed_filters, compressed=True
+    ),
+    "deleted-native": _body(
+        "native 103, 16 MiB: deleted topics", lambda: payloads.native_names("deleted_topics"), kind=MSGPACK
+    ),
+    "quoted-body": _body(
+        "103, 60 KB in single quotes", lambda: filled(b"{'x':[0", b",{'a':1}", b"]}", 60 * 1024), is_short=True
+    ),
+    "late-error": _body(
+        "103, 16 MiB: good JSON but for its last byte", lambda: payloads.json_topics(10_000_000) + b"'"
+    ),
+    "nested-json": _body("103, 16 MiB of [", lambda: b"[" * BODY_BYTES),
+    "nested-native": _body("native 103, 16 MiB of arrays in arrays", lambda: b"\x91" * BODY_BYTES, kind=MSGPACK),
+    "legal-100k": _body("103 with the legal most: 100,000 topics", lambda: payloads.json_topics(100_000)),
+    "state": Attack(
+        "native 904 with a state of 16 MiB",
+        _repeated(lambda: frame(904, {"brokerName": "hostile"}, b"\xa1a" * (BODY_BYTES // 2), MSGPACK)),
+    ),
+    # headers
+    "quoted-header": _header("105, header of 62 KB in single quotes", payloads.quoted_header, is_short=True),
+    "quoted-fields": _header("105, header of 62 KB in single quotes, of many small values", payloads.quoted_fields),
+    "nested-header": _header("105, header of 62 KB of [", lambda: payloads.json_header(b"[")),
+    "bare-header": _header("105, header of 62 KB of bare keys", lambda: payloads.json_header(b"{1:")),
+    "digits-header": _header("header with a number of 62,000 digits", payloads.long_number_header),
+    "binary-header": _header("105, binary header of 62 KB of ext fields", payloads.binary_header),
+    "native-header": _header("native header of 62 KB of arrays in arrays", lambda: payloads.native_header(b"\x91")),
+    "native-maps": _header("native header of 62 KB of empty maps", lambda: payloads.native_header(b"\x80")),
+    # questions
+    "lists": Attack(
+        "206, 224, 304, 311 to 313, 106 over 90,000 topics, 8 at once",
+        _repeated(_lists, together=8),
+        seed=_many_topics,
+        is_short=True,
+    ),
+    "lists-unread": Attack(
+        "150 peers ask for lists of 90,000 topics, 50 times each, and never read",
+        _crowd(150, lambda: frame(206) * 50, sources=150),
+        peers=150,
+        seed=_many_topics,
+        may_refuse_clients=True,
+        is_short=True,
+    ),
+    "lists-unread-one": Attack(
+        "one peer does the same on 150 connections",
+        _crowd(150, lambda: frame(206) * 50),
+        seed=_many_topics,
+    ),
+    "watches": Attack(
+        "one connection with 152 watches of 20,000 topics", lambda: _watches, seed=_many_topics, is_short=True
+    ),
+    "pulls-native": Attack("20001 for 100,000 topics", _repeated(lambda: payloads.native_pull(100_000)), is_short=True),
+    "pulls-known": Attack(
+        "20001 for 90,000 topics that there are",
+        _repeated(lambda: payloads.native_pull(90_000, "an-ordinary-topic-of-an-ordinary-broker-%d")),
+        seed=_many_topics,
+    ),
+    "pulls": Attack(
+        "105, 64 at once: what clients do, as fast as it goes", _repeated(lambda: [route_frame()] * 64, 64)
+    ),
+    "operators": Attack("20002 to 20005, 16 at once", _repeated(lambda: _operators_questions() * 4, 16)),
+    "admin": Attack(
+        "100, 102, 205, 216 to 319, 327 without --admin-enabled, 8 at once",
+        _repeated(_admin_requests, 8),
+        is_short=True,
+    ),
+    # liveness
+    "busy-loop": Attack("two connections keep the loop busy while a broker is dead", _busy_loop, is_short=True),
+    "foreign-heartbeat": Attack(
+        "somebody else's 904 and 322 name live brokers, then close", lambda: _heartbeats_and_away, is_short=True
+    ),
+    "foreign-unregister": Attack(
+        "104 in JSON for native brokers, without their agents' ids", _repeated(_unregister_native), is_short=True
+    ),
+    # totals
+    "topics-total": Attack("792,000 topics of 8 brokers over one connection", _repeated(_many_full_brokers)),
+    "brokers-total": Attack("20,000 brokers over one connection", _repeated(_many_brokers, 16)),
+    "clusters-total": Attack("20,000 clusters over one connection", _repeated(_many_clusters, 16)),
+    # connections
+    "partial-frames": Attack(
+        "200 peers with 15 MiB of a registration each",
+        _crowd(_ADDRESSES, partial(payloads.partial_registration, _PARTIAL_BYTES), sources=_ADDRESSES),
+        peers=_ADDRESSES,
+        may_refuse_clients=True,
+        is_short=True,
+    ),
+    "partial-one": Attack(
+        "one peer with 20 connections, 15 MiB of a registration on each",
+        _crowd(20, partial(payloads.partial_registration, _PARTIAL_BYTES)),
+    ),
+    "partial-headers": Attack(
+        "200 peers with 60 KB of a header each, of a frame of 16 MiB",
+        _crowd(_ADDRESSES, partial(payloads.partial_unknown, 60_000), sources=_ADDRESSES),
+        peers=_ADDRESSES,
+    ),
+    "connections": Attack("10,000 silent connections from one address", _crowd(10_000, bytes), is_short=True),
+    "connections-spread": Attack(
+        "10,000 silent connections from 200 addresses",
+        _crowd(10_000, bytes, sources=_ADDRESSES),
+        peers=_ADDRESSES,
+        may_refuse_clients=True,
+    ),
+    "churn": Attack("connect and close, over and over", lambda: lambda attacker: attacker.reconnecting(b"")),
+    "slow-frames": Attack(
+        "500 connections from one address that send a byte each every 0.2 s", _crowd(500, route_frame, every=0.2)
+    ),
+    "garbage": Attack(
+        "connections that begin with an HTTP request",
+        lambda: lambda attacker: attacker.reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
+    ),
+    "proxy-headers": Attack(
+        "a PROXY header without an end, with --proxy-protocol optional",
+        lambda: lambda attacker: attacker.reconnecting(b"PROXY TCP4 " + b"1" * 60_000),
+        flags=("--proxy-protocol", "optional"),
+    ),
+    "proxy-headers-2": Attack(
+        "a PROXY header of version 2 with 65,535 bytes",
+        lambda: lambda attacker: attacker.reconnecting(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff" + bytes(65_535)),
+        flags=("--proxy-protocol", "optional"),
+    ),
+    # the process
+    "unread-log": Attack(
+        "refused connections, while nobody reads the server's standard error",
+        lambda: lambda attacker: attacker.reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
+        is_unread=True,
+        is_short=True,
+    ),
+    # HTTP
+    "http-slow": Attack("200 HTTP requests, a byte each every 0.2 s", _http_crowd(200, _GET, 0.2)),
+    "http-headers": Attack(
+        "HTTP requests with 16 MiB of headers", _http_repeat(filled(b"GET / HTTP/1.1\r\n", b"a: b\r\n", b""))
+    ),
+    "http-line": Attack("HTTP requests with a line of 16 MiB", _http_repeat(b"G" * BODY_BYTES)),
+    "http-connections": Attack("2,000 silent connections to the HTTP port", _http_crowd(2_000, b""), is_short=True),
+    "http-unread": Attack("200 connections ask for metrics 50 times each and never read", _http_crowd(200, _GET * 50)),
+}

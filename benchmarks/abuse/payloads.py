@@ -1,0 +1,240 @@
+"""Which bytes cost a server most? Made once, before the attack."""
+
+import random
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgpack
+import msgspec
+
+from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode_frame
+from namesrv_remoting.headers.broker import RegisterBrokerRequestHeader
+from namesrv_remoting.serializers import encode_command
+
+# what a frame leaves when its header is an ordinary one
+BODY_BYTES: Final = MAX_FRAME_BYTES - 2048
+INFLATED_BYTES: Final = 64 * 1024 * 1024
+_HEADER_BYTES: Final = MAX_HEADER_BYTES - 2048
+_INT32: Final = struct.Struct(">i")
+
+
+def frame(
+    code: int, fields: Mapping[str, str] | None = None, body: bytes = b"", kind: SerializeType = SerializeType.JSON
+) -> bytes:
+    """A question."""
+    return encode_command(RemotingCommand(code, ext_fields=fields, body=body, serialize_type=kind))
+
+
+_HOSTILE: Final = RegisterBrokerRequestHeader(
+    broker_name="hostile", broker_addr="hostile:10911", cluster_name="Hostile", broker_id=0
+)
+
+
+def registration(body: bytes, kind: SerializeType = SerializeType.JSON, **fields: Any) -> bytes:
+    """A registration with any body; the fields of its header are those of a broker called hostile but for the given."""
+    if "broker_name" in fields:
+        fields.setdefault("broker_addr", f"{fields['broker_name']}:10911")
+    header = msgspec.structs.replace(_HOSTILE, **fields)
+    return frame(RequestCode.REGISTER_BROKER, header.to_ext(), body, kind)
+
+
+# -- bodies in JSON ----------------------------------------------------------------------------------------------------
+
+
+def filled(before: bytes, unit: bytes, after: bytes, size: int = BODY_BYTES) -> bytes:
+    """The unit as often as it fits between the two."""
+    return before + unit * ((size - len(before) - len(after)) // len(unit)) + after
+
+
+def numbered(before: bytes, unit: Callable[[int], bytes], after: bytes, most: int = 10_000_000) -> bytes:
+    """Units that differ, separated by commas, as many as fit."""
+    left, parts = BODY_BYTES - len(before) - len(after), []
+    for number in range(most):
+        part = unit(number)
+        left -= len(part) + 1
+        if left < 0:
+            break
+        parts.append(part)
+    return before + b",".join(parts) + after
+
+
+def json_wrapper(member: str) -> tuple[bytes, bytes]:
+    """What stands around a member of a registration's topic wrapper."""
+    return b'{"topicConfigSerializeWrapper":{"%b":{' % member.encode(), b"}}}"
+
+
+def json_topics(count: int, name: bytes = b"%d", first: int = 0) -> bytes:
+    """A registration of topics that have nothing but their names, as many as fit."""
+    unit = b'"%b":{"topicName":"%b"}' % (name, name)
+    return numbered(*_around("topicConfigTable", lambda n: unit % (first + n, first + n)), most=count)
+
+
+def _around(member: str, unit: Callable[[int], bytes]) -> tuple[bytes, Callable[[int], bytes], bytes]:
+    before, after = json_wrapper(member)
+    return before, unit, after
+
+
+def json_mappings() -> bytes:
+    """Static-topic mappings that say nothing."""
+    return numbered(*_around("topicQueueMappingInfoMap", b'"%d":{}'.__mod__))
+
+
+def json_id_map() -> bytes:
+    """One mapping of which the queues have bare keys, as fastjson spells them: legal, but quoted before it is read."""
+    before, after = json_wrapper("topicQueueMappingInfoMap")
+    return numbered(before + b'"a":{"currIdMap":{', b"%d:0".__mod__, b"}}" + after)
+
+
+# -- compressed bodies -------------------------------------------------------------------------------------------------
+
+
+def _piece(data: bytes) -> bytes:
+    return _INT32.pack(len(data)) + data
+
+
+def _inflated(version: bytes = b"{}", topics: bytes = bytes(4), filters: bytes = b"[]", mappings: bytes = b"") -> bytes:
+    return _piece(version) + topics + _piece(filters) + (mappings or bytes(4))
+
+
+def _deflated(inflated: bytes, *, ratio: int | None = None) -> bytes:
+    """With a ratio, followed by as many random bytes as make it look like that."""
+    data = zlib.compress(inflated, 9)
+    if ratio is None:
+        return data
+    return data + random.Random(1).randbytes(max(0, len(inflated) // ratio - len(data)))
+
+
+def compressed_version(*, with_tail: bool = True) -> bytes:
+    """A DataVersion of 64 MiB of keys without quotes; the tail defeats a cap on the ratio that counts it."""
+    inflated = _inflated(version=b"{" + b",1:" * ((INFLATED_BYTES - 64) // 3) + b"}")
+    return _deflated(inflated, ratio=199 if with_tail else None)
+
+
+def compressed_topics(name: bytes) -> bytes:
+    """Topic lines, as many as may be inflated."""
+    most = INFLATED_BYTES - 1024
+    if b"%" in name:
+        lines: list[bytes] = []
+        left = most
+        while left > 0:
+            lines.append(_piece((name + b" 8 8 6 0") % len(lines)))
+            left -= len(lines[-1])
+        return _deflated(_inflated(topics=_INT32.pack(len(lines)) + b"".join(lines)))
+    line = _piece(name + b" 8 8 6 0")
+    count = most // len(line)
+    return _deflated(_inflated(topics=_INT32.pack(count) + line * count), ratio=190)
+
+
+def compressed_filters() -> bytes:
+    """A list of empty strings."""
+    return _deflated(_inflated(filters=b"[" + b'"",' * ((INFLATED_BYTES - 64) // 3) + b'""]'), ratio=190)
+
+
+def compressed_mappings(mapping: bytes) -> bytes:
+    """Static-topic mappings, each in a piece of its own."""
+    piece = _piece(mapping)
+    count = (INFLATED_BYTES - 64) // len(piece)
+    return _deflated(_inflated(mappings=_INT32.pack(count) + piece * count), ratio=190)
+
+
+# -- native bodies -----------------------------------------------------------------------------------------------------
+
+
+def _array(count: int) -> bytes:
+    return b"\xdd" + count.to_bytes(4)
+
+
+def _native(member: str, value: bytes) -> bytes:
+    return b"\x81" + bytes(msgpack.packb(member)) + value
+
+
+def native_topics(count: int = 10_000_000, pattern: str = "%d") -> bytes:
+    """Topics that have nothing but their names, as many as fit."""
+    parts, left = [], BODY_BYTES - 64
+    for number in range(count):
+        part = bytes(msgpack.packb({"topic_name": pattern % number}))
+        left -= len(part)
+        if left < 0:
+            break
+        parts.append(part)
+    return _native("topic_configs", _array(len(parts)) + b"".join(parts))
+
+
+def native_names(member: str) -> bytes:
+    """A list of names."""
+    count = (BODY_BYTES - 64) // 2
+    return _native(member, _array(count) + b"\xa1a" * count)
+
+
+def native_mappings() -> bytes:
+    """Static-topic mappings that say nothing."""
+    parts: list[bytes] = []
+    left = BODY_BYTES - 64
+    while left > 16:
+        parts.append(bytes(msgpack.packb(str(len(parts)))) + b"\x80")
+        left -= len(parts[-1])
+    return _native("topic_queue_mapping_info_map", b"\xdf" + len(parts).to_bytes(4) + b"".join(parts))
+
+
+def native_pull(count: int, pattern: str = "%d", wait_ms: int = 0) -> bytes:
+    """A question for the routes of many topics."""
+    asked = {"topics": [pattern % number for number in range(count)], "wait_ms": wait_ms}
+    body: bytes = msgpack.packb(asked)
+    return frame(RequestCode.PULL_ROUTES, None, body, SerializeType.MSGPACK)
+
+
+# -- headers -----------------------------------------------------------------------------------------------------------
+
+
+def quoted_header() -> bytes:
+    """A question whose header is in single quotes, which fastjson reads."""
+    start = f"{{'code':105,'opaque':1,'language':'JAVA','version':{CURRENT_VERSION},'remark':'".encode()
+    return encode_frame(SerializeType.JSON, filled(start, b"a", b"'}", _HEADER_BYTES))
+
+
+def quoted_fields() -> bytes:
+    """The same, with as many ext fields as a header may have and more besides."""
+    start = f"{{'code':105,'opaque':1,'version':{CURRENT_VERSION},'extFields':{{'topic':'Steady'".encode()
+    fields = b"".join(b",'%d':'a'" % number for number in range(200))
+    return encode_frame(SerializeType.JSON, filled(start + fields + b"},'x':[0", b",{'a':1}", b"]}", _HEADER_BYTES))
+
+
+def json_header(member: bytes) -> bytes:
+    """A question with one unit in its header over and over."""
+    return encode_frame(SerializeType.JSON, filled(b'{"code":105,"opaque":1,"x":', member, b"", _HEADER_BYTES))
+
+
+def long_number_header() -> bytes:
+    """A code of thousands of digits, as a string, which fastjson reads as a number."""
+    return encode_frame(SerializeType.JSON, filled(b"{'opaque':1,'code':'", b"1", b"'}", _HEADER_BYTES))
+
+
+def binary_header() -> bytes:
+    """As many ext fields as 62 KB hold, all of the same short name."""
+    fixed = struct.pack(">hBhii", 105, 0, CURRENT_VERSION, 1, 0) + _INT32.pack(0)
+    field = struct.pack(">h", 1) + b"a" + _INT32.pack(1) + b"b"
+    fields = field * ((_HEADER_BYTES - len(fixed) - 4) // len(field))
+    return encode_frame(SerializeType.ROCKETMQ, fixed + _INT32.pack(len(fields)) + fields)
+
+
+def native_header(unit: bytes) -> bytes:
+    """An array that begins with one unit over and over."""
+    return encode_frame(SerializeType.MSGPACK, filled(b"\x96", unit, b"", _HEADER_BYTES))
+
+
+# -- pieces ------------------------------------------------------------------------------------------------------------
+
+
+def partial_registration(size: int) -> bytes:
+    """The beginning of a registration of a whole frame's size."""
+    whole = registration(bytes(BODY_BYTES))
+    return whole[:size]
+
+
+def partial_unknown(size: int) -> bytes:
+    """The beginning of a large frame whose header never ends."""
+    return struct.pack(">II", MAX_FRAME_BYTES - 4, MAX_HEADER_BYTES) + bytes(size)

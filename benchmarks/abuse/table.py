@@ -1,0 +1,108 @@
+"""Did the attack cost more than it may, and how is that shown?"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from benchmarks.abuse.trial import Result
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+CPU_PER_MIB: Final = 0.2
+# a tiny attack may cost what a mebibyte may
+LEAST_MIB: Final = 1.0
+ONE_PEER_MIB: Final = 64.0
+# --max-memory-bytes, unless somebody changes it
+BUDGET_MIB: Final = 512.0
+P99_RATIO: Final = 3.0
+# Below the scheduler's time slice the ratio says which process was lucky.
+P99_FLOOR_SECONDS: Final = 0.005
+# beyond expiry and scan: the puller's own interval, and a scan that is late
+_LATE_SCANS: Final = 3
+STOPPING_SECONDS: Final = 5.0
+
+
+def cpu_per_mib(result: Result) -> float:
+    """What a mebibyte cost."""
+    return result.cpu_seconds / max(LEAST_MIB, result.weight_mib)
+
+
+def most_scans(result: Result) -> int:
+    """Searches within which a dead broker has to be found."""
+    return round(result.expiry_seconds / result.scan_seconds) + _LATE_SCANS
+
+
+def _refused(result: Result) -> int:
+    return result.refused_brokers + (0 if result.may_refuse_clients else result.refused_clients)
+
+
+# what is missed -> whether it is. Those of WALL_CLOCK depend on what else the machine does.
+MISSES: Final[dict[str, Callable[[Result], bool]]] = {
+    "cpu": lambda result: cpu_per_mib(result) > CPU_PER_MIB,
+    "memory": lambda result: result.peak_mib > (ONE_PEER_MIB if result.peers == 1 else BUDGET_MIB),
+    "p99": lambda result: result.p99_seconds > max(P99_FLOOR_SECONDS, P99_RATIO * result.p99_quiet_seconds),
+    "evicted": lambda result: bool(result.evicted or result.lost),
+    "dead": lambda result: not 0 <= result.dead_scans <= most_scans(result),
+    "refused": lambda result: _refused(result) > 0,
+    "stop": lambda result: result.stopped_seconds > STOPPING_SECONDS,
+}
+WALL_CLOCK: Final = frozenset({"p99"})
+
+
+def missed(result: Result) -> list[str]:
+    """The targets that it misses."""
+    return [name for name, is_missed in MISSES.items() if is_missed(result)]
+
+
+# -- showing -----------------------------------------------------------------------------------------------------------
+
+_COLUMNS: Final[dict[str, Callable[[Result], str]]] = {
+    "attack": lambda result: result.name,
+    "sent MiB": lambda result: f"{result.sent_mib:,.1f}",
+    "CPU s": lambda result: f"{result.cpu_seconds:.2f}",
+    "CPU s/MiB": lambda result: f"{cpu_per_mib(result):.3f}",
+    "peak MiB": lambda result: f"{result.peak_mib:,.0f}",
+    "held MiB": lambda result: f"{result.held_mib:,.0f}",
+    "longest wait ms": lambda result: f"{result.longest_seconds * 1000:,.0f}",
+    "of it CPU ms": lambda result: f"{result.longest_cpu_seconds * 1000:,.0f}",
+    "loop lag ms": lambda result: "" if result.lag_seconds is None else f"<= {result.lag_seconds * 1000:,.0f}",
+    "p99 quiet ms": lambda result: f"{result.p99_quiet_seconds * 1000:.1f}",
+    "p99 ms": lambda result: f"{result.p99_seconds * 1000:,.1f}",
+    "evicted": lambda result: str(len(result.evicted)) + (f" +{result.lost} closed" if result.lost else ""),
+    "dead, scans": lambda result: "still there" if result.dead_scans < 0 else str(result.dead_scans),
+    "refused": lambda result: f"{result.refused_brokers + result.refused_clients}/{result.newcomers}",
+    "stop s": lambda result: f"{result.stopped_seconds:.1f}",
+    "missed": lambda result: " ".join(missed(result)),
+}
+_LEFT: Final = frozenset({"attack", "missed"})
+
+
+def text(results: Sequence[Result]) -> str:
+    """The table for a terminal."""
+    rows = _rows(results)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    names = list(_COLUMNS)
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if name in _LEFT else cell.rjust(width)
+            for name, cell, width in zip(names, row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The table for a page."""
+    head, *rows = _rows(results)
+    marks = [":--" if name in _LEFT else "--:" for name in _COLUMNS]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, marks, *rows))
+
+
+def _rows(results: Sequence[Result]) -> list[list[str]]:
+    return [list(_COLUMNS), *([show(result) for show in _COLUMNS.values()] for result in results)]
+
+
+def summary(results: Sequence[Result]) -> str:
+    """How many attacks stayed within their targets."""
+    bad = [result.name for result in results if missed(result)]
+    met = f"{len(results) - len(bad)} of {len(results)} attacks cost no more than their share"
+    return f"{met}; too much: {', '.join(bad)}" if bad else met

@@ -1,0 +1,307 @@
+"""What does one attack do to a fresh server, and to those who behave beside it?"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from benchmarks.abuse.attacker import Attacker
+from benchmarks.abuse.attacks import Attack
+from benchmarks.abuse.bystanders import DEAD, Newcomer, Pull, broker_frame, scan_count, scraped
+from benchmarks.figures import BenchError
+from benchmarks.rounds import Bench
+from benchmarks.seeding import Wire
+from benchmarks.servers import DAEMON_FLAGS, ROOT, Server, daemon, environment, owned
+from namesrv_remoting.codes import SerializeType
+
+_MIB: Final = 1024 * 1024
+# for the bystanders to end, whose last question the server may be slow to answer
+_PATIENCE_SECONDS: Final = 90.0
+_STOPPING_SECONDS: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long each part of a trial takes, and how soon a silent broker has to be gone."""
+
+    quiet_seconds: float
+    attack_seconds: float
+    heartbeat_seconds: float
+    # Four heartbeats, as with the defaults (30 s and 120 s). An attack lasts longer than both together.
+    expiry_seconds: float
+    scan_seconds: float
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The settings."""
+        expiry, scan = str(self.expiry_seconds), str(self.scan_seconds)
+        return ("--broker-expiry-seconds", expiry, "--scan-interval-seconds", scan)
+
+
+FULL: Final = Pace(2.0, 6.0, 1.0, 4.0, 0.5)
+SHORT: Final = Pace(0.7, 2.5, 0.4, 1.6, 0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one attack did."""
+
+    name: str
+    what: str
+    peers: int
+    may_refuse_clients: bool
+    # what the attacker sent, and the same with a packet at least for each frame and connection
+    sent_mib: float
+    weight_mib: float
+    # of the attacker's
+    closed: int
+    # of the server's process, beyond what it computes without the attack
+    cpu_seconds: float
+    peak_mib: float
+    # resident when everything is over
+    held_mib: float
+    # the puller's longest wait, in all, and of it the computing of the server
+    longest_seconds: float
+    longest_cpu_seconds: float
+    # upper bound of the bucket of the longest delay that the server measured itself; None when it shows none
+    lag_seconds: float | None
+    p99_quiet_seconds: float
+    p99_seconds: float
+    # live brokers that were missing in an answer
+    evicted: tuple[str, ...]
+    # connections of those who behave that the server closed
+    lost: int
+    # from a dead broker's last sign of life to the first answer without it, and searches meanwhile
+    dead_seconds: float
+    dead_scans: int
+    expiry_seconds: float
+    scan_seconds: float
+    refused_clients: int
+    refused_brokers: int
+    newcomers: int
+    # from SIGTERM to the end
+    stopped_seconds: float
+
+
+def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
+    """Start a server, watch it in peace, attack it, watch it again, stop it.
+
+    Raises:
+        BenchError: it cannot be measured, as when the server has ended.
+    """
+    attacking = attack.prepared()
+    with ExitStack() as stack:
+        http_port = free_port()
+        flags = (*pace.flags, *attack.flags, "--http-listen", f"127.0.0.1:{http_port}")
+        started = _unread_daemon(bench, *flags) if attack.is_unread else daemon(bench, *flags)
+        server = stack.enter_context(started)
+        if seed := attack.seed():
+            stack.enter_context(Wire(server)).ask_well(seed)
+        beside = stack.enter_context(_Bystanders(server, http_port, pace.heartbeat_seconds))
+        before = _Reading.of(server, http_port)
+        time.sleep(pace.quiet_seconds)
+        idle = server.cpu_seconds() - before.cpu_seconds
+        _reset_peak(server)
+        with Wire(server) as dead, Attacker(server.port, http_port, pace.attack_seconds) as attacker:
+            dead.ask_well(broker_frame(DEAD, SerializeType.JSON))
+            scans, began = scan_count(scraped(http_port)), time.monotonic()
+            attacking(attacker)
+            ended = time.monotonic()
+        # whatever it still computes, and brokers that ought to be gone
+        gone_by = began + pace.expiry_seconds + 4 * pace.scan_seconds
+        time.sleep(max(pace.quiet_seconds, gone_by - time.monotonic()))
+        cpu_seconds = server.cpu_seconds()
+        watched_seconds = time.monotonic() - before.at
+        after = _Reading.of(server, http_port)
+        seen = beside.seen()
+        stopped_seconds = _stopped(server)
+    during = [pull for pull in seen.pulls if began <= pull.asked_at + pull.seconds and pull.asked_at <= ended]
+    quiet = [pull for pull in seen.pulls if before.at < pull.asked_at < began or ended + 0.2 < pull.asked_at]
+    newcomers = [one for one in seen.newcomers if began <= one.came_at <= ended]
+    if not during or not quiet:
+        raise BenchError(f"{len(quiet)} answers before and after the attack, {len(during)} during it")
+    dead_until = next(
+        (pull.asked_at for pull in seen.pulls if pull.asked_at > began and not pull.has_dead), float("inf")
+    )
+    return Result(
+        name=name,
+        what=attack.what,
+        peers=attack.peers,
+        may_refuse_clients=attack.may_refuse_clients,
+        sent_mib=attacker.sent_bytes / _MIB,
+        weight_mib=attacker.weight / _MIB,
+        closed=attacker.closed,
+        cpu_seconds=max(0.0, cpu_seconds - before.cpu_seconds - idle / pace.quiet_seconds * watched_seconds),
+        peak_mib=(after.peak_bytes - before.resident_bytes) / _MIB,
+        held_mib=(after.resident_bytes - before.resident_bytes) / _MIB,
+        longest_seconds=max(pull.seconds for pull in during),
+        longest_cpu_seconds=max(pull.cpu_seconds for pull in during),
+        lag_seconds=before.longest_lag_until(after),
+        p99_quiet_seconds=p99(pull.seconds for pull in quiet),
+        p99_seconds=p99(pull.seconds for pull in during),
+        evicted=tuple(sorted({name for pull in seen.pulls for name in pull.missing})),
+        lost=seen.lost,
+        dead_seconds=dead_until - began,
+        dead_scans=seen.scans_when_dead_gone - scans,
+        expiry_seconds=pace.expiry_seconds,
+        scan_seconds=pace.scan_seconds,
+        refused_clients=sum(1 for one in newcomers if one.refused and not one.is_broker),
+        refused_brokers=sum(1 for one in newcomers if one.refused and one.is_broker),
+        newcomers=len(newcomers),
+        stopped_seconds=stopped_seconds,
+    )
+
+
+def p99(seconds: Iterable[float]) -> float:
+    """What one in a hundred exceeds."""
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+# -- the server, from outside ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a server's process and its metrics say at one moment."""
+
+    at: float
+    cpu_seconds: float
+    resident_bytes: int
+    peak_bytes: int
+    # upper bound -> delays of the loop that were not longer, since the start
+    lags: dict[float, int]
+
+    @classmethod
+    def of(cls, server: Server, http_port: int) -> Self:
+        lags = _lags(scraped(http_port))
+        status = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
+        # after the scrape, which costs something, too
+        return cls(time.monotonic(), server.cpu_seconds(), _kib(status, "VmRSS"), _kib(status, "VmHWM"), lags)
+
+    def longest_lag_until(self, after: "_Reading") -> float | None:
+        """The bucket of the longest delay between the two."""
+        new = {bound: count - self.lags.get(bound, 0) for bound, count in after.lags.items()}
+        total = max(new.values(), default=0)
+        return next((bound for bound, count in sorted(new.items()) if count == total), None)
+
+
+def _lags(metrics: str) -> dict[float, int]:
+    found = re.findall(r'^nameserver_eventloop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', metrics, re.MULTILINE)
+    return {float(bound): int(float(count)) for bound, count in found}
+
+
+def _kib(status: str, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
+    if found is None:
+        raise BenchError(f"no {name} in /proc/PID/status: the server has ended")
+    return int(found[1]) * 1024
+
+
+def _reset_peak(server: Server) -> None:
+    """Let VmHWM begin again at what is resident now."""
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5", encoding="ascii")
+
+
+def _stopped(server: Server) -> float:
+    """How long it takes to leave."""
+    asked_at = time.monotonic()
+    os.kill(server.pid, signal.SIGTERM)
+    while time.monotonic() - asked_at < _STOPPING_SECONDS:
+        # seen, and left for whoever started it
+        if os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            break
+        time.sleep(0.01)
+    return time.monotonic() - asked_at
+
+
+def _await_port(port: int) -> None:
+    """Return when somebody listens there."""
+    gives_up_at = time.monotonic() + _STOPPING_SECONDS
+    while time.monotonic() < gives_up_at:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise BenchError(f"nobody listens on port {port} within {_STOPPING_SECONDS:g} s")
+
+
+@contextmanager
+def _unread_daemon(bench: Bench, *flags: str) -> Iterator[Server]:
+    """As `daemon`, but its standard error is a pipe that nobody reads."""
+    port = free_port()
+    reading, writing = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="namesrv-abuse-") as data_dir:
+        command = [sys.executable, "-m", "namesrv", *DAEMON_FLAGS, "--data-dir", data_dir, *flags]
+        command += ["--listen-port", str(port)]
+        started = time.monotonic()
+        # what watches it reads its standard output, of which there is none
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=writing, text=True, env=environment(), cwd=data_dir
+        )
+        os.close(writing)
+        try:
+            with owned(bench, process):
+                _await_port(port)
+                yield Server(process.pid, port, time.monotonic() - started)
+        finally:
+            os.close(reading)
+
+
+# -- those who behave --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    pulls: list[Pull]
+    newcomers: list[Newcomer]
+    lost: int
+    # searches for silent brokers since the start, when the dead one was gone; -1 while it is there
+    scans_when_dead_gone: int
+
+
+class _Bystanders:
+    """The process of bystanders.py, from when all are registered until the block ends."""
+
+    def __init__(self, server: Server, http_port: int, heartbeat_seconds: float) -> None:
+        command = [sys.executable, "-m", "benchmarks.abuse.bystanders"]
+        command += ["--port", str(server.port), "--http-port", str(http_port), "--pid", str(server.pid)]
+        command += ["--heartbeat-seconds", str(heartbeat_seconds)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def __enter__(self) -> Self:
+        if self._process.stdout is None or self._process.stdout.readline() != "ready\n":
+            self.__exit__()
+            raise BenchError("brokers cannot be registered")
+        return self
+
+    def seen(self) -> _Seen:
+        """What they have seen until now; there is no more."""
+        output, _ = self._process.communicate("", _PATIENCE_SECONDS)
+        said = json.loads(output)
+        pulls = [Pull(*pull) for pull in said["pulls"]]
+        return _Seen(pulls, [Newcomer(*one) for one in said["newcomers"]], said["lost"], said["scans"])
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
