@@ -93,6 +93,10 @@ bench: setup ## measure speed and size, as ratios within one run
 bench-peers: setup-interop ## measure this NameServer beside Apache's, as ratios within one run (needs Java, Maven)
 	@$(PY) -m benchmarks.peers $(ARGS)
 
+.PHONY: abuse
+abuse: setup ## attack this NameServer as a hostile peer would, and say what that cost the others
+	@$(PY) -m benchmarks.abuse $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)
 	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) -o faulthandler_timeout=0 tests/fuzz $(ARGS)

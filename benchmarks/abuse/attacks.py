@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.abuse import payloads
 from benchmarks.abuse.attacker import Attacker
 from benchmarks.abuse.bystanders import CLUSTER, LIVE, heartbeat_frame, route_frame
-from benchmarks.abuse.payloads import BODY_BYTES, filled, frame, json_wrapper, registration
+from benchmarks.abuse.payloads import BODY_BYTES, filled, frame, registration
 from benchmarks.seeding import Broker, topics
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.headers.broker import QueryDataVersionRequestHeader, UnregisterBrokerRequestHeader
@@ -58,7 +58,12 @@ def _body(
     is_short: bool = False,
 ) -> Attack:
     """A registration, over and over, the next when the one before is answered."""
-    make = lambda: registration(body(), kind, compressed=compressed)  # noqa: E731 - a name would say nothing more
+
+    def make() -> list[bytes]:
+        # In turn: what was accepted is not read again when it comes unchanged.
+        first = body()
+        return [registration(each, kind, compressed=compressed) for each in (first, payloads.changed(first))]
+
     return Attack(what, _repeated(make), is_short=is_short)
 
 
@@ -100,17 +105,22 @@ def _operators_questions() -> list[bytes]:
     return [frame(code, kind=MSGPACK) for code in (20002, 20003, 20004, 20005)]
 
 
+def _keys(count: int = 20_000) -> list[bytes]:
+    """KV configuration, each key another one."""
+    value = "v" * 15_000
+    return [frame(100, {"namespace": "N", "key": str(number), "value": value}) for number in range(count)]
+
+
 def _admin_requests() -> list[bytes]:
-    key = {"namespace": "N", "key": "k"}
     return [
-        frame(100, {**key, "value": "v" * 30_000}),
-        frame(102, key),
-        frame(205, {"brokerName": "live-0"}),
-        frame(216, {"topic": "Steady"}),
+        frame(102, {"namespace": "N", "key": "k"}),
+        frame(205, {"brokerName": "hostile"}),
+        frame(216, {"topic": "x"}),
         frame(217, {"topic": "x"}, b'{"queueDatas":[]}'),
+        frame(219, {"namespace": "N"}),
         frame(318, None, b"logLevel=debug\n" * 2000),
         frame(319),
-        frame(327, {"brokerName": "live-0"}),
+        frame(327, {"brokerName": "hostile"}),
     ]
 
 
@@ -211,9 +221,9 @@ def _http_repeat(data: bytes) -> Callable[[], Callable[[Attacker], object]]:
 
 
 _GET: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+_GET_MORE: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 _ADDRESSES: Final = 200
 _PARTIAL_BYTES: Final = 15 * 1024 * 1024
-_WRAPPER: Final = json_wrapper("topicConfigTable")
 
 # in the order of the table
 ATTACKS: Final[dict[str, Attack]] = {
@@ -318,11 +328,8 @@ ATTACKS: Final[dict[str, Attack]] = {
         "105, 64 at once: what clients do, as fast as it goes", _repeated(lambda: [route_frame()] * 64, 64)
     ),
     "operators": Attack("20002 to 20005, 16 at once", _repeated(lambda: _operators_questions() * 4, 16)),
-    "admin": Attack(
-        "100, 102, 205, 216 to 319, 327 without --admin-enabled, 8 at once",
-        _repeated(_admin_requests, 8),
-        is_short=True,
-    ),
+    "keys": Attack("100 with 15 KB each and another key each time, 16 at once", _repeated(_keys, 16), is_short=True),
+    "admin": Attack("102, 205, 216 to 219, 318, 319, 327, 8 at once", _repeated(_admin_requests, 8)),
     # liveness
     "busy-loop": Attack("two connections keep the loop busy while a broker is dead", _busy_loop, is_short=True),
     "foreign-heartbeat": Attack(
@@ -391,5 +398,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "http-line": Attack("HTTP requests with a line of 16 MiB", _http_repeat(b"G" * BODY_BYTES)),
     "http-connections": Attack("2,000 silent connections to the HTTP port", _http_crowd(2_000, b""), is_short=True),
-    "http-unread": Attack("200 connections ask for metrics 50 times each and never read", _http_crowd(200, _GET * 50)),
+    "http-unread": Attack(
+        "200 connections ask for metrics 50 times each and never read", _http_crowd(200, _GET_MORE * 50)
+    ),
 }

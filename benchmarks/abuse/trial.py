@@ -50,7 +50,7 @@ class Pace:
 
 
 FULL: Final = Pace(2.0, 6.0, 1.0, 4.0, 0.5)
-SHORT: Final = Pace(0.7, 2.5, 0.4, 1.6, 0.2)
+SHORT: Final = Pace(0.5, 1.8, 0.3, 1.2, 0.15)
 
 
 @dataclass(frozen=True, slots=True)

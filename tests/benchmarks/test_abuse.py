@@ -1,0 +1,100 @@
+"""When has an attack cost too much, and are the bytes of attacks what they should be?"""
+
+import dataclasses
+import zlib
+
+import pytest
+
+from benchmarks.abuse import payloads, table
+from benchmarks.abuse.__main__ import main
+from benchmarks.abuse.attacks import ATTACKS
+from benchmarks.abuse.trial import Result, p99
+from namesrv_remoting.bodies.register import decode_body, decode_native_body
+from namesrv_remoting.codes import CURRENT_VERSION
+
+# each figure is exactly as large as it may be
+AT_ITS_BOUNDS = Result(
+    name="bounds",
+    what="as much as may be",
+    peers=1,
+    may_refuse_clients=False,
+    sent_mib=2.0,
+    weight_mib=2.0,
+    closed=9,
+    cpu_seconds=0.4,
+    peak_mib=64.0,
+    held_mib=64.0,
+    longest_seconds=9.0,
+    longest_cpu_seconds=9.0,
+    lag_seconds=None,
+    p99_quiet_seconds=0.002,
+    p99_seconds=0.006,
+    evicted=(),
+    lost=0,
+    dead_seconds=9.0,
+    dead_scans=11,
+    expiry_seconds=4.0,
+    scan_seconds=0.5,
+    refused_clients=0,
+    refused_brokers=0,
+    newcomers=9,
+    stopped_seconds=5.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "missed"),
+    [
+        ({}, []),
+        ({"cpu_seconds": 0.41}, ["cpu"]),
+        # a tiny attack may cost what a mebibyte may
+        ({"cpu_seconds": 0.2, "weight_mib": 0.01}, []),
+        ({"cpu_seconds": 0.21, "weight_mib": 0.01}, ["cpu"]),
+        ({"peak_mib": 64.1}, ["memory"]),
+        ({"peak_mib": 512.0, "peers": 200}, []),
+        ({"peak_mib": 512.1, "peers": 200}, ["memory"]),
+        ({"p99_seconds": 0.0061}, ["p99"]),
+        ({"p99_seconds": 0.005, "p99_quiet_seconds": 0.0001}, []),
+        ({"evicted": ("live-0",)}, ["evicted"]),
+        ({"lost": 1}, ["evicted"]),
+        ({"dead_scans": 12}, ["dead"]),
+        ({"dead_scans": -1}, ["dead"]),
+        ({"refused_clients": 1}, ["refused"]),
+        ({"refused_clients": 1, "may_refuse_clients": True}, []),
+        ({"refused_brokers": 1, "may_refuse_clients": True}, ["refused"]),
+        ({"stopped_seconds": 5.1}, ["stop"]),
+    ],
+)
+def test_a_target_is_missed_beyond_its_bound(changes: dict[str, object], missed: list[str]) -> None:
+    """And not at it."""
+    assert missed == table.missed(dataclasses.replace(AT_ITS_BOUNDS, **changes))  # type: ignore[arg-type]  # fields
+
+
+def test_p99_is_what_one_in_a_hundred_exceeds() -> None:
+    """In any order; of a few it is the longest."""
+    assert 99 == p99(range(99, -1, -1))
+    assert 3 == p99([1, 3, 2])
+
+
+def test_a_changed_body_says_the_same_in_other_bytes() -> None:
+    """So that a server reads it again."""
+    plain, packed = payloads.json_topics(3), payloads.native_topics(3)
+    names = ["0", "1", "2"]
+
+    for body in (plain, payloads.changed(plain)):
+        decoded = decode_body(body, CURRENT_VERSION, compressed=False)
+        assert names == [topic.topic_name for topic in decoded.topic_configs]
+    for body in (packed, payloads.changed(packed)):
+        assert names == [topic.topic_name for topic in decode_native_body(body, compressed=False).topic_configs]
+    assert packed != payloads.changed(packed)
+    stream = zlib.compress(b"a" * 99, 6)
+    assert stream != payloads.changed(stream)
+    assert b"a" * 99 == zlib.decompress(payloads.changed(stream))
+
+
+def test_list_names_every_attack(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what it does; nothing is attacked."""
+    assert main(["--list"]) == 0
+
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert list(ATTACKS) == listed
