@@ -198,13 +198,16 @@ def _many_full_brokers() -> list[bytes]:
     ]
 
 
+# Two topics each: one alone is the increment of a broker that is known.
+
+
 def _many_brokers(count: int = 20_000) -> list[bytes]:
-    return [registration(payloads.json_topics(1), broker_name=f"one-of-many-{number}") for number in range(count)]
+    return [registration(payloads.json_topics(2), broker_name=f"one-of-many-{number}") for number in range(count)]
 
 
 def _many_clusters(count: int = 20_000) -> list[bytes]:
     return [
-        registration(payloads.json_topics(1), broker_name=f"one-of-many-{number}", cluster_name=f"cluster-{number}")
+        registration(payloads.json_topics(2), broker_name=f"one-of-many-{number}", cluster_name=f"cluster-{number}")
         for number in range(count)
     ]
 

@@ -41,7 +41,7 @@ _PULLS_A_SECOND: Final = 200
 _NEWCOMERS_A_SECOND: Final = 4
 # Whoever comes new waits that long: a client's time-out is 3 s, a broker's 6.
 _PATIENCE_SECONDS: Final = 6.0
-_SCRAPE_SECONDS: Final = 90.0
+_SCRAPE_SECONDS: Final = 30.0
 _NEWCOMERS_ADDRESS: Final = "127.0.0.3"
 
 
@@ -130,8 +130,8 @@ class _Puller:
     def __init__(self, server: Server, http_port: int) -> None:
         self._server = server
         self._http_port = http_port
-        # searches for silent brokers until the dead one was gone; -1 until it is
-        self.scans = -1
+        # searches for silent brokers until the dead one was gone; None until it is, and when the metrics cannot be had
+        self.scans: int | None = None
         self._wire = Wire(server)
         self._frame = route_frame()
         self.lost = 0

@@ -1,5 +1,6 @@
 """Did the attack cost more than it may, and how is that shown?"""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -31,6 +32,13 @@ def most_scans(result: Result) -> int:
     return round(result.expiry_seconds / result.scan_seconds) + _LATE_SCANS
 
 
+def is_dead_kept(result: Result) -> bool:
+    """Whether a dead broker was there for too long."""
+    if result.dead_scans is not None:
+        return result.dead_scans > most_scans(result)
+    return result.dead_seconds > result.expiry_seconds + _LATE_SCANS * result.scan_seconds
+
+
 def _refused(result: Result) -> int:
     return result.refused_brokers + (0 if result.may_refuse_clients else result.refused_clients)
 
@@ -41,8 +49,9 @@ MISSES: Final[dict[str, Callable[[Result], bool]]] = {
     "memory": lambda result: result.peak_mib > (ONE_PEER_MIB if result.peers == 1 else BUDGET_MIB),
     "p99": lambda result: result.p99_seconds > max(P99_FLOOR_SECONDS, P99_RATIO * result.p99_quiet_seconds),
     "evicted": lambda result: bool(result.evicted or result.lost),
-    "dead": lambda result: not 0 <= result.dead_scans <= most_scans(result),
+    "dead": is_dead_kept,
     "refused": lambda result: _refused(result) > 0,
+    "hung": lambda result: not result.is_answering,
     "stop": lambda result: result.stopped_seconds > STOPPING_SECONDS,
 }
 WALL_CLOCK: Final = frozenset({"p99"})
@@ -54,6 +63,13 @@ def missed(result: Result) -> list[str]:
 
 
 # -- showing -----------------------------------------------------------------------------------------------------------
+
+
+def _dead(result: Result) -> str:
+    if result.dead_scans is not None:
+        return str(result.dead_scans)
+    return "still there" if math.isinf(result.dead_seconds) else f"{result.dead_seconds:.1f} s"
+
 
 _COLUMNS: Final[dict[str, Callable[[Result], str]]] = {
     "attack": lambda result: result.name,
@@ -68,11 +84,13 @@ _COLUMNS: Final[dict[str, Callable[[Result], str]]] = {
     "p99 quiet ms": lambda result: f"{result.p99_quiet_seconds * 1000:.1f}",
     "p99 ms": lambda result: f"{result.p99_seconds * 1000:,.1f}",
     "evicted": lambda result: str(len(result.evicted)) + (f" +{result.lost} closed" if result.lost else ""),
-    "dead, scans": lambda result: "still there" if result.dead_scans < 0 else str(result.dead_scans),
+    "dead, scans": _dead,
     "refused": lambda result: f"{result.refused_brokers + result.refused_clients}/{result.newcomers}",
     "stop s": lambda result: f"{result.stopped_seconds:.1f}",
     "missed": lambda result: " ".join(missed(result)),
 }
+
+
 _LEFT: Final = frozenset({"attack", "missed"})
 
 

@@ -84,7 +84,8 @@ class Result:
     lost: int
     # from a dead broker's last sign of life to the first answer without it, and searches meanwhile
     dead_seconds: float
-    dead_scans: int
+    # None when the metrics could not be had then
+    dead_scans: int | None
     expiry_seconds: float
     scan_seconds: float
     refused_clients: int
@@ -92,6 +93,8 @@ class Result:
     newcomers: int
     # from SIGTERM to the end
     stopped_seconds: float
+    # it answers a newcomer's question about metrics when everything is over
+    is_answering: bool = True
 
 
 def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
@@ -123,7 +126,11 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         time.sleep(max(pace.quiet_seconds, gone_by - time.monotonic()))
         cpu_seconds = server.cpu_seconds()
         watched_seconds = time.monotonic() - before.at
-        after = _Reading.of(server, http_port)
+        try:
+            after, is_answering = _Reading.of(server, http_port), True
+        except BenchError as error:
+            bench.progress(str(error))
+            after, is_answering = _Reading.of(server, None), False
         seen = beside.seen()
         stopped_seconds = _stopped(server)
     during = [pull for pull in seen.pulls if began <= pull.asked_at + pull.seconds and pull.asked_at <= ended]
@@ -153,13 +160,14 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         evicted=tuple(sorted({name for pull in seen.pulls for name in pull.missing})),
         lost=seen.lost,
         dead_seconds=dead_until - began,
-        dead_scans=seen.scans_when_dead_gone - scans,
+        dead_scans=None if seen.scans_when_dead_gone is None else seen.scans_when_dead_gone - scans,
         expiry_seconds=pace.expiry_seconds,
         scan_seconds=pace.scan_seconds,
         refused_clients=sum(1 for one in newcomers if one.refused and not one.is_broker),
         refused_brokers=sum(1 for one in newcomers if one.refused and one.is_broker),
         newcomers=len(newcomers),
         stopped_seconds=stopped_seconds,
+        is_answering=is_answering,
     )
 
 
@@ -190,8 +198,8 @@ class _Reading:
     lags: dict[float, int]
 
     @classmethod
-    def of(cls, server: Server, http_port: int) -> Self:
-        lags = _lags(scraped(http_port))
+    def of(cls, server: Server, http_port: int | None) -> Self:
+        lags = {} if http_port is None else _lags(scraped(http_port))
         status = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
         # after the scrape, which costs something, too
         return cls(time.monotonic(), server.cpu_seconds(), _kib(status, "VmRSS"), _kib(status, "VmHWM"), lags)
@@ -272,8 +280,8 @@ class _Seen:
     pulls: list[Pull]
     newcomers: list[Newcomer]
     lost: int
-    # searches for silent brokers since the start, when the dead one was gone; -1 while it is there
-    scans_when_dead_gone: int
+    # searches for silent brokers since the start, when the dead one was gone; None when nobody knows
+    scans_when_dead_gone: int | None
 
 
 class _Bystanders:
