@@ -13,14 +13,18 @@ from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.config_file import AgentConfig, ConfigFileError, read_config
 from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.topics import TopicStateError
-from namesrv_runtime import loops
+from namesrv_runtime import log, loops
 from namesrv_runtime.clock import SystemClock
+from namesrv_runtime.deadline import ExitDeadline
+from namesrv_runtime.log import event
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 # how often the file is looked at
 _RELOAD_SECONDS: Final = 0.25
+# at the end, for threads that still read a file
+_THREADS_SECONDS: Final = 2.0
 
 logger: Final = logging.getLogger("namesrv_broker_agent")
 
@@ -36,12 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="agent.toml: the broker, its topics")
     parser.add_argument("--check-config", action="store_true", help="only check the file: exit 0 or 2")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    options = parser.parse_args(argv)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(message)s",
+    parser.add_argument(
+        "--log-format", default="auto", choices=("auto", "text", "json"), help="auto: text on a terminal, else JSON"
     )
+    options = parser.parse_args(argv)
     # before it is read: a change in between is a change
     stamp = _stamp(options.config)
     try:
@@ -52,8 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.check_config:
         sys.stdout.write("configuration is valid\n")
         return EXIT_OK
+    log.configure(options.log_level, options.log_format)
     try:
-        loops.run(lambda: SideCar(options.config, config, stamp).run())
+        with ExitDeadline() as deadline:
+            loops.run(lambda: SideCar(options.config, config, stamp).run(deadline))
+        event(logger, logging.INFO, "stopped")
     except (TopicStateError, OSError) as error:
         # the state file, which is damaged or cannot be written
         sys.stderr.write(f"namesrv-broker-agent: {error}\n")
@@ -79,8 +84,8 @@ class SideCar:
         self._shown: dict[str, ServerState] = {}
         self._shown_source_error: str | None = None
 
-    async def run(self) -> None:
-        """Until a signal ends it."""
+    async def run(self, deadline: ExitDeadline) -> None:
+        """Until a signal ends it; the deadline is for threads that hang then."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._ended.set)
         loop.add_signal_handler(signal.SIGINT, self._ended.set)
@@ -90,16 +95,16 @@ class SideCar:
         # the file is the truth, also about topics that an earlier run left in the state file
         await agent.replace_topics(self._config.topics)
         async with agent:
-            logger.info("started %r", agent)
+            event(logger, logging.INFO, "started", agent=repr(agent))
             while not self._ended.is_set() and not self._drains.is_set():
                 await self._look(agent)
                 await _first(
                     self._ended.wait(), self._drains.wait(), self._reload.wait(), self._clock.sleep(_RELOAD_SECONDS)
                 )
             if not self._ended.is_set():
-                logger.info("draining for %g s", self._config.settings.client_poll_seconds)
+                event(logger, logging.INFO, "draining", seconds=self._config.settings.client_poll_seconds)
                 await _first(agent.drain(), self._ended.wait())
-        logger.info("stopped")
+        deadline.move(_THREADS_SECONDS, EXIT_OK)
 
     async def _look(self, agent: BrokerAgent) -> None:
         """Say what changed at the servers, and follow the file."""
@@ -107,10 +112,11 @@ class SideCar:
             shown = self._shown.get(address)
             if shown is None or (shown.status, shown.last_error) != (state.status, state.last_error):
                 level = logging.WARNING if state.last_error else logging.INFO
-                logger.log(level, "%s %s%s", address, state.status, f": {state.last_error}" if state.last_error else "")
+                error: dict[str, Any] = {"error": state.last_error} if state.last_error else {}
+                event(logger, level, "name_server_changed", server=address, status=state.status, **error)
         self._shown = dict(agent.servers)
         if agent.name_servers_error not in (None, self._shown_source_error):
-            logger.warning("%s", agent.name_servers_error)
+            event(logger, logging.WARNING, "name_servers_unknown", error=agent.name_servers_error)
         self._shown_source_error = agent.name_servers_error
         stamp = _stamp(self._path)
         if self._reload.is_set():
@@ -136,12 +142,12 @@ class SideCar:
             return
         self._stamp, self._problem = stamp, None
         if config.settings != self._config.settings:
-            logger.warning("settings other than topics changed: they take effect after a restart")
-        logger.info("reloaded: %d topics changed, %d deleted", len(done.changed), len(done.deleted))
+            event(logger, logging.WARNING, "restart_needed", reason="settings other than topics changed")
+        event(logger, logging.INFO, "reloaded", topics_changed=len(done.changed), topics_deleted=len(done.deleted))
 
     def _say_once(self, problem: str) -> None:
         if problem != self._problem:
-            logger.error("not reloaded: %s", problem)
+            event(logger, logging.ERROR, "reload_refused", problem=problem)
         self._problem = problem
 
 

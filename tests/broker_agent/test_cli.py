@@ -1,5 +1,6 @@
 """The side-car as people run it: its file, its signals, its exit codes."""
 
+import json
 import os
 import signal
 import sys
@@ -94,8 +95,8 @@ def file(tmp_path: Path, namesrv: Daemon) -> ConfigFile:
 
 
 def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -> TalkingProcess:
-    """The command with this file."""
-    return TalkingProcess(*command, "--config", str(file.path), *flags)
+    """The command with this file; it logs text, unless the flags say otherwise."""
+    return TalkingProcess(*command, "--config", str(file.path), "--log-format=text", *flags)
 
 
 # -- checking --------------------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def test_registers_until_it_is_told_to_end(file: ConfigFile, command: tuple[str,
     """The broker is there, and unregistered at the end; exit code 0, and no traceback anywhere."""
     with side_car(file, command=command) as process:
         file.wait_until_known(orders=6)
-        process.wait_for(f"INFO {file.server} registered$")
+        process.wait_for(f"INFO name_server_changed server={file.server} status=registered$")
         process.send_signal(number)
 
         assert 0 == process.wait()
@@ -187,19 +188,19 @@ def test_topics_follow_the_file(file: ConfigFile) -> None:
 
         file.write({"orders": 4, "bills": 6})
         file.wait_until_known(orders=4, bills=6)
-        process.wait_for("INFO reloaded: 2 topics changed, 0 deleted$")
+        process.wait_for("INFO reloaded topics_changed=2 topics_deleted=0$")
 
         file.put("nonsense")
-        process.wait_for(f"ERROR not reloaded: {file.path}: Expected '='")
+        process.wait_for(f"ERROR reload_refused problem=\"{file.path}: Expected '='")
         file.path.unlink()
-        process.wait_for(f"ERROR not reloaded: .*No such file or directory: '{file.path}'")
+        process.wait_for(f"ERROR reload_refused problem=.*No such file or directory: '{file.path}'")
         file.wait_until_known(orders=4, bills=6)
 
         file.write({"bills": 6}, heartbeat_seconds=20)
         file.wait_until_known(orders=None, bills=6)
-        process.wait_for("INFO reloaded: 0 topics changed, 1 deleted$")
-        process.wait_for("WARNING settings other than topics changed: they take effect after a restart$")
-        assert 2 == len(process.said("not reloaded"))
+        process.wait_for("INFO reloaded topics_changed=0 topics_deleted=1$")
+        process.wait_for('WARNING restart_needed reason="settings other than topics changed"$')
+        assert 2 == len(process.said("reload_refused"))
         assert 0 == process.stop()
 
 
@@ -218,9 +219,9 @@ def test_hangup_reads_the_file_now(file: ConfigFile) -> None:
         file.wait_until_known(orders=2)
 
         file.write({"orders": 8})
-        process.wait_for("not reloaded: .*: topic orders: perm 8 is not between 0 and 7$")
+        process.wait_for("reload_refused .*: topic orders: perm 8 is not between 0 and 7")
         process.send_signal(signal.SIGHUP)
-        process.wait_for("not reloaded: .*: topic orders: perm 8 is not between 0 and 7$", count=2)
+        process.wait_for("reload_refused .*: topic orders: perm 8 is not between 0 and 7", count=2)
         assert 0 == process.stop()
 
 
@@ -233,13 +234,13 @@ def test_state_file_that_fails_is_tried_again(file: ConfigFile, tmp_path: Path) 
         state.rename(tmp_path / "away")
         state.mkdir()
         file.write({"orders": 4}, state_file=str(state))
-        process.wait_for(f"ERROR not reloaded: state file {state}: Is a directory$")
+        process.wait_for(f'ERROR reload_refused problem="state file {state}: Is a directory')
         file.wait_until_known(orders=6)
         state.rmdir()
         (tmp_path / "away").rename(state)
 
         file.wait_until_known(orders=4)
-        assert 1 == len(process.said("not reloaded"))
+        assert 1 == len(process.said("reload_refused"))
         assert 0 == process.stop()
 
 
@@ -265,7 +266,7 @@ def test_drain_takes_the_write_permission_away_first(file: ConfigFile) -> None:
     with side_car(file) as process:
         file.wait_until_known(orders=6, bills=4)
         process.send_signal(signal.SIGUSR1)
-        process.wait_for("INFO draining for 3600 s$")
+        process.wait_for("INFO draining seconds=3600.0$")
         file.wait_until_known(orders=4, bills=4)
         assert [] == process.said("stopped")
 
@@ -276,12 +277,15 @@ def test_drain_takes_the_write_permission_away_first(file: ConfigFile) -> None:
 def test_drained_side_car_ends(file: ConfigFile) -> None:
     """By itself, when the period is over."""
     file.write({"orders": 6}, client_poll_seconds=0.0)
-    with side_car(file) as process:
+    with side_car(file, "--log-format=auto") as process:
         file.wait_until_known(orders=6)
         process.send_signal(signal.SIGUSR1)
 
         assert 0 == process.wait()
-        assert [] == process.said("Traceback|ERROR|CRITICAL")
+        assert [] == process.said("Traceback|error|critical")
+        # no terminal: as the daemon logs there
+        events = [json.loads(line)["event"] for line in process.lines]
+        assert ["started", "draining", "stopped"] == [name for name in events if name != "name_server_changed"]
     file.wait_until_left()
 
 
@@ -290,11 +294,15 @@ def test_what_is_wrong_with_servers_is_said(file: ConfigFile, tmp_path: Path) ->
     servers = tmp_path / "servers"
     file.write({"orders": 6}, name_servers=f"file:{servers}")
     with side_car(file) as process:
-        process.wait_for(f"WARNING name servers from file:{servers}: .*No such file or directory")
+        process.wait_for(
+            f'WARNING name_servers_unknown error="name servers from file:{servers}: .*No such file or directory'
+        )
         servers.write_text(f"127.0.0.1:1;{file.server}")
         file.wait_until_known(orders=6)
-        process.wait_for("WARNING 127.0.0.1:1 unreachable: no connection to 127.0.0.1:1: ")
-        process.wait_for(f"INFO {file.server} registered$")
+        process.wait_for(
+            'WARNING name_server_changed server=127.0.0.1:1 status=unreachable error="no connection to 127.0.0.1:1: '
+        )
+        process.wait_for(f"INFO name_server_changed server={file.server} status=registered$")
 
-        assert 1 == len(process.said("name servers from"))
+        assert 1 == len(process.said("name_servers_unknown"))
         assert 0 == process.stop()
