@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -158,7 +158,11 @@ class BrokerAgent:
         await self.stop()
 
     async def registered(self, count: int | None = None, timeout_seconds: float = 30.0) -> int:
-        """Wait until that many servers (None: all that are known) know everything; how many do when the time is up."""
+        """Wait until that many servers (None: all that are known) know everything; how many do.
+
+        Raises:
+            TimeoutError: fewer do when the time is up; it names those that do not.
+        """
         try:
             async with timeout_on(self._clock, timeout_seconds):
                 while self._settled() < (max(1, len(self._links)) if count is None else count):
@@ -172,8 +176,14 @@ class BrokerAgent:
                         for wait in waits:
                             wait.cancel()
         except TimeoutError:
-            pass
+            raise TimeoutError(self._missing(timeout_seconds)) from None
         return self._settled()
+
+    def _missing(self, seconds: float) -> str:
+        if not self._links:
+            return f"not registered within {seconds:g} s: {self._name_servers.last_error or 'no name servers yet'}"
+        missing = (f"{link.address} ({link.state.last_error or 'no answer yet'})" for link in self._unsettled())
+        return f"not registered within {seconds:g} s: {', '.join(missing)}"
 
     def _settled(self) -> int:
         return sum(link.settled.is_set() for link in self._links.values())
@@ -207,17 +217,6 @@ class BrokerAgent:
     def topics(self) -> Mapping[str, TopicConfig]:
         """The topics by name."""
         return self._table.topics
-
-    def socket_descriptors(self) -> list[int]:
-        """The file descriptors of all connections, for the child of a fork to close."""
-        links = (*self._links.values(), *self._left)
-        return [descriptor for link in links for descriptor in link.socket_descriptors()]
-
-    def reconnect_except(self, descriptors: Collection[int]) -> None:
-        """Replace all connections but these, also those that are being made: a child of a fork could not close them."""
-        for link in self._links.values():
-            if link.socket_descriptor() not in descriptors:
-                link.reconnect()
 
     # -- topics -------------------------------------------------------------------------------------------------------
 

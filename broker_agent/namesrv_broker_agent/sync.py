@@ -1,10 +1,10 @@
-"""How does a threaded broker use the agent?
+"""The broker agent for threads: a BrokerAgent on a loop and thread of its own.
 
 One background thread with one loop; every method may be called from any thread.
 """
 
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -21,6 +21,21 @@ T = TypeVar("T")
 
 # What a method may take beyond the agent's own deadlines before the caller gets its thread back.
 _GRACE_SECONDS: Final = 5.0
+
+
+class _ThreadAgent(BrokerAgent):
+    """A BrokerAgent, and what only its thread needs of it."""
+
+    def socket_descriptors(self) -> list[int]:
+        """The file descriptors of all connections, for the child of a fork to close."""
+        links = (*self._links.values(), *self._left)
+        return [descriptor for link in links for descriptor in link.socket_descriptors()]
+
+    def reconnect_except(self, descriptors: Collection[int]) -> None:
+        """Replace all connections but these, also those that are being made: a child of a fork could not close them."""
+        for link in self._links.values():
+            if link.socket_descriptor() not in descriptors:
+                link.reconnect()
 
 
 class SyncBrokerAgent:
@@ -40,7 +55,7 @@ class SyncBrokerAgent:
         self._options = options
         # held by who starts or stops
         self._lock = threading.RLock()
-        self._agent: BrokerAgent | None = None
+        self._agent: _ThreadAgent | None = None
         self._background = BackgroundLoop(
             "namesrv-broker-agent",
             owner="the agent",
@@ -61,7 +76,7 @@ class SyncBrokerAgent:
         with self._lock:
             if self._agent is not None:
                 return
-            agent = BrokerAgent(self.settings, self._topics, **self._options)
+            agent = _ThreadAgent(self.settings, self._topics, **self._options)
             self._background.start()
             self._agent = agent
             try:
@@ -116,7 +131,7 @@ class SyncBrokerAgent:
     # -- the agent's verbs --------------------------------------------------------------------------------------------
 
     def registered(self, count: int | None = None, timeout_seconds: float = 30.0) -> int:
-        """Wait until that many servers know everything; how many do when the time is up."""
+        """Wait until that many servers know everything; how many do. Raises TimeoutError as BrokerAgent does."""
         return self._call(self._started().registered(count, timeout_seconds), timeout_seconds)
 
     def create_topic(self, topic: TopicConfig) -> None:

@@ -1,9 +1,9 @@
-"""How do producers and consumers know where their queues are?"""
+"""The route client for asyncio: finds routes for producers and consumers, and keeps them fresh."""
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -45,7 +45,7 @@ class BrokerAddress:
 
 
 class RouteClient:
-    """Finds routes and keeps them fresh, as an async context manager.
+    """Finds routes and keeps them fresh, as an async context manager; of settings, or of NameServers and defaults.
 
     What is known is served from memory, whatever happens to the servers. All methods belong to the loop that entered
     it; see SyncRouteClient for threads.
@@ -53,14 +53,14 @@ class RouteClient:
 
     def __init__(
         self,
-        settings: ClientSettings,
+        settings: ClientSettings | str | Iterable[str],
         *,
         clock: Clock | None = None,
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
         shuffle: Callable[[list[str]], None] = random.shuffle,
     ) -> None:
-        self.settings = settings
+        self.settings = settings = ClientSettings.of(settings)
         self._clock = clock or SystemClock()
         self._cache = RouteCache(self._clock)
         self._session = ServerSession(settings, self._clock, self._cache.point, protocols=protocols, shuffle=shuffle)
@@ -82,7 +82,7 @@ class RouteClient:
         )
         self._saver = None if settings.snapshot_file is None else RouteSaver(settings, self._clock, self._cache)
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_closed = False
+        self._is_started = self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<RouteClient [{self.chosen_server or 'no server'} | {self._cache!r} | {self._keeper!r}]>"
@@ -91,6 +91,7 @@ class RouteClient:
 
     async def __aenter__(self) -> Self:
         """Start: read the snapshot and the list of servers; no server is waited for."""
+        self._is_started = True
         if self._saver is not None:
             await self._saver.restore()
         await self._name_servers.refresh()
@@ -124,6 +125,10 @@ class RouteClient:
             await self._log.close()
         await self._session.close()
 
+    def _check_started(self) -> None:
+        if not self._is_started:
+            raise RuntimeError("the client is not started")
+
     def _changed(self, change: RouteChange) -> None:
         self._selector.forget(change.topic)
         if self._saver is not None:
@@ -140,7 +145,9 @@ class RouteClient:
         Raises:
             TopicNotFoundError: a server positively knows no such topic, and this client never knew one.
             RouteUnavailableError: nobody could tell, and nothing (young enough) is known.
+            RuntimeError: the client is not started.
         """
+        self._check_started()
         limit = self.settings.cache_ttl_seconds if max_stale is None else max_stale
         began = self._clock.monotonic()
         known = self._cache.get(topic)
@@ -172,6 +179,7 @@ class RouteClient:
 
     async def refresh(self) -> bool:
         """Ask for what changed of all topics in use, now; whether a server answered."""
+        self._check_started()
         return await self._keeper.refresh()
 
     @property
@@ -189,18 +197,14 @@ class RouteClient:
         """Why the list of NameServers could not be read the last time; None if it could."""
         return self._name_servers.last_error
 
-    def socket_descriptors(self) -> list[int]:
-        """The file descriptors of all connections, for the child of a fork to give up."""
-        return self._session.socket_descriptors()
-
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
-        """Have every change told; call what is returned to end that. Runs on the loop and must not block."""
+        """Call back with every change, on the loop; the callback must not block. Call what is returned to end that."""
         return self._listeners.add(callback)
 
     def changes(self) -> RouteChanges:
-        """Every change from now on, to iterate over; who does not keep up loses the oldest of 10,000."""
+        """Every change from now on, to iterate over; a reader that falls behind by 10,000 loses the oldest."""
         return self._listeners.iterator()
 
     # -- producers ----------------------------------------------------------------------------------------------------
@@ -234,11 +238,11 @@ class RouteClient:
 
     def report(self, broker: str, latency_seconds: float, *, failed: bool = False) -> None:
         """Say how a send went. After a failure the broker's topics are asked about, once a second at most."""
-        self.take_report(broker, latency_seconds, failed=failed)
+        self._take_report(broker, latency_seconds, failed=failed)
         if failed:
-            self.suspect(broker)
+            self._suspect(broker)
 
-    def take_report(self, broker: str, latency_seconds: float, *, failed: bool) -> None:
+    def _take_report(self, broker: str, latency_seconds: float, *, failed: bool) -> None:
         """The first half of `report`, which any thread may call."""
         pause = self._selector.report(broker, latency_seconds, failed=failed)
         if self._log is not None:
@@ -247,7 +251,7 @@ class RouteClient:
             if pause:
                 self._log.isolated(broker, pause)
 
-    def suspect(self, broker: str) -> None:
+    def _suspect(self, broker: str) -> None:
         """The other half: ask for the routes of the broker's topics soon."""
         if not self._is_closed:
             self._keeper.suspect(broker)

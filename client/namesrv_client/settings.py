@@ -1,8 +1,9 @@
-"""What does a route client have to be told, and what may it be told?"""
+"""The settings of a route client."""
 
 import os
 import re
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -61,6 +62,17 @@ class ClientSettings(BaseModel):
     probe: Literal["off", "connect", "own"] = "off"
     refresh_seconds: Seconds = REFRESH_SECONDS
     zone_name: str | None = None
+
+    @classmethod
+    def of(cls, settings: "ClientSettings | str | Iterable[str]") -> "ClientSettings":
+        """The settings themselves, or the defaults for these NameServers.
+
+        Raises:
+            ValueError: one of them is not an address.
+        """
+        if isinstance(settings, ClientSettings):
+            return settings
+        return cls.checked(name_servers=settings if isinstance(settings, str) else ";".join(settings))
 
     @model_validator(mode="after")
     def _attempts_fit(self) -> Self:

@@ -1,21 +1,61 @@
-"""How does threaded code find routes?"""
+"""The route client for threads: a RouteClient on a loop and thread of its own."""
 
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from namesrv_client.client import BrokerAddress, RouteClient
+from namesrv_client.listeners import RouteChanges
 from namesrv_client.message_queue import MessageQueue
 from namesrv_client.publish_info import PublishInfo
 from namesrv_client.route import Route, RouteChange
 from namesrv_client.settings import ClientSettings
-from namesrv_runtime.background_loop import BackgroundLoop
+from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
 
 T = TypeVar("T")
 
 # What a call may take beyond its own deadline before the caller gets its thread back.
 _GRACE_SECONDS: Final = 5.0
+
+
+class _ThreadClient(RouteClient):
+    """A RouteClient, and what only its thread needs of it."""
+
+    def socket_descriptors(self) -> list[int]:
+        """The file descriptors of all connections, for the child of a fork to give up."""
+        return self._session.socket_descriptors()
+
+    def report_from(self, loop: BackgroundLoop, broker: str, latency_seconds: float, *, failed: bool) -> None:
+        """As `report`, from any thread."""
+        self._take_report(broker, latency_seconds, failed=failed)
+        if failed:
+            loop.tell(self._suspect, broker)
+
+
+class SyncRouteChanges:
+    """An iterator of changes, from the moment it was made until the client stops; the next one is waited for."""
+
+    def __init__(self, changes: RouteChanges, loop: BackgroundLoop) -> None:
+        self._changes = changes
+        self._loop = loop
+
+    def __repr__(self) -> str:
+        return f"<SyncRouteChanges [{self._changes!r}]>"
+
+    def __iter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __next__(self) -> RouteChange:
+        """The next change, as soon as there is one."""
+        try:
+            change = self._loop.call(anext(self._changes, None), None)
+        except StoppedError:
+            change = None
+        if change is None:
+            raise StopIteration
+        return change
 
 
 class SyncRouteClient:
@@ -25,12 +65,12 @@ class SyncRouteClient:
     client that is not started, and none of the parent's connections.
     """
 
-    def __init__(self, settings: ClientSettings, **options: Any) -> None:
+    def __init__(self, settings: ClientSettings | str | Iterable[str], **options: Any) -> None:
         """Nothing is started yet."""
-        self.settings = settings
+        self.settings = ClientSettings.of(settings)
         self._options = options
         self._lock = threading.RLock()
-        self._client: RouteClient | None = None
+        self._client: _ThreadClient | None = None
         # in the child of a fork: what the parent had
         self._parents: RouteClient | None = None
         self._background = BackgroundLoop(
@@ -51,7 +91,7 @@ class SyncRouteClient:
         with self._lock:
             if self._client is not None:
                 return
-            client = RouteClient(self.settings, **self._options)
+            client = _ThreadClient(self.settings, **self._options)
             self._background.start()
             self._client = client
             try:
@@ -110,6 +150,31 @@ class SyncRouteClient:
         """What is known of a topic, without asking anybody."""
         return self._started().cached(topic)
 
+    def is_in_use(self, topic: str) -> bool:
+        """Whether the topic is kept fresh."""
+        return self._started().is_in_use(topic)
+
+    def forget(self, topic: str) -> None:
+        """Do not poll a topic any more, and drop what is known of it."""
+        client = self._started()
+        self._call(_value(lambda: client.forget(topic)))
+
+    @property
+    def chosen_server(self) -> str | None:
+        """The NameServer that is asked first."""
+        return self._started().chosen_server
+
+    @property
+    def server_errors(self) -> Mapping[str, str]:
+        """Why each NameServer failed the last time, by address."""
+        client = self._started()
+        return self._call(_value(lambda: client.server_errors))
+
+    @property
+    def name_servers_error(self) -> str | None:
+        """Why the list of NameServers could not be read the last time; None if it could."""
+        return self._started().name_servers_error
+
     def refresh(self) -> bool:
         """Ask for what changed, now; whether a server answered."""
         return self._call(self._started().refresh())
@@ -130,10 +195,7 @@ class SyncRouteClient:
 
     def report(self, broker: str, latency_seconds: float, *, failed: bool = False) -> None:
         """Say how a send went. Waits for nobody."""
-        client = self._started()
-        client.take_report(broker, latency_seconds, failed=failed)
-        if failed:
-            self._background.tell(client.suspect, broker)
+        self._started().report_from(self._background, broker, latency_seconds, failed=failed)
 
     def reached(self, broker: str) -> None:
         """A probe of the application's own got through to the broker."""
@@ -157,10 +219,14 @@ class SyncRouteClient:
         return self._started().find_broker(broker_name, broker_id, only_this=only_this)
 
     def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
-        """Have every change told, in the client's thread; call what is returned to end that."""
+        """Call back with every change, in the client's thread; call what is returned to end that."""
         return self._started().on_change(callback)
 
-    def _started(self) -> RouteClient:
+    def changes(self) -> SyncRouteChanges:
+        """Every change from now on, to iterate over; a reader that falls behind by 10,000 loses the oldest."""
+        return SyncRouteChanges(self._call(_value(self._started().changes)), self._background)
+
+    def _started(self) -> _ThreadClient:
         client = self._client
         if client is None:
             raise RuntimeError("the client is not started")
@@ -168,3 +234,7 @@ class SyncRouteClient:
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._background.call(work, self.settings.call_timeout_seconds + _GRACE_SECONDS)
+
+
+async def _value(read: Callable[[], T]) -> T:
+    return read()

@@ -94,7 +94,7 @@ class BackgroundLoop:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
-    def call(self, work: Coroutine[Any, Any, T], timeout_seconds: float) -> T:
+    def call(self, work: Coroutine[Any, Any, T], timeout_seconds: float | None) -> T:
         """Run the work on the loop and wait for it.
 
         Raises:

@@ -17,6 +17,7 @@ from tests.support.agents import (
     queues,
     registrations,
     running,
+    sockets,
     versions,
 )
 from tests.support.fake_clock import FakeClock, settle
@@ -39,7 +40,7 @@ async def test_every_server_is_told_everything(tmp_path: Path) -> None:
                 state.status for address, state in agent.servers.items() if address == address_of(server)
             ]
             assert 1 == len(server.namesrv.connections)
-        assert 3 == len(agent.socket_descriptors())
+        assert 3 == len(sockets(agent))
         assert f"<BrokerAgent [{NAME}:0 at {ADDR} | 3 of 3 servers | <TopicTable [2 topics | version 0]>]>" == repr(
             agent
         )
@@ -181,6 +182,6 @@ async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
             await until(lambda: list(agent.servers) == [address_of(servers[0])])
             await agent.create_topic(TopicConfig("refunds", 2, 2))
             await until(lambda: queues(servers[0], "refunds"))
-            await passing(clock, lambda: len(agent.socket_descriptors()) == 1, at_most=3)
+            await passing(clock, lambda: len(sockets(agent)) == 1, at_most=3)
             await proxy.heal()
             await until(lambda: not brokers(servers[1]))

@@ -15,6 +15,7 @@ from tests.support.agents import (
     name_servers,
     queues,
     running,
+    sockets,
     versions,
 )
 from tests.support.fake_clock import FakeClock, settle
@@ -57,7 +58,7 @@ async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> No
             assert not stopping.done()
 
             assert await finished(clock, stopping) <= 3.0 + 0.1
-        assert [] == agent.socket_descriptors()
+        assert [] == sockets(agent)
         assert {NAME: {0: ADDR}} == brokers(servers[1])
         await proxy.heal()
         await until(lambda: not brokers(servers[1]))

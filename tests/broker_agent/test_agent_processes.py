@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_broker_agent import BrokerAgent, TopicConfig
-from tests.support.agents import NAME, TOPICS, agent_settings
+from tests.support.agents import NAME, TOPICS, agent_settings, sockets
 from tests.support.daemon import Daemon
 from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import until
@@ -69,7 +69,7 @@ async def test_server_that_hung_goes_on_without_having_lost_the_broker(tmp_path:
             hung.send_signal(signal.SIGSTOP)
             await until(lambda: agent.servers[address_of(hung)].status == "unreachable")
             # the kernel takes the next connection for it
-            await until(lambda: len(agent.socket_descriptors()) == 3)
+            await until(lambda: len(sockets(agent)) == 3)
             hung.send_signal(signal.SIGCONT)
             await until(lambda: agent.servers[address_of(hung)].status == "registered")
             await logged(hung, "connection_closed")

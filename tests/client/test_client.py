@@ -12,6 +12,7 @@ import pytest
 
 from namesrv_client import (
     BrokerAddress,
+    ClientSettings,
     MessageQueue,
     NoQueueError,
     RouteClient,
@@ -84,6 +85,17 @@ async def test_a_route_is_asked_once_and_then_served_from_memory(tmp_path: Path)
         assert (first, 10.0, "pull") == (second, second.age, second.source)
         assert (1, 1) == (asked(server, INFO), asked(server, PULL))
         assert client.chosen_server == address_of(server)
+
+
+@pytest.mark.parametrize("listed", ["a:1;b:2", ["a:1", "b:2"]])
+async def test_a_client_of_name_servers_alone_has_the_default_settings(listed: str | list[str]) -> None:
+    """A string or a list; before it is started it says so."""
+    client = RouteClient(listed)
+
+    assert ClientSettings.checked(name_servers="a:1;b:2", client_name=client.settings.client_name) == client.settings
+    for asking in (client.route("t"), client.refresh(), client.select_queue("t"), client.subscribe_queues("t")):
+        with pytest.raises(RuntimeError, match=r"^the client is not started$"):
+            await asking
 
 
 async def test_no_server_is_waited_for_at_the_start() -> None:
@@ -577,14 +589,14 @@ async def test_the_end_leaves_nothing_behind(tmp_path: Path) -> None:
     async with scene(tmp_path, BROKER_A, watch=True, fault_tolerance=True, probe="connect") as (_, server, client):
         await client.route("orders")
         await until(lambda: len(server.namesrv.watchers) == 1)
-        assert 1 == len(client.socket_descriptors())
+        assert 1 == len(client._session.socket_descriptors())
         tasks = set(client._tasks)
 
         await client.__aexit__(None, None, None)
 
         await until(lambda: len(server.namesrv.connections) == 1)
         assert all(task.done() for task in tasks)
-        assert [] == client.socket_descriptors()
+        assert [] == client._session.socket_descriptors()
 
 
 async def test_a_bug_is_said_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -86,6 +86,12 @@ VERBS: dict[str, Callable[[SyncRouteClient], object]] = {
     "master_of": lambda client: client.master_of("broker-a"),
     "find_broker": lambda client: client.find_broker("broker-a", 1, only_this=False),
     "on_change": lambda client: client.on_change(print),
+    "changes": lambda client: client.changes(),
+    "forget": lambda client: client.forget("orders"),
+    "is_in_use": lambda client: client.is_in_use("orders"),
+    "chosen_server": lambda client: client.chosen_server,
+    "server_errors": lambda client: client.server_errors,
+    "name_servers_error": lambda client: client.name_servers_error,
 }
 
 
@@ -131,6 +137,22 @@ def test_stopping_ends_what_other_threads_wait_for(tmp_path: Path) -> None:
                 waiting.result(GUARD_SECONDS)
 
 
+def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:
+    """Every change since the iterator was made, each waited for; a forgotten topic is new when it is wanted again."""
+    client = SyncRouteClient(settings_of(namesrv))
+    client.start()
+    with ThreadPoolExecutor(1) as pool:
+        topics = pool.submit(lambda changes: [change.topic for change in changes], client.changes())
+        client.route("orders")
+        assert client.is_in_use("orders")
+        client.forget("orders")
+        assert not client.is_in_use("orders")
+        client.route("orders")
+        client.stop()
+
+        assert ["orders", "orders"] == topics.result(GUARD_SECONDS)
+
+
 # -- threads ----------------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +160,8 @@ def test_all_verbs(client: SyncRouteClient) -> None:
     """Each says what the client in the loop says."""
     assert ["broker-a", "broker-b"] == list(client.route("orders").brokers)
     assert client.route("orders") == client.cached("orders")
+    assert ({}, None) == (client.server_errors, client.name_servers_error)
+    assert client.settings.name_servers == client.chosen_server
     assert client.cached("bills") is None
     with pytest.raises(TopicNotFoundError, match="topic none does not exist"):
         client.route("none")

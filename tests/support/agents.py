@@ -86,6 +86,12 @@ def heartbeats(server: InProcess) -> list[float]:
     return [live.last_update for _, live, _ in server.touches]
 
 
+def sockets(agent: BrokerAgent) -> list[int]:
+    """The file descriptors of an agent's connections."""
+    links = (*agent._links.values(), *agent._left)
+    return [descriptor for link in links for descriptor in link.socket_descriptors()]
+
+
 def queues(server: InProcess, topic: str, broker_name: str = NAME) -> tuple[int, int, int] | None:
     """Read queues, write queues and permission of a broker's topic; None if it has none."""
     found = server.namesrv.manager.tables.queues_of(topic, broker_name)

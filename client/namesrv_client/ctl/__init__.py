@@ -1,1 +1,5 @@
-"""The command `namesrvctl`: what operators ask NameServers, and tell them."""
+"""The command `namesrvctl`; it needs the extra `ctl`."""
+
+from typing import Final
+
+PROGRAM: Final = "namesrvctl"

@@ -1,13 +1,12 @@
-"""Where does `namesrvctl` start?"""
+"""The entry point of `namesrvctl`."""
 
 import sys
 import traceback
 from collections.abc import Sequence
 from typing import Final
 
-from namesrv_client.ctl import exit_codes
+from namesrv_client.ctl import PROGRAM, exit_codes
 
-PROGRAM: Final = "namesrvctl"
 # what the extra `ctl` brings
 _EXTRA: Final = frozenset({"rich", "typer", "yaml"})
 

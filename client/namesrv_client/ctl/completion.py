@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 import typer
 from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]  # not declared
 
-from namesrv_client.ctl.cli import PROGRAM
+from namesrv_client.ctl import PROGRAM
 from namesrv_client.ctl.options import Options
 
 # What typer does for its options --install-completion and --show-completion, which this command stands for: from then

@@ -1,7 +1,7 @@
-"""`explain`: why is a topic's route what it is, and how long will it stay so?"""
+"""`explain`: every broker of a topic's route on each server, when it was last heard and when it would be evicted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -41,10 +41,24 @@ class Instance:
     live: LiveBroker | None
     # whether the server tells who lives
     is_told: bool
+    # only other servers have it
+    is_missing: bool = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Which instance it is, on whatever server."""
+        return self.broker_name, self.broker_id, self.broker_addr
+
+    @property
+    def order(self) -> tuple[str, int, str]:
+        """Where it stands in a list."""
+        return self.broker_name, -1 if self.broker_id is None else self.broker_id, self.broker_addr or ""
 
     @property
     def verdict(self) -> str:
-        """In a word: fine, late, overdue; gone, if it is in the route and not alive."""
+        """In a word: fine, late, overdue; gone, if it is in the route and not alive; missing, if others have it."""
+        if self.is_missing:
+            return "missing"
         if not self.is_told:
             return "unknown"
         if self.live is None:
@@ -68,15 +82,17 @@ class Instance:
             "age_seconds": None if live is None else live.age_seconds,
             "expires_in_seconds": None if live is None else live.expires_in_seconds,
             "expiry_seconds": None if live is None else live.expiry_seconds,
-            "perm": self.queues.perm,
-            "read_queue_nums": self.queues.read_queue_nums,
-            "write_queue_nums": self.queues.write_queue_nums,
+            "perm": None if self.is_missing else self.queues.perm,
+            "read_queue_nums": None if self.is_missing else self.queues.read_queue_nums,
+            "write_queue_nums": None if self.is_missing else self.queues.write_queue_nums,
             "write_wiped": None if live is None else live.write_wiped,
             "data_version": None if live is None else msgspec.to_builtins(live.data_version),
         }
 
     def row(self) -> tuple[object, ...]:
         """Its cells."""
+        if self.is_missing:
+            return (self.broker_name, self.broker_id, self.broker_addr, Text(self.verdict, style="red"), *[None] * 6)
         live = self.live
         heard = None if live is None else lasting(live.age_seconds)
         return (
@@ -98,10 +114,16 @@ _COLUMNS = ("broker", "id", "address", "verdict", "heard", "evicted in", "perm",
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What one server says of the topic."""
+    """What one server says of the topic, and what it lacks."""
 
     route: TopicRouteData | None
     instances: Sequence[Instance]
+
+    def with_missing(self, everywhere: Mapping[tuple[object, ...], Instance]) -> "Explained":
+        """The same with the instances that only other servers have."""
+        known = {one.key for one in self.instances}
+        missing = [replace(one, live=None, is_missing=True) for key, one in everywhere.items() if key not in known]
+        return replace(self, instances=sorted((*self.instances, *missing), key=lambda one: one.order))
 
     def facts(self) -> Facts:
         """What other servers should say, too; ages differ by nature."""
@@ -109,6 +131,8 @@ class Explained:
             return {}
         found: dict[str, Fact] = {**compare.route_facts(self.route)}
         for one in self.instances:
+            if one.is_missing:
+                continue
             found[f"address of {one.broker_name}/{one.broker_id}"] = one.broker_addr
             if one.live is not None and one.live.write_wiped:
                 found[f"wiped on {one.broker_name}"] = True
@@ -121,7 +145,7 @@ def explain(
     """For each broker of a topic's route on each server: when it was last heard, and when it would be evicted.
 
     The verdict is fine, late (silent for over half of its time), overdue (the next scan evicts it), gone (in the
-    route, but not alive) or unknown (Apache's NameServer does not tell).
+    route, but not alive), missing (only other servers have it) or unknown (Apache's NameServer does not tell).
     Ends with 1 when a server does not know the topic, when servers disagree, or when one of them did not answer.
     """
     show(options, lambda servers: explain_report(servers, topic))
@@ -137,13 +161,18 @@ async def explain_report(servers: Servers, topic: str) -> Report:
         {
             "topic": topic,
             "agree": not disagreements and len(answers.given) == len(answers.servers),
-            "servers": answers.documents(_document),
+            "servers": _with_missing(answers).documents(_document),
             "differences": [one.document() for one in disagreements],
         },
-        _body(answers, difference_table(disagreements, tuple(views))),
+        _body(_with_missing(answers), difference_table(disagreements, tuple(views))),
         max(answers.code(needs_all=True), exit_codes.NO if absent or disagreements else exit_codes.OK),
         [*answers.problems(), *absent, *([f"the servers disagree about {topic}"] if disagreements else [])],
     )
+
+
+def _with_missing(answers: Answers[Explained]) -> Answers[Explained]:
+    everywhere = {one.key: one for found in answers.given.values() for one in found.instances}
+    return replace(answers, given={server: found.with_missing(everywhere) for server, found in answers.given.items()})
 
 
 def _document(found: Explained) -> Mapping[str, Any]:

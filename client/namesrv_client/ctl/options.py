@@ -1,4 +1,4 @@
-"""What can be said before and after every command: which servers, how to print, how often?
+"""The options that every command has: which servers, how to print, how often.
 
 typer knows options of a command only; `command` and `group` add the common ones to each, so that
 `namesrvctl -s ns1:9876 brokers` and `namesrvctl brokers -s ns1:9876` are the same.
@@ -9,15 +9,18 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from namesrv_client.ctl import PROGRAM
 from namesrv_runtime.name_servers import parse_list
 
 OutputFormat = Literal["table", "json", "yaml"]
 
-DEFAULT_ADDRESS: Final = "127.0.0.1:9876"
+DEFAULT_PORT: Final = 9876
+DEFAULT_ADDRESS: Final = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT_SECONDS: Final = 3.0
 _PANEL: Final = "Options of every command"
 _UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -30,9 +33,9 @@ Server = Annotated[
     typer.Option(
         "--server",
         "-s",
-        metavar="HOST:PORT",
-        help="A NameServer; several with several -s, or with ';' between. "
-        "Default: what NAMESRV_ADDR says, else 127.0.0.1:9876.",
+        metavar="HOST[:PORT]",
+        help="A NameServer, on port 9876 unless another one is given; several with several -s, or separated by ',' "
+        "or ';'. Default: NAMESRV_ADDR, else 127.0.0.1:9876.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -43,8 +46,8 @@ MqadminServer = Annotated[
         "--namesrvAddr",
         "-n",
         "--server",
-        metavar="HOST:PORT;...",
-        help="NameServers, as mqadmin takes them.",
+        metavar="HOST[:PORT];...",
+        help="NameServers, as for mqadmin.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -76,6 +79,17 @@ Timeout = Annotated[
 NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set.", rich_help_panel=_PANEL)]
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask before something is changed.", rich_help_panel=_PANEL)
+]
+
+
+def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - how typer calls it
+    if is_wanted:
+        typer.echo(f"{PROGRAM} {version('namesrv')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
 ]
 
 # name -> annotation, default
@@ -137,19 +151,27 @@ def _addresses(servers: tuple[str, ...], environ: Mapping[str, str]) -> tuple[st
     else:
         return (DEFAULT_ADDRESS,)
     try:
-        return parse_list(text)
+        return parse_list(_with_ports(text))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=where) from error
+
+
+def _with_ports(text: str) -> str:
+    """The list with the usual port where none is given: behind a name, an IPv4 address or a bracketed IPv6 one."""
+    parts = (part.strip() for part in text.replace(",", ";").split(";"))
+    return ";".join(
+        f"{part}:{DEFAULT_PORT}" if part and (part.endswith("]") or ":" not in part) else part for part in parts
+    )
 
 
 def duration(text: str, option: str, *, at_least: float = 0.001) -> float:
     """The seconds of `2s`, `500ms`, `1m` or `2`. Raises BadParameter."""
     found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(ms|s|m|h|)", text.strip(), re.ASCII)
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no time; 2s, 500ms and 1m are", param_hint=option)
+        raise typer.BadParameter(f"not a valid duration: {text!r} (for example 500ms, 2s, 1m)", param_hint=option)
     seconds = float(found[1]) * _UNITS[found[2]]
     if not at_least <= seconds <= _MAX_SECONDS:
-        raise typer.BadParameter(f"{text!r} is not from {at_least:g} s to {_MAX_SECONDS:g} s", param_hint=option)
+        raise typer.BadParameter(f"{text!r} is outside {at_least:g} s to {_MAX_SECONDS:g} s", param_hint=option)
     return seconds
 
 
@@ -158,9 +180,10 @@ def group(app: typer.Typer) -> Callable[[Callable[[], None]], None]:
 
     def register(function: Callable[[], None]) -> None:
         def callback(ctx: typer.Context, **common: Any) -> None:
+            del common["version"]
             ctx.obj = _given(common)
 
-        app.callback()(_with_signature(callback, function, {}, _COMMON))
+        app.callback()(_with_signature(callback, function, {}, {"version": (Version, False), **_COMMON}))
 
     return register
 
@@ -190,7 +213,7 @@ def _check_text(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
-                raise typer.BadParameter(f"{text!a} is no UTF-8", param_hint=name.upper())
+                raise typer.BadParameter(f"{text!a} is not valid UTF-8", param_hint=name.upper())
 
 
 def _given(values: Mapping[str, Any]) -> Given:

@@ -13,8 +13,7 @@ import yaml
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from namesrv_client.ctl import exit_codes
-from namesrv_client.ctl.cli import PROGRAM
+from namesrv_client.ctl import PROGRAM, exit_codes
 from namesrv_client.ctl.escaping import json_text, shown
 from namesrv_client.ctl.options import Options
 

@@ -7,8 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from namesrv_client.ctl import exit_codes
-from namesrv_client.ctl.cli import PROGRAM
+from namesrv_client.ctl import PROGRAM, exit_codes
 from namesrv_client.ctl.escaping import shown
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain

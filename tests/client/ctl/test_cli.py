@@ -63,7 +63,7 @@ def test_bytes_that_are_no_text_are_wrong_usage() -> None:
     refused = run("route", "a\udcff")
 
     assert (2, "") == (refused.code, refused.out)
-    assert r"'a\udcff' is no UTF-8" in refused.err
+    assert r"'a\udcff' is not valid UTF-8" in refused.err
 
 
 def test_process_ends_with_the_same_codes() -> None:

@@ -105,9 +105,12 @@ async def test_servers_that_disagree_are_a_no(tmp_path: Path) -> None:
         ["topic", "T", "queues on broker-b", "8 read, 8 write, RW-", "-"],
         ["topic", "T", "address of broker-b/0", "10.0.0.3:10911", "-"],
         ["topic", "T", "wiped on broker-a", "-", "yes"],
-    ] == shown.cells[4:]
+    ] == shown.cells[5:]
+    assert [two, "broker-b", "0", "10.0.0.3:10911", "missing", *["-"] * 6] == shown.cells[4]
     assert (1, False) == (found.code, found.json["agree"])
-    assert [2, 1] == [len(server["brokers"]) for server in found.json["servers"]]
+    assert [["fine", "fine"], ["fine", "missing"]] == [
+        [broker["verdict"] for broker in server["brokers"]] for server in found.json["servers"]
+    ]
 
 
 async def test_absent_topic_is_a_no(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """How are the common options read?"""
 
+from importlib.metadata import version
+
 import pytest
 import typer
 
@@ -37,6 +39,18 @@ def test_servers_come_from_the_environment_if_not_named() -> None:
     assert ("127.0.0.1:9876",) == resolve(Given(), Given(), {"NAMESRV_ADDR": ""}).addresses
 
 
+def test_the_usual_port_is_added() -> None:
+    """Behind a name, an IPv4 address and a bracketed IPv6 address."""
+    given = Given(("localhost", "10.0.0.1, [::1] ;a:1"))
+
+    assert ("localhost:9876", "10.0.0.1:9876", "[::1]:9876", "a:1") == resolve(given, Given(), {}).addresses
+
+
+def test_version() -> None:
+    """Of the distribution that it came with."""
+    assert (0, f"namesrvctl {version('namesrv')}\n") == (run("--version").code, run("--version").out)
+
+
 def test_several_servers_may_stand_in_one_option() -> None:
     """As in mqadmin's -n; each counts once."""
     assert ("a:1", "[::1]:2", "c:3") == resolve(Given(("a:1;[::1]:2", "c:3,a:1")), Given(), {}).addresses
@@ -45,11 +59,11 @@ def test_several_servers_may_stand_in_one_option() -> None:
 @pytest.mark.parametrize(
     ("given", "environ", "where", "message"),
     [
-        (Given(("nope",)), {}, "--server", "address 'nope' is not host:port or [ipv6]:port"),
+        (Given(("::1",)), {}, "--server", "address '::1' is not host:port or [ipv6]:port"),
         (Given((";",)), {}, "--server", "no addresses"),
         (Given(), {"NAMESRV_ADDR": "a:0"}, "NAMESRV_ADDR", "address 'a:0' is not host:port or [ipv6]:port"),
-        (Given(watch="0"), {}, "--watch", "'0' is not from 0.1 s to 86400 s"),
-        (Given(timeout="2d"), {}, "--timeout", "'2d' is no time; 2s, 500ms and 1m are"),
+        (Given(watch="0"), {}, "--watch", "'0' is outside 0.1 s to 86400 s"),
+        (Given(timeout="2d"), {}, "--timeout", "not a valid duration: '2d' (for example 500ms, 2s, 1m)"),
     ],
 )
 def test_what_is_wrong_is_named(given: Given, environ: dict[str, str], where: str, message: str) -> None:
