@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.guard import GUARD_SECONDS
+
 SCRIPT = Path(__file__).parents[2] / "docker" / "check" / "bundle.py"
 IMAGE = {
     "Docker": {
@@ -38,7 +40,7 @@ def bundled(tmp_path: Path, *flags: str) -> tuple[dict[str, Any], list[str]]:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_SECONDS,
         check=True,
     )
     config: dict[str, Any] = json.loads((tmp_path / "bundle" / "config.json").read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from namesrv.settings.model import Settings
+from tests.support.guard import GUARD_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -25,7 +26,9 @@ EXAMPLE = ROOT / "broker_agent" / "examples" / "memory_broker.py"
 def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """A command of ours, with no setting of the developer's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
-    return subprocess.run(command, env=kept | environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, env=kept | environ, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False
+    )
 
 
 def unknown_flags(flags: list[str], *helped: str) -> set[str]:

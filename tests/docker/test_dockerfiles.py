@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import Daemon
+from tests.support.guard import GUARD_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -84,7 +85,7 @@ def well(*path: str, **environ: str) -> tuple[int, str]:
         env=os.environ | environ,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=GUARD_SECONDS,
         check=False,
     )
     return done.returncode, done.stdout

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from namesrv.counters import Counters
+from tests.support.guard import GUARD_SECONDS
 from tests.support.http_peer import Scrape, scrape
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
@@ -145,7 +146,7 @@ def test_alerts_say_what_and_what_then() -> None:
 @pytest.mark.parametrize("arguments", [["check", "rules", str(ALERTS)], ["test", "rules", str(ALERT_TESTS)]])
 def test_alerts_fire_when_they_should(arguments: list[str]) -> None:
     """Prometheus reads them, and made-up histories raise those alerts and no others."""
-    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
 
     assert 0 == done.returncode, done.stdout + done.stderr
 
@@ -160,7 +161,7 @@ def test_dashboard_asks_in_promql(tmp_path: Path) -> None:
         ["promtool", "check", "rules", str(tmp_path / "rules.yml")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_SECONDS,
         check=False,
     )
 

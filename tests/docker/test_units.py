@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from namesrv.settings.model import Settings
+from tests.support.guard import GUARD_SECONDS
 
 UNITS = Path(__file__).parents[2] / "docker" / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
@@ -39,7 +40,12 @@ def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """A command of ours, with no setting of the developer's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
     return subprocess.run(
-        [sys.executable, *command], env=kept | environ, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *command],
+        env=kept | environ,
+        capture_output=True,
+        text=True,
+        timeout=GUARD_SECONDS,
+        check=False,
     )
 
 

@@ -12,6 +12,8 @@ from tests.support.peer import Connect, until
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
 BROKER_C = Broker(name="broker-c", addr="10.0.0.3:10911")
+# of brokers that have to send heartbeats in time: a busy machine may hold any process up for a second
+EXPIRY = ("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "3")
 
 ROUTE, ORDERS = 105, {"topic": "orders"}
 LIST_BROKERS = 20005
@@ -36,8 +38,8 @@ def test_silent_broker_is_evicted(start: Start, connect: Connect) -> None:
 
 
 def test_heartbeats_keep_a_broker(start: Start, connect: Connect) -> None:
-    """Of two brokers the one that sends heartbeats stays, longer than the other one's expiry."""
-    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.8")
+    """Of two brokers the one that sends heartbeats stays, although it came before the other one."""
+    daemon = start(*EXPIRY)
     alive, silent = connect(daemon, native=True), connect(daemon)
     BROKER_A.register(alive)
 
@@ -47,19 +49,13 @@ def test_heartbeats_keep_a_broker(start: Start, connect: Connect) -> None:
 
     BROKER_B.register(silent)
     until(silent_one_is_gone)
-    # a whole expiry more
-    silent = connect(daemon)
-    BROKER_C.register(silent)
-    until(silent_one_is_gone)
-
-    daemon.wait_for("broker_evicted", count=2)
-    assert ["broker-b", "broker-c"] == [line["broker_name"] for line in daemon.lines("broker_evicted")]
+    assert "broker-b" == daemon.wait_for("broker_evicted")["broker_name"]
     assert 0 == alive.ask(ROUTE, ORDERS).code
 
 
 def test_connection_that_carries_a_live_broker_stays(start: Start, connect: Connect) -> None:
     """Two brokers on one connection: the silent one is evicted, and the other one's connection is left alone."""
-    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "0.8")
+    daemon = start(*EXPIRY)
     peer = connect(daemon, native=True)
     BROKER_A.register(peer)
     BROKER_B.register(peer)
@@ -114,10 +110,7 @@ def test_killed_broker_is_evicted_while_its_requests_wait(start: Start, connect:
 
 def test_disconnect_evicts_nobody_when_told_so(start: Start, connect: Connect) -> None:
     """With --no-evict-on-disconnect a broken connection says nothing; silence does."""
-    daemon = start(
-        *("--no-evict-on-disconnect", "--log-level", "debug"),
-        *("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "1"),
-    )
+    daemon = start(*EXPIRY, "--no-evict-on-disconnect", "--log-level", "debug")
     broker, client = connect(daemon), connect(daemon)
     BROKER_A.register(broker)
 
@@ -131,9 +124,10 @@ def test_disconnect_evicts_nobody_when_told_so(start: Start, connect: Connect) -
     assert TOPIC_NOT_EXIST == client.ask(ROUTE, ORDERS).code
 
 
+@pytest.mark.slow
 def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     """A server that was stopped for longer than the expiry blames itself: brokers get the time back."""
-    daemon = start("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "1.2")
+    daemon = start(*EXPIRY)
     alive, silent = connect(daemon, native=True), connect(daemon, native=True)
     BROKER_A.register(alive)
     BROKER_B.register(silent)
@@ -141,12 +135,12 @@ def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     daemon.send_signal(signal.SIGSTOP)
     question = alive.send(ROUTE, ORDERS)
     with pytest.raises(TimeoutError):
-        alive.receive(1.8)
+        alive.receive(4.0)
     daemon.send_signal(signal.SIGCONT)
 
     assert question == alive.receive().opaque
     late = daemon.wait_for("loop_was_late")
-    assert late["seconds"] >= 1.5
+    assert late["seconds"] >= 3.0
 
     def silent_one_is_gone() -> bool:
         assert 0 == BROKER_A.heartbeat(alive)
@@ -155,7 +149,7 @@ def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     until(silent_one_is_gone)
     evicted = daemon.wait_for("broker_evicted")
     assert "broker-b" == evicted["broker_name"]
-    # not at once: it had about a second left when the server was stopped
+    # not at once: it had most of its three seconds left when the server was stopped
     passed = datetime.fromisoformat(evicted["ts"]) - datetime.fromisoformat(late["ts"])
     assert passed.total_seconds() > 0.3
     assert 0 == BROKER_A.heartbeat(alive)

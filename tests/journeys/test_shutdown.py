@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,12 @@ from namesrv.server import snapshot
 from namesrv.server.snapshot import ExpectedBroker
 from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
 from tests.support.broker import Broker
-from tests.support.daemon import LogLine, Start
+from tests.support.daemon import Start
 from tests.support.guard import GUARD_SECONDS
 from tests.support.notify_socket import NotifySocket
 from tests.support.peer import Connect
 
 PULL_ROUTES = 20001
-
-
-def seconds_between(first: LogLine, last: LogLine) -> float:
-    """How much later a line was logged, by the server's clock."""
-    return (datetime.fromisoformat(last["ts"]) - datetime.fromisoformat(first["ts"])).total_seconds()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -40,7 +34,7 @@ def test_idle_server_stops_with_0(number: signal.Signals, start: Start) -> None:
 
 
 def test_connections_are_closed_one_after_the_other(start: Start, connect: Connect) -> None:
-    """Over the drain time connections are closed at even distances, clients before brokers, whoever came first."""
+    """Connections are closed one by one over the drain time, clients before brokers, whoever came first."""
     daemon = start("--drain-seconds", "0.8", "--log-level", "debug")
     brokers = [connect(daemon) for _ in range(2)]
     for number, peer in enumerate(brokers):
@@ -58,8 +52,6 @@ def test_connections_are_closed_one_after_the_other(start: Start, connect: Conne
     assert (4, 0.8) == (draining["connections"], draining["seconds"])
     closed = daemon.lines("connection_closed")
     assert [peer.address for peer in [*clients, *brokers]] == [line["peer"] for line in closed]
-    # one every 0.2 s
-    assert 0.4 < seconds_between(closed[0], closed[-1]) < 5
 
 
 def test_leaving_evicts_nobody(start: Start, connect: Connect) -> None:

@@ -42,7 +42,7 @@ def test_peer_that_leaves_too_much_unread(start: Start, connect: Connect) -> Non
 
 def test_peer_that_leaves_something_unread_for_too_long(start: Start, connect: Connect) -> None:
     """A peer that asks for less than the write buffer holds, and leaves it there, is closed when its time is over."""
-    daemon = start("--write-buffer-bytes", str(1 << 28), "--whole-frame-timeout-seconds", "0.3")
+    daemon = start("--write-buffer-bytes", str(1 << 28), "--whole-frame-timeout-seconds", "1")
     slow, other = connect(daemon, receive_buffer_bytes=4096), connect(daemon)
     assert 0 == other.ask(PUT, {**KEY, "value": VALUE}).code
 

@@ -12,6 +12,7 @@ import pytest
 
 from namesrv.cli import main
 from namesrv.settings.catalog import SETTINGS
+from tests.support.guard import GUARD_SECONDS
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -27,7 +28,7 @@ def run(*argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
         env=environment(**environ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD_SECONDS,
         check=False,
     )
 
@@ -163,7 +164,7 @@ def test_undecodable_arguments_of_a_process() -> None:
         [sys.executable.encode(), b"-m", b"namesrv", b"--\xff"],
         env=environment(LC_ALL="C"),
         capture_output=True,
-        timeout=60,
+        timeout=GUARD_SECONDS,
         check=False,
     )
 

@@ -30,8 +30,8 @@ TOPIC: Final = "orders"
 _PAUSE_SECONDS: Final = 0.02
 # It is ended long before; whoever was to do that may have been killed.
 _LONGEST_SECONDS: Final = 600.0
-# as Java's mqClientApiTimeout
-_TIMEOUT_SECONDS: Final = 3.0
+# ten times Java's mqClientApiTimeout, and the library's: on a busy machine a question may take seconds
+_TIMEOUT_SECONDS: Final = 30.0
 
 
 @dataclass
@@ -129,7 +129,15 @@ async def java_like(seen: Seen, run: "Run") -> None:
 async def library(seen: Seen, run: "Run", *, watch: bool) -> None:
     """Pull by the library: what it has in memory, and then what a server says now, both of which have to be right."""
     name_servers = os.environ["NAME_SERVERS"]
-    settings = ClientSettings.checked(name_servers=name_servers, watch=watch, poll_seconds=1.0, refresh_seconds=0.5)
+    settings = ClientSettings(
+        name_servers=name_servers,
+        watch=watch,
+        poll_seconds=1.0,
+        refresh_seconds=0.5,
+        attempt_timeout_seconds=10.0,
+        connect_timeout_seconds=10.0,
+        call_timeout_seconds=_TIMEOUT_SECONDS,
+    )
     async with RouteClient(settings) as client:
 
         async def pull() -> list[str]:

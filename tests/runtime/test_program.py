@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.guard import GUARD_SECONDS
 from tests.support.notify_socket import NotifySocket
 
 # each with something short to print; the second one prints it while a loop runs
@@ -27,7 +28,7 @@ def shell(command: list[str], redirection: str) -> tuple[int, str, str]:
         ["sh", "-c", f'"$@" {redirection}', "sh", *python(command)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=GUARD_SECONDS,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
@@ -49,7 +50,7 @@ def test_reader_that_has_seen_enough(command: list[str]) -> None:
     os.close(reading)
     with subprocess.Popen(python(command), stdout=writing, stderr=subprocess.PIPE, text=True) as process:
         os.close(writing)
-        assert "" == process.communicate(timeout=120)[1]
+        assert "" == process.communicate(timeout=GUARD_SECONDS)[1]
     assert 141 == process.returncode
 
 

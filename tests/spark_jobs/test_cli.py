@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_spark_jobs.command.submit import build
+from tests.support.guard import GUARD_SECONDS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
@@ -18,7 +19,9 @@ COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
 def _run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """The command, with these changes to its environment."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), **environ}
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, env=env)
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False, env=env
+    )
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def test_help_needs_no_spark() -> None:
     code = "import sys, namesrv_spark_jobs.command.cli; sys.exit('pyspark' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs")}
 
-    assert 0 == subprocess.run([sys.executable, "-c", code], check=False, env=env, timeout=120).returncode
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False, env=env, timeout=GUARD_SECONDS).returncode
 
 
 @pytest.mark.parametrize(
@@ -111,7 +114,7 @@ def test_missing_pyspark_is_one_line(log: str, tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs")}
     command = [sys.executable, "-c", bare, log, "--out", str(tmp_path / "report")]
 
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False, env=env)
 
     assert 2 == ended.returncode
     assert "namesrv-staleness: pyspark is not installed; install it with pip install 'namesrv[spark]'\n" == ended.stderr

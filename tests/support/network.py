@@ -18,8 +18,8 @@ from typing import Final, Self
 _BRIDGE: Final = "br0"
 # `ip netns exec` shows NAME/hosts below it as /etc/hosts
 _ETC: Final = Path("/etc/netns")
-# Nothing that `ip` does takes a hundredth of it.
-_COMMAND_SECONDS: Final = 30
+# Nothing that `ip` does takes a thousandth of it.
+_COMMAND_SECONDS: Final = 300
 _OURS: Final = re.compile(r"(namesrv-(\d+)-[0-9a-f]{6}-\S+)")
 
 

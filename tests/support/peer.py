@@ -21,6 +21,8 @@ def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + GUARD_SECONDS
     while not condition():
         assert time.monotonic() < deadline, condition
+        # leaves the core to the process that is waited for
+        time.sleep(0.002)
 
 
 class Peer:

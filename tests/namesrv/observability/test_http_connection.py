@@ -11,6 +11,7 @@ import pytest
 
 from namesrv.observability.http_connection import HttpLimits, Response, plain
 from namesrv.observability.http_listener import HttpListener
+from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import RawPeer, until
 
 GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -70,7 +71,7 @@ class Site:
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[Site]:
     """A site, until the block ends."""
-    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(GUARD_SECONDS), asyncio.TaskGroup() as tasks:
         site = Site(tasks, HttpLimits(**limits))
         (site.address,) = await site.listener.listen("127.0.0.1", 0)
         try:

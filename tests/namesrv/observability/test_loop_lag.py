@@ -5,6 +5,7 @@ import time
 
 from namesrv.histogram import Histogram
 from namesrv.observability.loop_lag import INTERVAL_SECONDS, LoopLag
+from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import until
 
 
@@ -12,7 +13,7 @@ async def test_held_up_loop_is_late() -> None:
     """What was due while a callback ran for 0.3 s is late by most of that."""
     histogram = Histogram((0.15, 10.0))
     lag = LoopLag(histogram)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(GUARD_SECONDS):
         lag.start()
         await until(lambda: histogram.count)
         before = histogram.counts[1]

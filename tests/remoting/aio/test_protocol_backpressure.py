@@ -141,6 +141,7 @@ async def test_peer_that_reads_again_gets_everything() -> None:
         peer.send(questions(1 + QUESTIONS, 1))
         await served.clock.advance(29)
 
+        peer.widen()
         assert list(range(1, 2 + QUESTIONS)) == [(await peer.receive()).opaque for _ in range(1 + QUESTIONS)]
         await served.clock.advance(100)
         assert [] == served.heard.refused
