@@ -107,7 +107,9 @@ def test_switched_off(start: Start) -> None:
     assert [] == start("--http-listen", "").wait_for("listening")["http"]
 
 
-@pytest.mark.parametrize("missing", [("h11",), ("prometheus_client",), ("h11", "prometheus_client", "xxhash")])
+@pytest.mark.parametrize(
+    "missing", [("uvicorn",), ("prometheus_client",), ("prometheus_client", "starlette", "uvicorn", "xxhash")]
+)
 def test_installed_without_the_extra(
     missing: tuple[str, ...], data_dir: Path, loop: LoopName, connect: Connect
 ) -> None:

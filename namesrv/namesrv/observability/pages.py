@@ -1,36 +1,67 @@
-"""What is on the pages /livez, /readyz and /metrics?"""
+"""The pages /livez, /readyz and /metrics."""
 
 import asyncio
-from collections.abc import Mapping
-from http import HTTPStatus
+from collections import Counter
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv.context import Namesrv
 from namesrv.observability.checks import Check, liveness, readiness, report
 from namesrv.observability.exposition import CONTENT_TYPE, exposition
-from namesrv.observability.http_connection import Response, plain
-from namesrv.observability.http_listener import Page
 from namesrv_remoting.aio.server import RemotingServer
 
+_NO_STORE = {"Cache-Control": "no-store"}
 
-def pages(namesrv: Namesrv, server: RemotingServer) -> Mapping[str, Page]:
-    """The pages by path."""
+
+def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
+    """All pages; each answer is counted in `namesrv.counters.http`."""
     # of several scrapes at once each would take its part of every turn of the loop
     scraping = asyncio.Lock()
 
-    async def livez(query: str) -> Response:
-        return _checked(liveness(namesrv), query)
+    async def livez(request: Request) -> Response:
+        return _checked(liveness(namesrv), request)
 
-    async def readyz(query: str) -> Response:
-        return _checked(readiness(namesrv), query)
+    async def readyz(request: Request) -> Response:
+        return _checked(readiness(namesrv), request)
 
-    async def metrics(_: str) -> Response:
+    async def metrics(_: Request) -> Response:
         async with scraping:
-            return Response(HTTPStatus.OK, await exposition(namesrv, server), CONTENT_TYPE)
+            return Response(await exposition(namesrv, server), media_type=CONTENT_TYPE, headers=_NO_STORE)
 
-    return {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
+    pages = {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
+
+    async def not_found(_: Request, __: Exception) -> Response:
+        return PlainTextResponse(f"not found; there are {', '.join(pages)}\n", 404)
+
+    routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
+    app = Starlette(routes=routes, exception_handlers={404: not_found})
+    app.router.redirect_slashes = False
+    return _Counting(app, frozenset(pages), namesrv.counters.http)
 
 
-def _checked(checks: list[Check], query: str) -> Response:
+class _Counting:
+    """Counts the answers of an application by path and status; unknown paths together."""
+
+    def __init__(self, app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, int]]) -> None:
+        self._app = app
+        self._paths = paths
+        self._counts = counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                path = scope["path"]
+                self._counts[path if path in self._paths else "other", message["status"]] += 1
+            await send(message)
+
+        await self._app(scope, receive, counting)
+
+
+def _checked(checks: list[Check], request: Request) -> Response:
     is_ok = all(check.is_ok for check in checks)
-    is_verbose = any(part.partition("=")[0] == "verbose" for part in query.split("&"))
-    return plain(HTTPStatus.OK if is_ok else HTTPStatus.SERVICE_UNAVAILABLE, report(checks, verbose=is_verbose))
+    text = report(checks, verbose="verbose" in request.query_params)
+    return PlainTextResponse(text, 200 if is_ok else 503, headers=_NO_STORE)

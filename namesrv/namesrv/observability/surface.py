@@ -14,11 +14,11 @@ from namesrv_remoting.aio.server import RemotingServer
 from namesrv_runtime.log import event
 
 if TYPE_CHECKING:
-    from namesrv.observability.http_listener import HttpListener
+    from namesrv.observability.http import HttpListener
 
 logger: Final = logging.getLogger(__name__)
 
-_PACKAGES: Final = ("h11", "prometheus_client")
+_PACKAGES: Final = ("prometheus_client", "starlette", "uvicorn")
 
 
 class Surface:
@@ -45,19 +45,19 @@ class Surface:
             hint = "pip install 'namesrv[server]'"
             event(logger, logging.WARNING, "http_is_off", missing=missing, install=hint)
             return []
-        from namesrv.observability.http_listener import HttpListener  # noqa: PLC0415  # optional
-        from namesrv.observability.pages import pages  # noqa: PLC0415
+        from namesrv.observability.http import HttpListener  # noqa: PLC0415  # optional
+        from namesrv.observability.pages import application  # noqa: PLC0415
 
-        self._listener = HttpListener(pages(namesrv, self._server), namesrv.spawn, namesrv.counters.http)
+        self._listener = HttpListener(application(namesrv, self._server), namesrv.counters.http)
         addresses = await self._listener.listen(*address)
         self._lag.start()
         return addresses
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End."""
         self._lag.stop()
         if self._listener is not None:
-            self._listener.close()
+            await self._listener.close()
 
 
 def _is_installed(name: str) -> bool:

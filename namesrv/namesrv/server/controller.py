@@ -182,7 +182,7 @@ class NamesrvController:
             await self._stop_asked.wait()
             await self._leave(snapshotter)
         finally:
-            surface.close()
+            await surface.close()
 
     def ask_to_stop(self) -> None:
         """Leave in good order."""

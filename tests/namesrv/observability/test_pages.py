@@ -1,32 +1,44 @@
-"""What is answered on the pages, and do many scrapes keep the loop for themselves?"""
+"""The pages, and how much of the loop a scrape may take."""
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from namesrv.observability.pages import pages
+from namesrv.observability.pages import application
+from tests.support.http_peer import ask
 from tests.support.in_process import namesrv_in_process
 
 
 @pytest.mark.parametrize(
-    ("query", "lines"), [("", 1), ("verbose", 5), ("verbose=1", 5), ("x&verbose", 5), ("verbos", 1), ("x=verbose", 1)]
+    ("query", "lines"),
+    [("", 1), ("?verbose", 5), ("?verbose=1", 5), ("?x&verbose", 5), ("?verbos", 1), ("?x=verbose", 1)],
 )
 async def test_verbose_is_a_word_of_the_query(tmp_path: Path, query: str, lines: int) -> None:
-    """With or without a value, among others or alone."""
-    async with namesrv_in_process(tmp_path) as server:
-        answer = await pages(server.namesrv, server.controller.server)["/readyz"](query)
+    """With or without a value, among others or alone; nothing is to be cached."""
+    async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
+        (address,) = server.controller.http_addresses
+        answer = await asyncio.to_thread(ask, address, f"/readyz{query}")
 
-    assert (200, lines) == (answer.status, answer.body.count(b"\n"))
+    assert (200, lines) == (answer.status, answer.text.count("\n"))
 
 
 async def test_one_scrape_at_a_time(tmp_path: Path) -> None:
     """Eight at once take as many turns of the loop as one after the other: no turn is longer than with one."""
     async with namesrv_in_process(tmp_path) as server:
-        metrics = pages(server.namesrv, server.controller.server)["/metrics"]
+        app = application(server.namesrv, server.controller.server)
+        scope = {"type": "http", "method": "GET", "path": "/metrics", "query_string": b"", "headers": []}
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
 
         async def turns_of(scrapes: int) -> int:
-            work = asyncio.gather(*(metrics("") for _ in range(scrapes)))
+            work = asyncio.gather(*(app(dict(scope), receive, send) for _ in range(scrapes)))
             turns = 0
             while not work.done():
                 await asyncio.sleep(0)
@@ -35,3 +47,4 @@ async def test_one_scrape_at_a_time(tmp_path: Path) -> None:
 
         alone = await turns_of(1)
         assert await turns_of(8) > 7 * alone
+    assert [200] * 9 == [message["status"] for message in sent if message["type"] == "http.response.start"]

@@ -16,7 +16,7 @@ from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
 
 
-@pytest.mark.parametrize("missing", ["h11", "prometheus_client"])
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "prometheus_client"])
 async def test_without_its_packages_it_says_so_once(
     missing: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
