@@ -10,6 +10,7 @@ from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame
+from tests.support.steps import finished
 
 BROKER = Broker("c", "b", 0, "127.0.0.1:10911", [TopicConfig("T0", 8, 8), TopicConfig("T1", 8, 8)])
 
@@ -61,9 +62,9 @@ def test_each_form_says_the_same(form: str) -> None:
     command = decoded(getattr(BROKER, f"{form}_frame")())
     is_compressed = form == "compressed"
     body: RegisterBrokerBody = (
-        decode_native_body(command.body, compressed=False)
+        finished(decode_native_body(command.body, compressed=False))
         if form == "native"
-        else decode_body(command.body, command.version, compressed=is_compressed)
+        else finished(decode_body(command.body, command.version, compressed=is_compressed))
     )
 
     assert command.code == RequestCode.REGISTER_BROKER

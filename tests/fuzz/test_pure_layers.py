@@ -7,7 +7,8 @@ import pytest
 
 from namesrv_remoting.bodies import extensions
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
-from namesrv_remoting.bodies.register import InflateLimits, decode_body, decode_native_body
+from namesrv_remoting.bodies.limits import RegistrationLimits
+from namesrv_remoting.bodies.register import decode_body, decode_native_body
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
@@ -28,7 +29,7 @@ HEADERS: Final = [
     for header in vars(module).values()
     if isinstance(header, type) and issubclass(header, ExtHeader) and header is not ExtHeader
 ]
-LIMITS: Final = InflateLimits(max_bytes=1 << 20, max_ratio=200)
+LIMITS: Final = RegistrationLimits(max_inflated_bytes=1 << 20)
 SMALL_BODIES: Final[list[Callable[[bytes], Any]]] = [
     JSON.read_data_version,
     JSON.read_queue_datas,

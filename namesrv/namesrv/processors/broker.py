@@ -9,15 +9,11 @@ from typing import Final, Protocol
 from namesrv.context import Namesrv
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
+from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
-from namesrv_remoting.bodies.register import (
-    InflateLimits,
-    RegisterBrokerBody,
-    decode_body,
-    decode_native_body,
-    is_zlib,
-)
+from namesrv_remoting.bodies.limits import RegistrationLimits
+from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, is_zlib
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
@@ -47,9 +43,10 @@ except ImportError:  # comes with the extra `server`
 
 # 31 bits: Java's CRC is a non-negative int
 _CRC_MASK: Final = 0x7FFFFFFF
-# An inflated body is read line by line in Python; from this size on not on the loop. JSON is read in one go by
-# compiled code, ten thousand topics in 4 ms.
-_OFF_LOOP_BYTES: Final = 8 * 1024
+# Registrations that are decoded at the same time: each has a step in every round of the loop, and its memory until it
+# is applied. One that cannot grow beyond the second number (JSON of some KiB) does not have to wait for its turn.
+_MAX_DECODED_AT_ONCE: Final = 4
+_SMALL_BYTES: Final = 3 * 1024 * 1024
 
 
 def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
@@ -70,6 +67,7 @@ class BrokerProcessor:
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
         self._manager = namesrv.manager
+        self._decoding = asyncio.Semaphore(_MAX_DECODED_AT_ONCE)
 
     async def register(self, request: Request) -> Reply:
         """103."""
@@ -111,20 +109,21 @@ class BrokerProcessor:
         )
 
     async def _body(self, command: RemotingCommand, header: RegisterBrokerRequestHeader) -> RegisterBrokerBody:
-        off_loop = len(command.body) > _OFF_LOOP_BYTES and (header.compressed or is_zlib(command.body))
-        body = await asyncio.to_thread(self._decode, command, header) if off_loop else self._decode(command, header)
-        limit = self._namesrv.settings.max_topics_per_broker
-        if len(body.topic_configs) > limit:
-            raise BadRequestError(f"{len(body.topic_configs)} topics in one registration, limit {limit}")
-        return body
-
-    def _decode(self, command: RemotingCommand, header: RegisterBrokerRequestHeader) -> RegisterBrokerBody:
         # as they are now: a reload may have changed them
         settings = self._namesrv.settings
-        limits = InflateLimits(settings.max_inflated_bytes, settings.max_inflate_ratio)
+        limits = RegistrationLimits(
+            settings.max_topics_per_broker, settings.max_inflated_bytes, settings.max_inflate_ratio
+        )
+        body, compressed = command.body, header.compressed
         if command.is_native:
-            return decode_native_body(command.body, compressed=header.compressed, limits=limits)
-        return decode_body(command.body, command.version, compressed=header.compressed, limits=limits)
+            steps = decode_native_body(body, compressed=compressed, limits=limits)
+        else:
+            compressed = compressed or is_zlib(body)
+            steps = decode_body(body, command.version, compressed=compressed, limits=limits)
+        if limits.most_bytes(len(body), compressed=compressed) <= _SMALL_BYTES:
+            return await run_in_steps(steps)
+        async with self._decoding:
+            return await run_in_steps(steps)
 
     def _registered(self, command: RemotingCommand, result: RegisterResult) -> Reply:
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)

@@ -10,6 +10,7 @@ from typing import Final
 
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.apache_properties import JAVA_NAMES, as_properties
+from namesrv_remoting.bodies.base import check_size
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.errors import BadRequestError, NoPermissionError, SystemError_
 from namesrv_runtime.log import event
@@ -22,6 +23,8 @@ LIVE_KEYS: Final = {JAVA_NAMES[item.name]: item.name for item in fields(LiveSett
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 # known, and read only at start
 _START_KEYS: Final = frozenset(JAVA_NAMES.values()) - frozenset(LIVE_KEYS)
+# Every key there is, on a line of its own, is under 2 KiB.
+_MAX_UPDATE_BYTES: Final = 16 * 1024
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -33,10 +36,11 @@ def apply_update(namesrv: Namesrv, body: bytes) -> None:
     Raises:
         NoPermissionError: administration is off, or a key is not to be changed.
         SystemError_: the text is no properties text.
-        BadRequestError: a value is neither true nor false.
+        BadRequestError: a value is neither true nor false, or the text is too long.
     """
     if not namesrv.settings.admin_enabled:
         raise NoPermissionError("administration is disabled on this server, see its setting admin-enabled")
+    check_size(body, "UPDATE_NAMESRV_CONFIG", _MAX_UPDATE_BYTES)
     try:
         properties = parse_properties(body.decode())
     except (PropertiesError, UnicodeDecodeError) as error:

@@ -12,10 +12,9 @@ Liveness seconds are the monotonic clock minus all the time by which this proces
 stopped for five minutes has heard nobody, and evicts nobody for it.
 """
 
-import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from namesrv.routeinfo.eviction import Removal, plan_perms, plan_removal, silent_brokers
 from namesrv.routeinfo.liveness import LivenessClock
@@ -42,11 +41,11 @@ from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import Before, Carrier, Changes, QueueRow, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
+from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 
-T = TypeVar("T")
 # who is told of a heartbeat: the broker, its live entry, the silence before
 Touched = Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None]
 
@@ -126,7 +125,9 @@ class RouteInfoManager:
             await self._remove_former_name(registration, effects)
             self._last_generation += 1
             generation = self._last_generation
-            plan = await _in_chunks(plan_registration(self.tables, registration, self.options, self.now(), generation))
+            plan = await run_in_steps(
+                plan_registration(self.tables, registration, self.options, self.now(), generation)
+            )
             # if it hung up meanwhile, nothing would ever report its end
             is_connected = self._is_connected(registration.connection_id)
             if is_connected:
@@ -356,7 +357,7 @@ class RouteInfoManager:
         is_same: Callable[[BrokerLiveInfo], bool],
     ) -> bool:
         """Remove a broker, if after working it out the entry is still the one that was decided on."""
-        removal: Removal = await _in_chunks(plan_removal(self.tables, key, live, self.options))
+        removal: Removal = await run_in_steps(plan_removal(self.tables, key, live, self.options))
         latest = self.tables.broker_live_table.get(key)
         if latest is None:
             return False
@@ -416,7 +417,7 @@ class RouteInfoManager:
         effects: list[Effect] = []
         async with self.lock.write():
             changes = Changes()
-            await _in_chunks(plan_perms(self.tables, changes, broker_name, new_perm))
+            await run_in_steps(plan_perms(self.tables, changes, broker_name, new_perm))
             self.tables.forget_digests((broker_name,))
             if wiped and broker_name in self.tables.broker_addr_table:
                 self.tables.wiped.add(broker_name)
@@ -466,14 +467,3 @@ class RouteInfoManager:
 def _was_not_heard_since(decided_on: BrokerLiveInfo, latest: BrokerLiveInfo) -> bool:
     # another connection alone is no sign of life
     return latest.last_update == decided_on.last_update
-
-
-async def _in_chunks(work: Generator[None, None, T]) -> T:
-    """Run the work, letting the loop run between its chunks."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        await asyncio.sleep(0)

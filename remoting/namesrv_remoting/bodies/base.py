@@ -1,78 +1,117 @@
 """How is a body read, whichever way its sender spells JSON?"""
 
+import contextlib
 import zlib
+from collections.abc import Generator, Iterator
 from typing import Final, TypeVar
 
 import msgspec
 
 from namesrv_remoting.bodies import fastjson
 from namesrv_remoting.errors import BadRequestError
+from namesrv_remoting.frames import MAX_FRAME_BYTES
 
 T = TypeVar("T")
+# Work in steps of a few milliseconds at most, and what comes of it in the end: no loop waits for a whole body.
+Steps = Generator[None, None, T]
 
-# Only small bodies of unusual peers come this far; a Java broker's bare integer keys are read at full speed before.
-# The tolerant reader takes about 0.1 µs a byte, and the loop waits for it.
-MAX_LENIENT_BYTES: Final = 64 * 1024
+# Bytes inflated in one step, and compressed ones handed to zlib at a time: it copies what it could not use yet.
+CHUNK_BYTES: Final = 32 * 1024
+_INPUT_BYTES: Final = 16 * 1024
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# below it the ratio does not count
+FREE_INFLATED_BYTES: Final = 1024 * 1024
 
 
-def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
-    """The typed value of a JSON body: strictly, then with bare integer keys quoted, then as fastjson would.
+def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
+    """The typed value of a JSON body: strictly, then with bare integer keys quoted, then, if it is small, as fastjson.
 
     Raises:
-        BadRequestError: it is none of these; the remark says what and where.
+        BadRequestError: it is none of these, or larger than it may be; the remark says what and where.
     """
-    try:
+    check_size(data, what, max_bytes)
+    if len(data) > fastjson.MAX_BYTES:
+        return read_strictly(decoder, data, what)
+    with contextlib.suppress(*_UNREADABLE):
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
+    with contextlib.suppress(*_UNREADABLE):
         return decoder.decode(fastjson.quote_bare_keys(data))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        strict_error = error
     try:
-        value = fastjson.loads(data, max_bytes=MAX_LENIENT_BYTES)
-        return msgspec.convert(value, decoder.type, strict=False)
+        return msgspec.convert(fastjson.loads(data), decoder.type, strict=False)
     except (fastjson.FastjsonError, msgspec.ValidationError, RecursionError) as error:
-        shown = strict_error if len(data) > MAX_LENIENT_BYTES else error
-        message = f"body of {what} cannot be read: {shown}"
+        message = f"body of {what} cannot be read: {error}"
         raise BadRequestError(message) from error
 
 
-def read_msgpack(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str) -> T:
+def read_strictly(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
+    """The typed value of JSON that is standard but for bare integer keys.
+
+    Raises:
+        BadRequestError: it is not; the remark says what and where.
+    """
+    with contextlib.suppress(*_UNREADABLE):
+        return decoder.decode(data)
+    try:
+        return decoder.decode(fastjson.quote_bare_keys(data))
+    except _UNREADABLE as error:
+        message = f"body of {what} cannot be read: {error}"
+        raise BadRequestError(message) from error
+
+
+def read_msgpack(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
     """The typed value of a native body.
 
     Typed decoding is the bound here: what the type does not name is skipped and never becomes an object.
 
     Raises:
-        BadRequestError: not msgpack, or not of the type; the remark says where.
+        BadRequestError: not msgpack, not of the type, or larger than it may be; the remark says where.
     """
+    check_size(data, what, max_bytes)
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         message = f"body of {what} cannot be read: {error}"
         raise BadRequestError(message) from error
 
 
-def inflate(data: bytes, *, max_bytes: int, max_ratio: int) -> bytes:
-    """The inflated body.
+def check_size(data: bytes, what: str, max_bytes: int) -> None:
+    """Refuse a body before anything of it is looked at. Raises BadRequestError."""
+    if len(data) > max_bytes:
+        message = f"body of {what}: {len(data)} bytes, limit {max_bytes}"
+        raise BadRequestError(message)
 
-    A zlib stream makes up to 1,029 bytes of one; ten thousand real topics make 37. The ratio counts after the first
-    mebibyte only.
+
+def inflate(data: bytes, *, max_bytes: int, max_ratio: int) -> Iterator[bytes]:
+    """The inflated body, chunk by chunk; a chunk may be empty.
+
+    A zlib stream makes up to 1,029 bytes of one; ten thousand real topics make 37. The ratio is to the bytes that were
+    used so far, and counts after the first mebibyte only.
 
     Raises:
-        BadRequestError: not zlib, cut short, or more than the limits allow.
+        BadRequestError: not zlib, cut short, followed by something else, or more than the limits allow.
     """
-    limit = min(max_bytes, max(max_ratio * len(data), 1024 * 1024))
     inflater = zlib.decompressobj()
-    try:
-        inflated = inflater.decompress(data, limit + 1)
-    except zlib.error as error:
-        message = f"compressed body cannot be read: {error}"
-        raise BadRequestError(message) from error
-    if len(inflated) > limit:
-        message = f"compressed body of {len(data)} bytes inflates to more than {limit}"
+    inflated = used = 0
+    rest = b""
+    while not inflater.eof:
+        rest = rest or data[used : used + _INPUT_BYTES]
+        try:
+            chunk = inflater.decompress(rest, CHUNK_BYTES)
+        except zlib.error as error:
+            message = f"compressed body cannot be read: {error}"
+            raise BadRequestError(message) from error
+        if not chunk and used == len(data):
+            message = f"compressed body of {len(data)} bytes is cut short"
+            raise BadRequestError(message)
+        left = inflater.unused_data or inflater.unconsumed_tail
+        used += len(rest) - len(left)
+        rest = left
+        inflated += len(chunk)
+        limit = min(max_bytes, max(max_ratio * used, FREE_INFLATED_BYTES))
+        if inflated > limit:
+            message = f"compressed body of {len(data)} bytes inflates to more than {limit}"
+            raise BadRequestError(message)
+        yield chunk
+    if used < len(data):
+        message = f"compressed body: {len(data) - used} bytes behind its end"
         raise BadRequestError(message)
-    if not inflater.eof:
-        message = f"compressed body of {len(data)} bytes is cut short"
-        raise BadRequestError(message)
-    return inflated

@@ -7,14 +7,16 @@ A line is `topicName read write perm topicFilterType [attributesJson]`, split on
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final
 
 import msgspec
 
-from namesrv_remoting.bodies.base import read_json
+from namesrv_remoting.bodies.base import Steps, read_json, read_strictly
+from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.bodies.topic import (
+    MAX_DATA_VERSION_BYTES,
     DataVersion,
     JsonDataVersion,
     JsonTopicQueueMappingInfo,
@@ -26,6 +28,14 @@ from namesrv_remoting.errors import BadRequestError
 _INT32: Final = Struct(">i")
 _LINE_PARTS: Final = 5
 _MAX_NAME: Final = 255
+# How long each piece may be, however much a length announces. A line is a name, four words and the topic's
+# attributes, a handful; a mapping has 10 to 20 bytes per queue.
+MAX_TOPIC_LINE_BYTES: Final = 4 * 1024
+MAX_FILTER_SERVERS_BYTES: Final = 64 * 1024
+MAX_MAPPING_BYTES: Final = 64 * 1024
+# rests of lines kept, see `_topics`; a broker has a few dozen
+_MAX_RESTS: Final = 1024
+_WHAT: Final = "REGISTER_BROKER"
 _version_decoder: Final = msgspec.json.Decoder(JsonDataVersion)
 _filters_decoder: Final = msgspec.json.Decoder(list[str] | None)
 _mapping_decoder: Final = msgspec.json.Decoder(JsonTopicQueueMappingInfo)
@@ -36,41 +46,67 @@ Compressed = tuple[
 
 
 class _Pieces:
-    """Length-prefixed pieces, each length checked against the bytes that are left before anything is allocated."""
+    """Length-prefixed pieces of a stream of chunks; a length is checked before what it announces is waited for."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        # what came and is not read yet begins at `at`
+        self.data = b""
+        self.at = 0
 
-    def number(self, what: str) -> int:
-        if len(self._data) - self._at < _INT32.size:
+    def more(self, what: str) -> None:
+        """Append the next chunk to what is not read yet."""
+        chunk = next(self._chunks, None)
+        if chunk is None:
             message = f"compressed body ends before the {what}"
             raise BadRequestError(message)
-        (value,) = _INT32.unpack_from(self._data, self._at)
-        self._at += _INT32.size
-        left = len(self._data) - self._at
-        if not 0 <= value <= left:
-            message = f"compressed body: {what} {value}, {left} bytes left"
-            raise BadRequestError(message)
-        return int(value)
+        self.data = self.data[self.at :] + chunk
+        self.at = 0
 
-    def piece(self, what: str) -> bytes:
-        length = self.number(f"length of the {what}")
-        start, self._at = self._at, self._at + length
-        return self._data[start : self._at]
+    def number(self, what: str, limit: int) -> Steps[int]:
+        while len(self.data) - self.at < _INT32.size:
+            self.more(what)
+            yield
+        (value,) = _INT32.unpack_from(self.data, self.at)
+        self.at += _INT32.size
+        return _checked(what, value, limit)
+
+    def piece(self, what: str, limit: int) -> Steps[bytes]:
+        length = yield from self.number(f"length of the {what}", limit)
+        while len(self.data) - self.at < length:
+            self.more(f"end of the {what}")
+            yield
+        start, self.at = self.at, self.at + length
+        return self.data[start : self.at]
+
+    def rest(self) -> Steps[None]:
+        """To the end, where the stream is found to be whole."""
+        for _ in self._chunks:
+            yield
 
 
-def read_compressed(data: bytes, *, with_mappings: bool) -> Compressed:
+def _checked(what: str, value: int, limit: int) -> int:
+    if 0 <= value <= limit:
+        return value
+    message = f"compressed body: {what} {value}, limit {limit}"
+    raise BadRequestError(message)
+
+
+def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tally) -> Steps[Compressed]:
     """Topics, DataVersion, mappings and filter servers of an inflated body.
 
     Raises:
         BadRequestError: a length that cannot be, a line without its five parts, or JSON that is none.
     """
-    pieces = _Pieces(data)
-    version = read_json(_version_decoder, pieces.piece("DataVersion"), "REGISTER_BROKER (DataVersion)")
-    topics = _topics(pieces)
-    filters = read_json(_filters_decoder, pieces.piece("filter servers"), "REGISTER_BROKER (filter servers)")
-    mappings = _mappings(pieces) if with_mappings else {}
+    pieces = _Pieces(chunks)
+    data = yield from pieces.piece("DataVersion", MAX_DATA_VERSION_BYTES)
+    version = read_json(_version_decoder, data, f"{_WHAT} (DataVersion)")
+    topics = yield from _topics(pieces, tally)
+    data = yield from pieces.piece("filter servers", MAX_FILTER_SERVERS_BYTES)
+    filters = read_json(_filters_decoder, data, f"{_WHAT} (filter servers)")
+    mappings = (yield from _mappings(pieces, tally)) if with_mappings else {}
+    # an old server does not look at the mappings of a new broker
+    yield from pieces.rest()
     return (
         topics,
         DataVersion(*msgspec.structs.astuple(version)),
@@ -79,20 +115,37 @@ def read_compressed(data: bytes, *, with_mappings: bool) -> Compressed:
     )
 
 
-def _topics(pieces: _Pieces) -> list[TopicConfig]:
+def _topics(pieces: _Pieces, tally: Tally) -> Steps[list[TopicConfig]]:
     # nearly all topics of a broker share what follows the name: read each such rest once
     rests: dict[bytes, tuple[int, int, int]] = {}
-    topics = []
-    for _ in range(pieces.number("number of topics")):
-        line = pieces.piece("topic")
-        name, _, rest = line.partition(b" ")
-        numbers = rests.get(rest)
-        if numbers is None:
-            numbers = rests[rest] = _numbers(line, rest)
-        if not 0 < len(name) <= _MAX_NAME:
-            message = f"compressed body: topic name of {len(name)} bytes, limit {_MAX_NAME}"
-            raise BadRequestError(message)
-        topics.append(TopicConfig(_text(name), *numbers))
+    topics: list[TopicConfig] = []
+    left = yield from pieces.number("number of topics", tally.max_topics)
+    while left:
+        data, at = pieces.data, pieces.at
+        size = len(data)
+        # all that are there: a call for each would take longer than reading it does
+        while left and size - at >= _INT32.size:
+            (length,) = _INT32.unpack_from(data, at)
+            end = at + _INT32.size + _checked("length of the topic", length, MAX_TOPIC_LINE_BYTES)
+            if end > size:
+                break
+            line = data[at + _INT32.size : end]
+            name, _, rest = line.partition(b" ")
+            numbers = rests.get(rest)
+            if numbers is None:
+                if len(rests) == _MAX_RESTS:
+                    rests.clear()
+                numbers = rests[rest] = _numbers(line, rest)
+            if not 0 < len(name) <= _MAX_NAME:
+                message = f"compressed body: topic name of {len(name)} bytes, limit {_MAX_NAME}"
+                raise BadRequestError(message)
+            topics.append(TopicConfig(_text(name), *numbers))
+            left -= 1
+            at = end
+        pieces.at = at
+        if left:
+            pieces.more("end of the topic" if size - at >= _INT32.size else "length of the topic")
+            yield
     return topics
 
 
@@ -118,13 +171,19 @@ def _text(data: bytes) -> str:
         raise BadRequestError(message) from error
 
 
-def _mappings(pieces: _Pieces) -> dict[str, TopicQueueMappingInfo]:
-    mappings = {}
-    for _ in range(pieces.number("number of static-topic mappings")):
-        what = "static-topic mapping"
-        info = read_json(_mapping_decoder, pieces.piece(what), f"REGISTER_BROKER ({what})")
+def _mappings(pieces: _Pieces, tally: Tally) -> Steps[dict[str, TopicQueueMappingInfo]]:
+    mappings: dict[str, TopicQueueMappingInfo] = {}
+    what = "static-topic mapping"
+    number = yield from pieces.number(f"number of {what}s", tally.max_topics)
+    for count in range(number):
+        if count % 500 == 499:
+            yield
+        data = yield from pieces.piece(what, MAX_MAPPING_BYTES)
+        # strictly: pieces of a body of many are not what an unusual peer writes by hand
+        info = read_strictly(_mapping_decoder, data, f"{_WHAT} ({what})")
         if info.topic:
-            mappings[info.topic] = TopicQueueMappingInfo(*msgspec.structs.astuple(info))
+            tally.count(info)
+            mappings[info.topic] = info.plain()
     return mappings
 
 

@@ -19,6 +19,10 @@ import re
 from decimal import Decimal
 from typing import Final, NoReturn
 
+# The reader takes up to 1.7 µs a byte, and the loop waits for it. Headers and bodies of real peers that need it stay
+# below 2 KiB: brokers and clients, whatever their size, write nothing that is out of the standard but bare integer
+# keys, and those have a faster road.
+MAX_BYTES: Final = 4 * 1024
 # fastjson keeps BigIntegers; the widest integer of the protocol has 19 digits, and int() is quadratic in theirs
 MAX_DIGITS: Final = 400
 # what a message quotes of the document
@@ -44,7 +48,7 @@ _ESCAPED: Final = {
 }
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
-_INTEGER_KEY: Final = re.compile(rb"([{,])(-?\d+):")
+_INTEGER_KEY: Final = re.compile(rb"(?<=[{,])(-?\d++)(?=:)")
 
 
 class FastjsonError(ValueError):
@@ -63,10 +67,12 @@ def quote_bare_keys(data: bytes) -> bytes:
     stand: the parser fails, and `loads` decides. The quote follows `{` or `,`, so no backslash can hide it. Outside of
     strings, an integer between `{` or `,` and `:` is nothing but a key. So a document that parses has its own meaning.
     """
-    return _INTEGER_KEY.sub(rb'\1"\2":', data)
+    # what stands between the keys and the keys in turn: a third of the time that a substitution takes
+    parts = _INTEGER_KEY.split(data)
+    return data if len(parts) == 1 else b'"'.join(parts)
 
 
-def loads(data: bytes, *, max_depth: int = 64, max_bytes: int = 1 << 20) -> object:
+def loads(data: bytes, *, max_depth: int = 64, max_bytes: int = MAX_BYTES) -> object:
     """The value of a document in fastjson's dialect; integer keys become strings, as in standard JSON.
 
     Raises:

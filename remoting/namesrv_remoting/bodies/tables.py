@@ -10,7 +10,7 @@ import msgspec
 
 from namesrv_remoting.bodies.base import read_json, read_msgpack
 from namesrv_remoting.bodies.register import data_version_members
-from namesrv_remoting.bodies.topic import DataVersion, JsonDataVersion
+from namesrv_remoting.bodies.topic import MAX_DATA_VERSION_BYTES, DataVersion, JsonDataVersion
 
 _json_data_version: Final = msgspec.json.Decoder(JsonDataVersion | None)
 _native_data_version: Final = msgspec.msgpack.Decoder(DataVersion | None)
@@ -41,7 +41,7 @@ def data_version_from_json(body: bytes) -> DataVersion | None:
     """
     if not body:
         return None
-    version = read_json(_json_data_version, body, "DataVersion")
+    version = read_json(_json_data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES)
     return None if version is None else DataVersion(*msgspec.structs.astuple(version))
 
 
@@ -66,4 +66,9 @@ def data_version_from_native(body: bytes) -> DataVersion | None:
     Raises:
         BadRequestError: the body is not a DataVersion.
     """
-    return read_msgpack(_native_data_version, body, "DataVersion") if body else None
+    if not body:
+        return None
+    version: DataVersion | None = read_msgpack(
+        _native_data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES
+    )
+    return version

@@ -16,6 +16,9 @@ TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 DEFAULT_QUEUE_NUMS = 16
 DEFAULT_PERM = 6
 
+# three numbers and their names, however they are spelt and whatever a later version adds
+MAX_DATA_VERSION_BYTES = 512
+
 
 class TopicConfig(msgspec.Struct, frozen=True, gc=False):
     """One topic on one broker: how many queues, who may read and write (4 read, 2 write), unit flags."""
@@ -78,3 +81,9 @@ class JsonTopicQueueMappingInfo(TopicQueueMappingInfo, frozen=True, gc=False, re
     total_queues: Int32 = 0
     dirty: bool = False
     curr_id_map: dict[Int32, Int32] | None = None
+
+    def plain(self) -> TopicQueueMappingInfo:
+        """The same value, which is equal to others and has the native spelling."""
+        return TopicQueueMappingInfo(
+            self.topic, self.bname, self.scope, self.epoch, self.total_queues, self.dirty, self.curr_id_map
+        )

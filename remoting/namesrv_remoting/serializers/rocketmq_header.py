@@ -12,7 +12,7 @@ from namesrv_remoting.codes import LanguageCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
-from namesrv_remoting.serializers.ranges import check_ext_fields, check_sendable
+from namesrv_remoting.serializers.ranges import MAX_EXT_FIELDS, check_ext_fields, check_sendable
 
 _FIXED: Final = Struct(">hBhii")
 _INT16: Final = Struct(">h")
@@ -84,7 +84,12 @@ def _ext_fields(data: bytes, at: int, length: int, limit: int) -> tuple[dict[str
         raise RemoteProtocolError(message, reason="header")
     end = at + length
     fields: dict[str, str] = {}
+    count = 0
     while at < end:
+        count += 1
+        if count > MAX_EXT_FIELDS:
+            message = f"binary header: more than {MAX_EXT_FIELDS} ext fields"
+            raise RemoteProtocolError(message, reason="header")
         key, at = _text(data, at, _INT16, "ext field name", length)
         value, at = _text(data, at, _INT32, "ext field value", length)
         if key is not None and value is not None:

@@ -6,16 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_remoting.bodies.compressed import read_compressed, write_compressed
+from namesrv_remoting.bodies.compressed import Compressed, read_compressed, write_compressed
+from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError
 from tests.support.commands import INT32
 from tests.support.registrations import MAPPINGS, NAMES, VERSIONS, WORDS
+from tests.support.steps import finished
 
 VERSION = b'\x00\x00\x00\x2e{"counter":3,"stateVersion":2,"timestamp":100}'
 NO_TOPICS = b"\x00\x00\x00\x00"
 NO_FILTERS = b"\x00\x00\x00\x02[]"
 NO_MAPPINGS = b"\x00\x00\x00\x00"
+
+
+def read(body: bytes, *, with_mappings: bool, chunk_bytes: int = 5) -> Compressed:
+    """What it holds, if it comes in such chunks."""
+    chunks = (body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes))
+    return finished(read_compressed(chunks, with_mappings=with_mappings, tally=Tally(100)))
+
+
 MAPPING = (
     b'\x00\x00\x00\x6d{"bname":"b","currIdMap":{0:1,12:3},"dirty":false,"epoch":7,"scope":"__global__","topic":"T",'
     b'"totalQueues":2}'
@@ -34,7 +44,7 @@ def test_everything_is_read() -> None:
         + MAPPING
     )
 
-    topics, version, mappings, filters = read_compressed(body, with_mappings=True)
+    topics, version, mappings, filters = read(body, with_mappings=True)
 
     assert [TopicConfig("T1", 8, 7, 6, 0), TopicConfig("%RETRY%G", 1, 1, 4, 0)] == list(topics)
     assert DataVersion(3, 2, 100) == version
@@ -47,29 +57,29 @@ def test_body_of_an_old_broker_has_no_mappings() -> None:
     """Before version 413 it ends with the filter servers; from then on their absence is an error."""
     body = VERSION + NO_TOPICS + NO_FILTERS
 
-    assert ([], DataVersion(3, 2, 100), {}, ()) == read_compressed(body, with_mappings=False)
+    assert ([], DataVersion(3, 2, 100), {}, ()) == read(body, with_mappings=False)
     with pytest.raises(BadRequestError, match=r"^compressed body ends before the number of static-topic mappings$"):
-        read_compressed(body, with_mappings=True)
+        read(body, with_mappings=True)
 
 
 def test_what_stands_behind_is_ignored() -> None:
     """An old server does not look at the mappings of a new broker."""
     body = VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x01" + MAPPING
 
-    assert ([], DataVersion(3, 2, 100), {}, ()) == read_compressed(body, with_mappings=False)
+    assert ([], DataVersion(3, 2, 100), {}, ()) == read(body, with_mappings=False)
 
 
 def test_filter_servers_may_be_null() -> None:
     """Which leaves those known alone; an empty list removes them."""
-    assert read_compressed(VERSION + NO_TOPICS + b"\x00\x00\x00\x04null", with_mappings=False)[3] is None
-    assert read_compressed(VERSION + NO_TOPICS + NO_FILTERS, with_mappings=False)[3] == ()
+    assert read(VERSION + NO_TOPICS + b"\x00\x00\x00\x04null", with_mappings=False)[3] is None
+    assert read(VERSION + NO_TOPICS + NO_FILTERS, with_mappings=False)[3] == ()
 
 
 def test_mapping_without_a_topic_is_skipped() -> None:
     """There is nothing to file it under."""
     body = VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x02" + b"\x00\x00\x00\x02{}" + MAPPING
 
-    assert ["T"] == list(read_compressed(body, with_mappings=True)[2])
+    assert ["T"] == list(read(body, with_mappings=True)[2])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,7 @@ def test_topic_line_is_read(line: bytes, topic: TopicConfig) -> None:
     """Name, read and write queues, permission, filter type; attributes are not looked at."""
     body = VERSION + b"\x00\x00\x00\x01" + bytes([0, 0, len(line) >> 8, len(line) & 255]) + line + NO_FILTERS
 
-    assert [topic] == list(read_compressed(body, with_mappings=False)[0])
+    assert [topic] == list(read(body, with_mappings=False)[0])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +114,8 @@ def test_topic_line_is_read(line: bytes, topic: TopicConfig) -> None:
         (b" 8 8 6 SINGLE_TAG", "topic name of 0 bytes, limit 255"),
         (b"t" * 256 + b" 8 8 6 SINGLE_TAG", "topic name of 256 bytes, limit 255"),
         (b"\xff 8 8 6 SINGLE_TAG", r"topic name b'\xff' is not UTF-8"),
-        (b"x" * 100_000, f"topic line b'{'x' * 128}' is not"),
+        (b"x" * 4096, f"topic line b'{'x' * 128}' is not"),
+        (b"x" * 4097, "length of the topic 4097, limit 4096"),
     ],
 )
 def test_topic_line_that_is_none_is_refused(line: bytes, error: str) -> None:
@@ -112,7 +123,7 @@ def test_topic_line_that_is_none_is_refused(line: bytes, error: str) -> None:
     length = len(line).to_bytes(4)
 
     with pytest.raises(BadRequestError) as caught:
-        read_compressed(VERSION + b"\x00\x00\x00\x01" + length + line + NO_FILTERS, with_mappings=False)
+        read(VERSION + b"\x00\x00\x00\x01" + length + line + NO_FILTERS, with_mappings=False)
     assert (caught.value.remark or "").startswith(f"compressed body: {error}")
 
 
@@ -121,31 +132,36 @@ def test_topic_line_that_is_none_is_refused(line: bytes, error: str) -> None:
     [
         (b"", "compressed body ends before the length of the DataVersion"),
         (b"\x00\x00\x00", "compressed body ends before the length of the DataVersion"),
-        (b"\x00\x00\x00\x01", "compressed body: length of the DataVersion 1, 0 bytes left"),
-        (b"\x7f\xff\xff\xff{}", "compressed body: length of the DataVersion 2147483647, 2 bytes left"),
-        (b"\xff\xff\xff\xff{}", "compressed body: length of the DataVersion -1, 2 bytes left"),
+        (b"\x00\x00\x00\x01", "compressed body ends before the end of the DataVersion"),
+        (b"\x7f\xff\xff\xff{}", "compressed body: length of the DataVersion 2147483647, limit 512"),
+        (b"\xff\xff\xff\xff{}", "compressed body: length of the DataVersion -1, limit 512"),
         (b"\x00\x00\x00\x00", "body of REGISTER_BROKER (DataVersion) cannot be read: "),
         (b"\x00\x00\x00\x02[]", "body of REGISTER_BROKER (DataVersion) cannot be read: "),
         (VERSION, "compressed body ends before the number of topics"),
-        (VERSION + b"\x7f\xff\xff\xff", "compressed body: number of topics 2147483647, 0 bytes left"),
-        (VERSION + b"\xff\xff\xff\xff", "compressed body: number of topics -1, 0 bytes left"),
+        (VERSION + b"\x7f\xff\xff\xff", "compressed body: number of topics 2147483647, limit 100"),
+        (VERSION + b"\xff\xff\xff\xff", "compressed body: number of topics -1, limit 100"),
         (VERSION + b"\x00\x00\x00\x01\x00\x00\x00\x09T 8 8 6 S",
          "compressed body ends before the length of the filter servers"),
         (VERSION + b"\x00\x00\x00\x01\x00\x00\x00\x0aT 8 8 6 S",
-         "compressed body: length of the topic 10, 9 bytes left"),
-        (VERSION + b"\x00\x00\x00\x01", "compressed body: number of topics 1, 0 bytes left"),
+         "compressed body ends before the end of the topic"),
+        (VERSION + b"\x00\x00\x00\x01", "compressed body ends before the length of the topic"),
         (VERSION + NO_TOPICS, "compressed body ends before the length of the filter servers"),
         (VERSION + NO_TOPICS + b"\x00\x00\x00\x02{}", "body of REGISTER_BROKER (filter servers) cannot be read: "),
         (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x05\x00\x00\x00\x01",
-         "compressed body: number of static-topic mappings 5, 4 bytes left"),
+         "compressed body ends before the end of the static-topic mapping"),
+        (VERSION + NO_TOPICS + b"\x00\x01\x00\x01", "compressed body: length of the filter servers 65537, limit 65536"),
+        (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x65",
+         "compressed body: number of static-topic mappings 101, limit 100"),
+        (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x01\x00\x01\x00\x01",
+         "compressed body: length of the static-topic mapping 65537, limit 65536"),
         (VERSION + NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x01\x00\x00\x00\x02[]",
          "body of REGISTER_BROKER (static-topic mapping) cannot be read: "),
     ],
 )  # fmt: skip
 def test_length_that_lies_is_refused(body: bytes, error: str) -> None:
-    """Negative, or more than is left: nothing is allocated for it, and the remark says which."""
+    """Negative, beyond its limit, or more than is left: nothing is allocated for it, and the remark says which."""
     with pytest.raises(BadRequestError) as caught:
-        read_compressed(body, with_mappings=True)
+        read(body, with_mappings=True)
     assert (caught.value.remark or "").startswith(
         error or "compressed body ends before the length of the filter servers"
     )
@@ -166,7 +182,7 @@ def test_round_trip(
     by_topic = {mapping.topic or "": mapping for mapping in mappings}
     inflated = zlib.decompress(write_compressed(topics, version, by_topic, filters))
 
-    assert (topics, version, by_topic, tuple(filters)) == read_compressed(inflated, with_mappings=True)
+    assert (topics, version, by_topic, tuple(filters)) == read(inflated, with_mappings=True)
 
 
 def test_it_is_written_as_java_does() -> None:
@@ -188,6 +204,6 @@ def test_no_bytes_break_the_reader(body: bytes) -> None:
     """A registration or a refusal: nothing else."""
     for with_mappings in (False, True):
         try:
-            read_compressed(body, with_mappings=with_mappings)
+            read(body, with_mappings=with_mappings)
         except BadRequestError as error:
             assert error.remark  # noqa: PT017 - either outcome is right

@@ -194,7 +194,7 @@ def _computing_seconds(data: bytes) -> float:
     """Compared with each other only: how fast the machine is makes no difference."""
     started = time.process_time()
     with pytest.raises(FastjsonError):
-        loads(data)
+        loads(data, max_bytes=MEBIBYTE)
     quote_bare_keys(data)
     return time.process_time() - started
 
@@ -203,7 +203,7 @@ def _computing_seconds(data: bytes) -> float:
 def test_depth_beyond_the_stack_is_a_refusal(data: bytes) -> None:
     """A caller who allows any depth gets no RecursionError either."""
     with pytest.raises(FastjsonError, match=r"^json nested deeper than the stack, limit 1048576$"):
-        loads(data, max_depth=MEBIBYTE)
+        loads(data, max_depth=MEBIBYTE, max_bytes=MEBIBYTE)
 
 
 @given(st.binary() | nasty_text.map(str.encode))

@@ -154,6 +154,8 @@ def test_length_0_means_null(ext: bytes, expected: dict[str, str]) -> None:
         (START + NONE + b"\x00\x00\x00\x07\x00\x08\x00\x00\x00\x01x", "ext field name of 8 bytes, limit 5"),
         (START + NONE + b"\x00\x00\x00\x07\x00\x01k\x00\x00\x00\x09", "ext field value of 9 bytes, limit 0"),
         (START + NONE + b"\x00\x00\x00\x07\x00\x01k\xff\xff\xff\xff", "ext field value of -1 bytes, limit 0"),
+        # empty ones count as well
+        (START + NONE + b"\x00\x00\x06\x06" + bytes(257 * 6), "more than 256 ext fields"),
         (START + NONE + b"\x00\x00\x00\x02\x00\x00", "unpack_from requires a buffer of at least 27 bytes"),
         (START + b"\x00\x00\x00\x02\xff\xfe" + NONE, "'utf-8' codec can't decode byte 0xff in position 0"),
     ],

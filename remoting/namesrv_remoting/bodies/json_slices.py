@@ -1,0 +1,194 @@
+"""A large JSON document, cut into slices that a strict parser reads one at a time.
+
+One call of the parser over 16 MiB would keep an event loop for half a second. Its members are found here with regular
+expressions that never see more than a window of the document, and what is wanted of them is parsed in slices, each a
+step of a generator. Nothing of a document is looked at before what stands in front of it was accepted.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+
+from namesrv_remoting.bodies.base import Steps, read_strictly
+from namesrv_remoting.errors import BadRequestError
+
+T = TypeVar("T")
+# reads the value that begins there, and returns the position behind it
+Reader = Callable[[int], Steps[int]]
+
+# One topic or mapping, or one value that is parsed whole. A mapping has 10 to 20 bytes per queue of one topic.
+MAX_VALUE_BYTES: Final = 64 * 1024
+# how deep fastjson's objects may be, and how many members a registration's own have (real ones: 2 and 5)
+_MAX_DEPTH: Final = 64
+_MAX_MEMBERS: Final = 64
+# A value that is skipped costs half a microsecond for each bracket that is not the end of a pair without another one in
+# it. Real ones have hundreds of bytes between those.
+_BYTES_PER_BRACKET: Final = 16
+# what one match may look at; no key, string or run of blanks of a registration comes near it
+_WINDOW: Final = 64 * 1024
+
+_keys: Final = msgspec.json.Decoder(str)
+
+_B: Final = rb"[ \t\n\r]*+"
+_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_PLAIN: Final = rb'[^"\[\]{}]*+(?:' + _STRING + rb'[^"\[\]{}]*+)*+'
+_BLANKS: Final = re.compile(_B)
+_KEY: Final = re.compile(b"(" + _STRING + b")" + _B + b":" + _B, re.DOTALL)
+_NEXT: Final = re.compile(_B + b"([,}])" + _B)
+_SCALAR: Final = re.compile(_STRING + rb'|[^\s"\[\]{},:]+', re.DOTALL)
+# text without brackets and pairs of brackets around such text, as much as there is, and one bracket more
+_BRACKET: Final = re.compile(
+    _PLAIN + rb"(?:(?:\{" + _PLAIN + rb"\}|\[" + _PLAIN + rb"\])" + _PLAIN + rb")*+([\[\]{}]?)", re.DOTALL
+)
+# where an object ends and a member begins that is an object as well: nearly always between two topics
+_LIKELY_CUT: Final = re.compile(rb"\}" + _B + b"," + _B + b"(?=" + _STRING + _B + b":" + _B + rb"\{)", re.DOTALL)
+
+
+class JsonSlices:
+    """One document; `what` names it in errors. Every method that reads is a generator and yields between its steps."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self._what = what
+        # whether likely cuts have been right so far
+        self._guesses = True
+
+    def document(self, reader: Reader) -> Steps[None]:
+        """Read the whole document.
+
+        Raises:
+            BadRequestError: from here and from every other method: it is not JSON, or beyond a limit.
+        """
+        end = yield from reader(self._blanks(0))
+        if self._blanks(end) != len(self._data):
+            self._fail("expected the end", end)
+
+    def object(self, at: int, readers: Mapping[str, Reader]) -> Steps[int]:
+        """Read an object of few members, each with its reader; the others are skipped, and not checked."""
+        at = self._opened(at)
+        if self._data.startswith(b"}", at):
+            return at + 1
+        for _ in range(_MAX_MEMBERS):
+            key, at = self._key(at)
+            at = yield from readers.get(read_strictly(_keys, key, self._what), self.skip)(at)
+            yield
+            at, is_last = self._next(at)
+            if is_last:
+                return at
+        self._fail(f"more than {_MAX_MEMBERS} members", at)
+
+    def value(self, at: int, decoder: msgspec.json.Decoder[T], max_bytes: int) -> Steps[tuple[T, int]]:
+        """Read one small value, and where it ends."""
+        end = yield from self.skip(at, max_bytes)
+        return read_strictly(decoder, self._data[at:end], self._what), end
+
+    def table(
+        self, at: int, decoder: msgspec.json.Decoder[T], slice_bytes: int, take: Callable[[T], None]
+    ) -> Steps[int]:
+        """Read an object of many members, and have them taken slice by slice, each an object of some of them."""
+        if not self._data.startswith(b"{", at):
+            values, end = yield from self.value(at, decoder, MAX_VALUE_BYTES)
+            take(values)
+            return end
+        at = self._opened(at)
+        if self._data.startswith(b"}", at):
+            return at + 1
+        is_last = False
+        while not is_last:
+            guessed = self._guess(decoder, at, at + slice_bytes)
+            if guessed is not None:
+                values, at = guessed
+            else:
+                start = at
+                end, at, is_last = yield from self._members(start, start + slice_bytes)
+                values = read_strictly(decoder, b"{" + self._data[start:end] + b"}", self._what)
+                # the last slice of a table is rarely a likely one; any other says that the cuts are not where we look
+                self._guesses = is_last
+            take(values)
+            yield
+        return at
+
+    def _guess(self, decoder: msgspec.json.Decoder[T], at: int, near: int) -> tuple[T, int] | None:
+        """The members up to a likely cut, if the parser confirms it.
+
+        It does so only if the cut is between two members: anywhere else a string or a bracket would stay open, or close
+        too early. So a wrong guess costs time, and never changes what a document says.
+        """
+        cut = _LIKELY_CUT.search(self._data, near, near + MAX_VALUE_BYTES) if self._guesses else None
+        if cut is None:
+            return None
+        try:
+            return read_strictly(decoder, b"{" + self._data[at : cut.start() + 1] + b"}", self._what), cut.end()
+        except BadRequestError:
+            return None
+
+    def _members(self, at: int, full: int) -> Steps[tuple[int, int, bool]]:
+        """Members until the slice is full: the end of the last one, what comes next, whether that was the last."""
+        while True:
+            _, at = self._key(at)
+            end = yield from self.skip(at, MAX_VALUE_BYTES)
+            at, is_last = self._next(end)
+            if is_last or at >= full:
+                return end, at, is_last
+
+    def skip(self, at: int, max_bytes: int | None = None) -> Steps[int]:
+        """The position behind a value, whose brackets and strings are all that is looked at."""
+        start = at
+        if self._data[at : at + 1] not in (b"{", b"["):
+            scalar = _SCALAR.match(self._data, at, at + _WINDOW)
+            if scalar is None:
+                self._fail("expected a value", at)
+            return self._checked(start, scalar.end(), max_bytes)
+        at = yielded = at + 1
+        depth, steps = 1, 0
+        while True:
+            found = _BRACKET.match(self._data, at, at + _WINDOW)
+            if found is None or found.end() == at:
+                self._fail("object, array or string without an end", start)
+            at, bracket = found.end(), found[1]
+            if bracket:
+                depth += 1 if bracket in b"{[" else -1
+            if not depth:
+                return self._checked(start, at, max_bytes)
+            if depth > _MAX_DEPTH:
+                self._fail(f"json nested deeper than {_MAX_DEPTH}", at)
+            self._checked(start, at, max_bytes)
+            steps += 1
+            if steps * _BYTES_PER_BRACKET > at - start + _WINDOW:
+                self._fail("too many brackets", start)
+            if steps % 4096 == 0 or at - yielded > 4 * _WINDOW:
+                yielded = at
+                yield
+
+    def _checked(self, start: int, end: int, max_bytes: int | None) -> int:
+        if max_bytes is not None and end - start > max_bytes:
+            self._fail(f"value of more than {max_bytes} bytes", start)
+        return end
+
+    def _opened(self, at: int) -> int:
+        if not self._data.startswith(b"{", at):
+            self._fail("expected an object", at)
+        return self._blanks(at + 1)
+
+    def _key(self, at: int) -> tuple[bytes, int]:
+        key = _KEY.match(self._data, at, at + _WINDOW)
+        if key is None:
+            self._fail("expected a key", at)
+        return key[1], key.end()
+
+    def _next(self, at: int) -> tuple[int, bool]:
+        """The position behind a comma or the end of an object, and whether it is the end."""
+        found = _NEXT.match(self._data, at, at + _WINDOW)
+        if found is None:
+            self._fail("expected ',' or '}'", at)
+        # blanks behind the end belong to what follows
+        return (found.end(), False) if found[1] == b"," else (found.end(1), True)
+
+    def _blanks(self, at: int) -> int:
+        blanks = _BLANKS.match(self._data, at, at + _WINDOW)
+        return at if blanks is None else blanks.end()
+
+    def _fail(self, message: str, at: int) -> NoReturn:
+        raise BadRequestError(f"body of {self._what} cannot be read: {message} at byte {at}")

@@ -1,0 +1,157 @@
+"""Does a document mean the same whether it is parsed whole or in slices?"""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.bodies.base import Steps, read_strictly
+from namesrv_remoting.bodies.json_slices import JsonSlices
+from namesrv_remoting.errors import BadRequestError
+from tests.remoting.bodies.test_fastjson import written_by_fastjson
+from tests.support.steps import finished
+
+
+class Document(msgspec.Struct):
+    """A small value, a table, and whatever else."""
+
+    small: list[str] | None = None
+    table: dict[str, "Value"] | None = None
+
+
+class Value(msgspec.Struct):
+    """What the table holds."""
+
+    name: str = ""
+    ids: dict[int, int] = {}
+
+
+class InSlices:
+    """A Document, read in slices of some size."""
+
+    def __init__(self, data: bytes, slice_bytes: int) -> None:
+        self._slices = JsonSlices(data, "DOCUMENT")
+        self._slice_bytes = slice_bytes
+        self.found = Document()
+        self.slices = 0
+
+    def read(self) -> Steps[Document]:
+        """All of it."""
+        yield from self._slices.document(self._object)
+        return self.found
+
+    def _object(self, at: int) -> Steps[int]:
+        return (yield from self._slices.object(at, {"small": self._small, "table": self._table}))
+
+    def _small(self, at: int) -> Steps[int]:
+        self.found.small, at = yield from self._slices.value(at, SMALL, 1024)
+        return at
+
+    def _table(self, at: int) -> Steps[int]:
+        self.found.table = {}
+        return (yield from self._slices.table(at, TABLE, self._slice_bytes, self._take))
+
+    def _take(self, values: dict[str, Value] | None) -> None:
+        self.slices += 1
+        if values is None:
+            self.found.table = None
+        else:
+            self.found.table = (self.found.table or {}) | values
+
+
+SMALL = msgspec.json.Decoder(list[str] | None)
+TABLE = msgspec.json.Decoder(dict[str, Value] | None)
+WHOLE = msgspec.json.Decoder(Document)
+
+# what a cut could be taken for, inside of strings too
+texts = st.text(st.sampled_from('a\\"{}[],:1')) | st.sampled_from(['},"a":{', '"},"b":{"', "é\U0001f600", ""])
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+values = st.fixed_dictionaries(
+    {}, optional={"name": texts, "ids": st.dictionaries(st.integers(-9, 99), st.integers(-9, 99)), "other": anything}
+)
+documents = st.fixed_dictionaries(
+    {},
+    optional={
+        "small": st.none() | st.lists(texts, max_size=3),
+        "table": st.none() | st.dictionaries(texts, values, max_size=12),
+        "other": anything,
+        "more": anything,
+    },
+)
+
+
+def _pretty(value: object) -> str:
+    return json.dumps(value, indent=1)
+
+
+@given(documents, st.sampled_from([json.dumps, _pretty, written_by_fastjson]), st.integers(1, 60))
+def test_slices_say_what_the_whole_says(value: object, write: object, slice_bytes: int) -> None:
+    """However it is spelt, whatever its strings hold, and wherever it is cut."""
+    assert callable(write)
+    data = write(value).encode()
+
+    assert read_strictly(WHOLE, data, "DOCUMENT") == finished(InSlices(data, slice_bytes).read())
+
+
+def test_table_is_cut_where_it_is_full() -> None:
+    """A hundred topics as Java writes them, each in the slice that is not full yet."""
+    table = {f"T{number:02}": {"attributes": {}, "name": "x" * 20, "order": False} for number in range(100)}
+    in_slices = InSlices(json.dumps({"table": table}, separators=(",", ":")).encode(), slice_bytes=610)
+
+    assert set(table) == set(finished(in_slices.read()).table or ())
+    assert in_slices.slices in range(10, 14)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", "expected an object at byte 0"),
+        (b"[]", "expected an object at byte 0"),
+        (b"{", "expected a key at byte 1"),
+        (b'{"a":1', "expected ',' or '}' at byte 6"),
+        (b'{"a":1,}', "expected a key at byte 7"),
+        (b'{"a":}', "expected a value at byte 5"),
+        (b'{"a":1} x', "expected the end at byte 7"),
+        (b'{"a":[1', "object, array or string without an end at byte 5"),
+        (b'{"a":["b', "object, array or string without an end at byte 5"),
+        (b'{"a":' + b"[" * 66 + b"]" * 66 + b"}", "json nested deeper than 64 at byte 70"),
+        (b'{"a":["' + b"a" * 65536 + b'"]}', "object, array or string without an end at byte 5"),
+        (b'{"a":' + b" " * 65537 + b"1}", "expected a value at byte 65537"),
+        (b'{"a":[' + b"[[]]," * 20_000 + b"1]}", "too many brackets at byte 5"),
+        (b"{" + b'"a":1,' * 65 + b'"a":1}', "more than 64 members at byte 385"),
+        (b'{"small":["' + b"a" * 1024 + b'"]}', "value of more than 1024 bytes at byte 9"),
+        (b'{"small":{}}', "Expected `array | null`, got `object`"),
+        (b"{\"small\":['a']}", "JSON is malformed: invalid character (byte 1)"),
+        (b'{"table":1}', "Expected `object | null`, got `int`"),
+        (b'{"table":{"a":{"name":1}}}', "Expected `str`, got `int` - at `$[...].name`"),
+        (b'{"table":{"a":{},}}', "expected a key at byte 17"),
+        (b'{"table":{"a":{"x":"' + b"a" * 65536 + b'"}}}', "object, array or string without an end at byte 14"),
+        (b'{"table":{"a":{"x":' + b'"aaaaaaaa",' * 6000 + b'"b"]}}}', "value of more than 65536 bytes at byte 14"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_document_is_refused(data: bytes, error: str) -> None:
+    """With what was expected and where, or which limit was passed; nothing else is ever raised."""
+    with pytest.raises(BadRequestError) as caught:
+        finished(InSlices(data, 100).read())
+    assert f"body of DOCUMENT cannot be read: {error}" == caught.value.remark
+
+
+@given(st.text('{}[]",:01 \\smaltben').map(str.encode), st.integers(1, 20))
+def test_no_bytes_break_the_reader(data: bytes, slice_bytes: int) -> None:
+    """A document or a refusal; what a strict parser takes is taken, and means the same."""
+    try:
+        found = finished(InSlices(data, slice_bytes).read())
+    except BadRequestError:
+        found = None
+    try:
+        whole = WHOLE.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    assert whole == found
