@@ -45,9 +45,9 @@ class Tally:
         self._queues = 0
 
     def check(self, what: str, number: int) -> None:
-        """So many topics, mappings or deleted topics, or more than that."""
+        """So many topics, mappings or deleted topics so far."""
         if number > self.max_topics:
-            message = f"more than {self.max_topics} {what} in one registration"
+            message = f"{number} {what} in one registration, limit {self.max_topics}"
             raise BadRequestError(message)
 
     def count(self, mapping: TopicQueueMappingInfo) -> None:
@@ -55,5 +55,5 @@ class Tally:
         self._queues += len(mapping.curr_id_map or ())
         limit = _QUEUES_PER_TOPIC * self.max_topics
         if self._queues > limit:
-            message = f"more than {limit} queues of static topics in one registration"
+            message = f"{self._queues} queues of static topics in one registration, limit {limit}"
             raise BadRequestError(message)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Final, NoReturn, TypeVar
+from typing import Final, Literal, NoReturn, TypeVar
 
 import msgpack
 import msgspec
@@ -40,26 +40,26 @@ class MsgpackSlices:
         Raises:
             BadRequestError: from here and from every other method: it is not what it should be, or beyond a limit.
         """
-        return (yield from self._opened(self._unpacker.read_map_header, what, limit))
+        return (yield from self._opened("a map", what, limit))
 
     def value(self, decoder: msgspec.msgpack.Decoder[T], max_bytes: int = MAX_VALUE_BYTES) -> Steps[T]:
         """One value, decoded whole."""
-        yield from self._reached(self._unpacker.skip)
+        yield from self._reached(self._unpacker.skip, "expected a value")
         return read_msgpack(decoder, self._taken(self._unpacker.tell()), self._what, max_bytes=max_bytes)
 
     def array(
         self, what: str, limit: int, decoder: msgspec.msgpack.Decoder[T], take: Callable[[T], object]
     ) -> Steps[None]:
         """Read an array of many elements, and have them taken slice by slice, each an array of some of them."""
-        count = yield from self._opened(self._unpacker.read_array_header, what, limit)
-        yield from self._elements(_ARRAY32, count, 1, decoder, take)
+        count = yield from self._opened("an array", what, limit)
+        yield from self._elements(what, _ARRAY32, count, decoder, take)
 
     def table(
         self, what: str, limit: int, decoder: msgspec.msgpack.Decoder[T], take: Callable[[T], object]
     ) -> Steps[None]:
         """The same of a map of many members."""
-        count = yield from self._opened(self._unpacker.read_map_header, what, limit)
-        yield from self._elements(_MAP32, count, 2, decoder, take)
+        count = yield from self._opened("a map", what, limit)
+        yield from self._elements(what, _MAP32, count, decoder, take)
 
     def end(self) -> Steps[None]:
         """Refuse what stands behind the document."""
@@ -72,8 +72,10 @@ class MsgpackSlices:
             self._fail(f"trailing bytes at byte {self._base}")
 
     def _elements(
-        self, kind: int, count: int, parts: int, decoder: msgspec.msgpack.Decoder[T], take: Callable[[T], object]
+        self, what: str, kind: int, count: int, decoder: msgspec.msgpack.Decoder[T], take: Callable[[T], object]
     ) -> Steps[None]:
+        # a member is two values
+        parts = 2 if kind == _MAP32 else 1
         skip, tell = self._unpacker.skip, self._unpacker.tell
         left = count * parts
         while left:
@@ -87,31 +89,32 @@ class MsgpackSlices:
                         complete, end = complete + 1, tell()
             except msgpack.OutOfData:
                 pass
-            except (ValueError, msgpack.UnpackException) as error:
-                self._fail(str(error) or type(error).__name__)
+            except (ValueError, msgpack.UnpackException):
+                self._fail(f"expected a value at byte {tell()}")
             if complete:
                 piece = _ARRAY.pack(kind, complete) + self._taken(end)
-                take(read_msgpack(decoder, piece, self._what))
+                take(read_msgpack(decoder, piece, f"{self._what} ({what})"))
                 yield
             if left:
                 self._feed()
 
-    def _opened(self, open_it: Callable[[], int], what: str, limit: int) -> Steps[int]:
-        length = yield from self._reached(open_it)
+    def _opened(self, kind: Literal["a map", "an array"], what: str, limit: int) -> Steps[int]:
+        open_it = self._unpacker.read_map_header if kind == "a map" else self._unpacker.read_array_header
+        length: int = yield from self._reached(open_it, f"expected {kind}")
         self._taken(self._unpacker.tell())
         if length > limit:
-            message = f"more than {limit} {what} in one registration"
+            message = f"{length} {what} in one registration, limit {limit}"
             raise BadRequestError(message)
         return length
 
-    def _reached(self, action: Callable[[], T]) -> Steps[T]:
+    def _reached(self, action: Callable[[], T], expected: str) -> Steps[T]:
         while True:
             try:
                 return action()
             except msgpack.OutOfData:
                 self._feed()
-            except (ValueError, msgpack.UnpackException) as error:
-                self._fail(str(error) or type(error).__name__)
+            except (ValueError, msgpack.UnpackException):
+                self._fail(f"{expected} at byte {self._base}")
             yield
 
     def _feed(self) -> None:

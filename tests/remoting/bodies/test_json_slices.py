@@ -65,8 +65,8 @@ SMALL = msgspec.json.Decoder(list[str] | None)
 TABLE = msgspec.json.Decoder(dict[str, Value] | None)
 WHOLE = msgspec.json.Decoder(Document)
 
-# what a cut could be taken for, inside of strings too
-texts = st.text(st.sampled_from('a\\"{}[],:1')) | st.sampled_from(['},"a":{', '"},"b":{"', "é\U0001f600", ""])
+# what a cut could be taken for, inside of strings too; what a bare key could be taken for is refused, see fastjson
+texts = st.text(st.sampled_from('a\\"{}[],:')) | st.sampled_from(['},"a":{', '"},"b":{"', "é\U0001f600", ""])
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),

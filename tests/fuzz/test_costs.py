@@ -1,0 +1,301 @@
+"""What may an input cost? A share of the memory and of the calls for each of its bytes, whatever it says.
+
+Hypothesis looks for the dearest input of every decoder: one that repeats something, since nothing else is large.
+"""
+
+import gc
+import struct
+import sys
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+import pytest
+from hypothesis import Phase, given, settings, target
+from hypothesis import strategies as st
+
+from namesrv_remoting.bodies import extensions
+from namesrv_remoting.bodies.dialects import JSON, NATIVE
+from namesrv_remoting.bodies.limits import DEFAULT_LIMITS
+from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
+from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, encode_json_body
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
+from namesrv_remoting.frames import Frame
+from namesrv_remoting.proxy_header import read_proxy_header
+from namesrv_remoting.serializers import decode_frame
+
+MEBIBYTE: Final = 1 << 20
+REFUSALS: Final = (BadRequestError, RemoteProtocolError, PropertiesError)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """One decoder, what its documents are made of, and what a byte of them may cost."""
+
+    decode: Callable[[bytes], object]
+    # what a document may begin with, and what it may repeat
+    beginnings: tuple[bytes, ...]
+    tokens: tuple[bytes, ...]
+    # memory, and calls of functions, compiled ones included: for each byte of a document, besides what is always there
+    bytes_per_byte: float = 32
+    calls_per_byte: float = 4
+    max_bytes: int = 16 * 1024
+
+
+def lines(document: bytes) -> object:
+    """As a compressed registration."""
+    return decode_body(zlib.compress(document), 479, compressed=True)
+
+
+def header(serialize_type: int) -> Callable[[bytes], object]:
+    """As a header of that type."""
+    return lambda document: decode_frame(Frame(serialize_type, document, b""))
+
+
+JSON_TOKENS: Final = (
+    *b'{ } [ ] {} [] , : " \' \\ "a" "#" "#": "a":{ a 1 #: 1:1 ,1: 1e9 null true },  ]],'.split(),
+    *b'"topicName":"#" "topicName":"a" "currIdMap":{ "topicQueueMappingInfoMap":{ "brokerName":"a" \\u0041'.split(),
+    b" ",
+    b"\xe4\xb8\xbb",
+)
+MSGPACK_TOKENS: Final = (
+    b"\x80", b"\x81", b"\x90", b"\x91", b"\x96", b"\xc0", b"\x00", b"\xa0", b"\xa1a", b"\xa1#", b"\xcd\x7f\xff",
+    b"\xaatopic_name", b"\xabcurr_id_map", b"\xdc\x10\x00", b"\xde\x10\x00", b"\xd9\xff", b"\xc7\x01\x00",
+)  # fmt: skip
+LINES: Final = struct.pack(">i2s", 2, b"{}")
+WRAPPER: Final = b'{"topicConfigSerializeWrapper":{'
+
+DECODERS: Final = {
+    "json registration": Decoder(
+        lambda document: decode_body(document, 479, compressed=False),
+        (b"", WRAPPER + b'"topicConfigTable":{', WRAPPER + b'"topicQueueMappingInfoMap":{', WRAPPER),
+        JSON_TOKENS,
+        bytes_per_byte=64,
+        max_bytes=48 * 1024,
+    ),
+    "compressed registration": Decoder(
+        lines,
+        (
+            b"",
+            LINES + struct.pack(">i", 1000),
+            LINES + struct.pack(">ii2si", 0, 2, b"[]", 1000),
+            LINES + struct.pack(">ii2sii", 0, 2, b"[]", 1, 8000),
+        ),
+        (b"\x00\x00\x00\x07", b"\x00\x00\x00\x0f", b"\x00\x00\x00\x00", b"{}", b"a 1 1 6", b"# 1 1 6", *JSON_TOKENS),
+        bytes_per_byte=64,
+        calls_per_byte=8,
+        max_bytes=48 * 1024,
+    ),
+    "native registration": Decoder(
+        lambda document: decode_native_body(document, compressed=False),
+        (
+            b"",
+            b"\x82",
+            b"\x81\xadtopic_configs\xdc\x10\x00",
+            b"\x81\xaedeleted_topics\xdc\x10\x00",
+            b"\x81\xbctopic_queue_mapping_info_map\xde\x10\x00",
+        ),
+        MSGPACK_TOKENS,
+        bytes_per_byte=128,
+        max_bytes=48 * 1024,
+    ),
+    "json DataVersion": Decoder(
+        JSON.read_data_version, (b"", b"{"), JSON_TOKENS, bytes_per_byte=200, calls_per_byte=10
+    ),
+    "native DataVersion": Decoder(NATIVE.read_data_version, (b"", b"\x83"), MSGPACK_TOKENS),
+    "json queues": Decoder(JSON.read_queue_datas, (b"", b'{"queueDatas":['), JSON_TOKENS, bytes_per_byte=64),
+    "native queues": Decoder(
+        NATIVE.read_queue_datas, (b"", b"\x81\xabqueue_datas\xdc\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64
+    ),
+    "pull": Decoder(
+        extensions.pull_routes_request, (b"", b"\x81\xa6topics\xdc\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64
+    ),
+    "events": Decoder(extensions.recent_events_request, (b"", b"\x82"), MSGPACK_TOKENS),
+    "connections": Decoder(extensions.list_connections_request, (b"", b"\x81\xa4role"), MSGPACK_TOKENS),
+    "brokers": Decoder(extensions.list_brokers_request, (b"", b"\x81\xa7cluster"), MSGPACK_TOKENS),
+    "state": Decoder(
+        extensions.heartbeat_state, (b"", b"\x81\xa5state\xde\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64
+    ),
+    "json header": Decoder(
+        header(0), (b"", b"{", b'{"extFields":{'), JSON_TOKENS, bytes_per_byte=200, calls_per_byte=8
+    ),
+    "binary header": Decoder(
+        header(1),
+        (b"", bytes(13 + 4) + b"\x00\x00\x40\x00"),
+        (b"\x00", b"\x00\x00", b"\x00\x01a", b"\x00\x00\x00\x01a", b"\x00\x00\x00\x00"),
+    ),
+    "native header": Decoder(header(77), (b"", b"\x96\x00\x00\x00\x00\xc0"), MSGPACK_TOKENS, bytes_per_byte=128),
+    "proxy header": Decoder(
+        read_proxy_header,
+        (b"PROXY ", b"PROXY TCP4 ", b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c"),
+        (b" ", b"1", b".", b"\r", b"\r\n", b"TCP4", b"\x00", b"\xff"),
+    ),
+    "properties": Decoder(
+        lambda document: parse_properties(document.decode("latin-1")),
+        (b"",),
+        (b"\n", b"\r", b"\\", b"=", b":", b" ", b"a", b"#", b"!", b"\\u0041", b"\\\n", b"#=1\n", b"\xe9"),
+        bytes_per_byte=200,
+        calls_per_byte=8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_no_byte_costs_more_than_its_share(name: str) -> None:
+    """Of memory and of calls, in the dearest document that a search finds."""
+    decoder = DECODERS[name]
+
+    @settings(max_examples=60, phases=[Phase.generate, Phase.target], database=None)
+    @given(
+        st.sampled_from(decoder.beginnings),
+        st.lists(st.sampled_from(decoder.tokens), min_size=1, max_size=8).map(b"".join),
+        st.sampled_from([300, decoder.max_bytes // 4, decoder.max_bytes]),
+    )
+    def search(beginning: bytes, repeated: bytes, size: int) -> None:
+        document = repeating(beginning, repeated, size)
+        calls, peak = calls_for(decoder, document), peak_for(decoder, document)
+        target(calls / len(document), label="calls")
+        target(peak / len(document), label="bytes")
+        assert calls <= 2_000 + decoder.calls_per_byte * len(document)
+        assert peak <= 400 * 1024 + decoder.bytes_per_byte * len(document)
+
+    search()
+
+
+def repeating(beginning: bytes, repeated: bytes, size: int) -> bytes:
+    """The beginning, and then the same again and again, but that every # is a number of its own."""
+    times = max(1, (size - len(beginning)) // len(repeated))
+    if b"#" not in repeated:
+        return beginning + repeated * times
+    return (beginning + b"".join(repeated.replace(b"#", b"%d" % number) for number in range(times)))[:size]
+
+
+def run(decoder: Decoder, document: bytes) -> None:
+    """To the end, if it is done in steps."""
+    try:
+        found = decoder.decode(document)
+        if isinstance(found, Generator):
+            for _ in found:
+                pass
+    except REFUSALS:
+        pass
+
+
+def calls_for(decoder: Decoder, document: bytes) -> int:
+    """Functions that are called for a document, compiled ones included."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event.endswith("call")
+
+    sys.setprofile(count)
+    try:
+        run(decoder, document)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def peak_for(decoder: Decoder, document: bytes) -> int:
+    """Bytes that are held at a time for a document, besides itself."""
+    tracemalloc.start()
+    try:
+        run(decoder, document)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+# -- registrations of many megabytes ----------------------------------------------------------------------------------
+
+
+def table(member: bytes, item: bytes, size: int = 16 * MEBIBYTE - 64) -> bytes:
+    """A JSON registration with a table of that size; every # is a number of its own."""
+    times = size // (len(item) + 6)
+    items = (item.replace(b"#", b"%d" % number) for number in range(times))
+    return WRAPPER + b'"%b":{%b}}}' % (member, b",".join(items))
+
+
+def native(member: bytes, count: bytes, items: bytes) -> bytes:
+    """A native registration with that many elements."""
+    return b"\x81" + bytes([0xA0 + len(member)]) + member + count + items
+
+
+ATTACKS: Final[dict[str, Callable[[], Generator[None, None, RegisterBrokerBody]]]] = {
+    # 337 KB: a DataVersion of 64 MiB, and noise behind the stream
+    "bomb": lambda: decode_body(
+        zlib.compress(struct.pack(">i", 64 * MEBIBYTE - 4) + b",1:" * (64 * MEBIBYTE // 3), 9) + bytes(270_000),
+        479,
+        compressed=True,
+    ),
+    "bare keys": lambda: decode_body(b",1:" * (16 * MEBIBYTE // 3), 479, compressed=False),
+    "json topics": lambda: decode_body(table(b"topicConfigTable", b'"#":{"topicName":"#"}'), 479, compressed=False),
+    "same json topic": lambda: decode_body(
+        table(b"topicConfigTable", b'"a":{"topicName":"a","x":{}}'), 479, compressed=False
+    ),
+    "mappings": lambda: decode_body(table(b"topicQueueMappingInfoMap", b'"#":{}'), 479, compressed=False),
+    "same mapping": lambda: decode_body(
+        table(b"topicQueueMappingInfoMap", b'"a":{"currIdMap":{0:1,1:2}}'), 479, compressed=False
+    ),
+    "brackets": lambda: decode_body(table(b"x", b'"a":[[[]],[[]],[[]]]'), 479, compressed=False),
+    "lenient": lambda: decode_body(b"{'a':[" + b"[]," * (16 * MEBIBYTE // 3) + b"1]}", 479, compressed=False),
+    "native topics": lambda: decode_native_body(
+        native(b"topic_configs", b"\xdd\x00\x0c\xf8\x50", b"\x81\xaatopic_name\xa1a" * 850_000), compressed=False
+    ),
+    "nested natively": lambda: decode_native_body(
+        native(b"x", b"\xdd\x00\xff\x00\x00", b"\x90" * 0xFF0000), compressed=False
+    ),
+    "100,000 native topics": lambda: decode_native_body(
+        native(b"topic_configs", b"\xdd\x00\x01\x86\xa0", b"\x81\xaatopic_name\xa1a" * 100_000), compressed=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_step_of_a_large_registration_is_long(name: str) -> None:
+    """Shorter than the parser alone takes for 30,000 topics as Java spells them, so that everybody else is served."""
+    topics = [TopicConfig(f"TopicOfAnApplication{number:05}", 8, 8, 6) for number in range(10_000)]
+    legal = encode_json_body(RegisterBrokerBody(topics, DataVersion(1, 0, 1)))
+    gc.disable()
+    try:
+        unit = min(sum(step_seconds(decode_body(legal, 479, compressed=False))) for _ in range(3))
+        steps = step_seconds(ATTACKS[name]())
+    finally:
+        gc.enable()
+
+    assert max(steps) < 2 * unit
+    # 16 MiB, and a tenth of a second for each
+    assert sum(steps) < 400 * unit
+
+
+def step_seconds(work: Generator[None, None, RegisterBrokerBody]) -> list[float]:
+    """The computing time of each step, compared with each other only."""
+    seconds: list[float] = []
+    while True:
+        started = time.process_time()
+        try:
+            next(work)
+        except (StopIteration, BadRequestError):
+            return [*seconds, time.process_time() - started]
+        seconds.append(time.process_time() - started)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_large_registration_takes_no_more_memory_than_was_said(name: str) -> None:
+    """What the limits say before it is decoded."""
+    work = ATTACKS[name]()
+    tracemalloc.start()
+    try:
+        step_seconds(work)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 32 * MEBIBYTE
+    assert peak < DEFAULT_LIMITS.most_bytes(16 * MEBIBYTE, compressed=False)
