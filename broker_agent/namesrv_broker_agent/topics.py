@@ -1,7 +1,7 @@
 """Which topics does this broker have, and how do they change?"""
 
-import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
-from namesrv_runtime.durable_file import remove_leftovers, write_atomically
+from namesrv_runtime.durable_file import remove_leftovers
+from namesrv_runtime.sealed_file import enveloped, unseal, write_sealed
 
 # In UTF-8: RocketMQ's compressed registration counts bytes.
 MAX_TOPIC_BYTES: Final = 255
@@ -18,6 +19,10 @@ PERMS: Final = range(8)
 QUEUE_NUMS: Final = range(1, 65_536)
 SYS_FLAGS: Final = range(1 << 31)
 STATE_VERSIONS: Final = range(1 << 63)
+
+_FILE_VERSION: Final = 1
+# of state files until 0.1.0: the content is a text
+_OLD_ENVELOPE: Final = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "content": (".*")\}', re.DOTALL)
 
 
 class TopicStateError(ValueError):
@@ -186,7 +191,7 @@ class TopicTable:
 
     def _save(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
         if self._file is not None:
-            write_atomically(self._file, _encoded(topics, version))
+            write_sealed(self._file, _document(topics, version))
 
     def _restore(self) -> None:
         """Take over what the broker's last life left; topics given by the caller are added to it, and win."""
@@ -218,32 +223,24 @@ def _with_perm(topic: TopicConfig, perm: int) -> TopicConfig:
     return TopicConfig(topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag)
 
 
-def _encoded(topics: Mapping[str, TopicConfig], version: DataVersion) -> bytes:
-    content: dict[str, Any] = {
-        "version": 1,
+def _document(topics: Mapping[str, TopicConfig], version: DataVersion) -> dict[str, Any]:
+    return {
+        "version": _FILE_VERSION,
         "data_version": [version.counter, version.state_version, version.timestamp],
         "topics": [
             [topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag]
             for topic in topics.values()
         ],
     }
-    text = json.dumps(content, separators=(",", ":"))
-    return json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}).encode()
 
 
 def _decoded(data: bytes, path: Path) -> tuple[dict[str, TopicConfig], DataVersion]:
     try:
-        envelope = json.loads(data)
-        text = envelope["content"]
-        if hashlib.sha256(text.encode()).hexdigest() != envelope["sha256"]:
-            raise TopicStateError(f"state file {path}: the checksum is wrong")
-        content = json.loads(text)
-        if content["version"] != 1:
-            raise TopicStateError(f"state file {path}: version {content['version']} is not 1")
+        old = _OLD_ENVELOPE.fullmatch(data)
+        if old is not None:
+            data = enveloped(old[1], json.loads(old[2]).encode())
+        content = unseal(data, _FILE_VERSION)
         topics = _by_name(TopicConfig(*fields) for fields in content["topics"])
         return topics, DataVersion(*content["data_version"])
-    except TopicStateError:
-        raise
-    # brackets in brackets without end are a RecursionError
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise TopicStateError(f"state file {path} is damaged: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TopicStateError(f"state file {path} cannot be used: {error}") from error

@@ -4,10 +4,8 @@ One JSON file, written atomically with a checksum, readable by its owner only. A
 may write, and one that is damaged are not used: routes decide where messages go.
 """
 
-import hashlib
 import json
 import os
-import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,12 +17,9 @@ from namesrv_client.route_cache import SavedRoute
 from namesrv_remoting.bodies.route import TopicRouteData, route_to_json
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.durable_file import write_atomically
+from namesrv_runtime.sealed_file import unseal, write_sealed
 
 VERSION: Final = 1
-# Nothing but the exact envelope is looked into, and nothing in it before its checksum is right: a torn or damaged file
-# meets no parser.
-_ENVELOPE: Final = re.compile(rb'\{"sha256":"([0-9a-f]{64})","content":(.*)\}\n', re.DOTALL)
 
 
 class RouteSnapshotError(ValueError):
@@ -44,9 +39,7 @@ class RouteSnapshot:
         Raises:
             OSError: they could not be written, and the file is as it was.
         """
-        content = json.dumps(self._content(routes), separators=(",", ":")).encode("ascii")
-        checksum = hashlib.sha256(content).hexdigest().encode("ascii")
-        write_atomically(self.path, b'{"sha256":"%b","content":%b}\n' % (checksum, content), mode=0o600)
+        write_sealed(self.path, self._content(routes))
 
     def _content(self, routes: Iterable[SavedRoute]) -> dict[str, Any]:
         """Routes that many topics share, as most do, are written once."""
@@ -89,22 +82,12 @@ class RouteSnapshot:
             return file.read()
 
     def _decoded(self, data: bytes) -> list[SavedRoute]:
-        envelope = _ENVELOPE.fullmatch(data)
-        if envelope is None:
-            raise RouteSnapshotError(f"{self.path}: no snapshot, or a torn one, in {len(data)} bytes")
-        checksum, content = envelope.groups()
-        if hashlib.sha256(content).hexdigest().encode("ascii") != checksum:
-            raise RouteSnapshotError(f"{self.path}: the checksum is wrong")
         try:
-            return self._routes(json.loads(content))
-        except RouteSnapshotError:
-            raise
+            return self._routes(unseal(data, VERSION))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, RemotingError) as error:
             raise RouteSnapshotError(f"{self.path} cannot be read: {error}") from error
 
     def _routes(self, content: dict[str, Any]) -> list[SavedRoute]:
-        if content["version"] != VERSION:
-            raise RouteSnapshotError(f"{self.path}: version {content['version']} is not {VERSION}")
         spelt: list[TopicRouteData] = [route_from_json(json.dumps(entry).encode()) for entry in content["routes"]]
         wall, now = self.clock.wall(), self.clock.monotonic()
         return [

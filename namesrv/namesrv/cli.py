@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from namesrv import version
 from namesrv.settings.flags import Action, help_text, parse
 from namesrv.settings.sources import Loaded, SettingsError, config_table, load_command_line
 from namesrv_runtime import log
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if line.action is Action.HELP:
         return _print(help_text())
     if line.action is Action.VERSION:
-        return _print(f"namesrv {_version()}\n")
+        return _print(f"namesrv {version()}\n")
     try:
         loaded = load_command_line(line, os.environ)
     except SettingsError as error:
@@ -50,12 +51,3 @@ def _complain(lines: Sequence[str]) -> None:
 def _print(text: str) -> int:
     sys.stdout.write(text)
     return EXIT_OK
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # start-up counts
-
-    try:
-        return version("namesrv")
-    except PackageNotFoundError:
-        return "(not installed)"

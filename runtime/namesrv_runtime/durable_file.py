@@ -2,12 +2,17 @@
 
 import contextlib
 import errno
+import logging
 import os
 import re
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
 
 # Some file systems (network, FUSE) cannot sync a directory and say so with one of these; they have nothing better.
 CANNOT_SYNC_DIRECTORY: Final = frozenset({errno.EBADF, errno.EINVAL})
@@ -57,8 +62,8 @@ def remove_leftovers(path: Path) -> int:
     return removed
 
 
-def set_aside(path: Path, *, wall_seconds: float | None = None) -> Path:
-    """Rename a damaged file to `<name>.damaged-<utc time>[-n]` and return where it is now; overwrites nothing.
+def set_aside(path: Path, reason: str, *, wall_seconds: float | None = None) -> Path:
+    """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, warn, and return where it is now; overwrites nothing.
 
     Raises:
         OSError: it could not be renamed and is where it was.
@@ -76,6 +81,7 @@ def set_aside(path: Path, *, wall_seconds: float | None = None) -> Path:
         _sync_directory(directory)
     finally:
         os.close(directory)
+    event(logger, logging.WARNING, "damaged_file_set_aside", path=path, kept_as=target, reason=reason)
     return target
 
 

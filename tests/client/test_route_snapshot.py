@@ -1,7 +1,5 @@
 """Do routes survive the process, and is nothing but what was written ever used?"""
 
-import hashlib
-import json
 import os
 import stat
 from pathlib import Path
@@ -12,6 +10,7 @@ from namesrv_client.route_cache import SavedRoute
 from namesrv_client.route_snapshot import RouteSnapshot, RouteSnapshotError
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
+from namesrv_runtime.sealed_file import write_sealed
 from tests.support.fake_clock import FakeClock
 from tests.support.route_clients import group, queues, topic_route
 
@@ -31,12 +30,6 @@ def clock() -> FakeClock:
 def snapshot(tmp_path: Path, clock: FakeClock) -> RouteSnapshot:
     """One that was not written yet."""
     return RouteSnapshot(tmp_path / "routes.json", clock)
-
-
-def enveloped(content: object) -> bytes:
-    """A file with a checksum that is right, whatever is in it."""
-    spelt = json.dumps(content, separators=(",", ":")).encode()
-    return b'{"sha256":"%b","content":%b}\n' % (hashlib.sha256(spelt).hexdigest().encode(), spelt)
 
 
 def test_what_was_saved_is_loaded(snapshot: RouteSnapshot) -> None:
@@ -161,37 +154,20 @@ def test_a_file_that_may_not_be_read_is_an_error(snapshot: RouteSnapshot) -> Non
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_flipped_bit_is_noticed(snapshot: RouteSnapshot) -> None:
-    """In whichever byte of the file."""
-    snapshot.save(ROUTES[:1])
-    good = snapshot.path.read_bytes()
+def test_a_damaged_file_is_not_used(snapshot: RouteSnapshot) -> None:
+    """And named, with what is wrong with it."""
+    snapshot.save(ROUTES)
+    snapshot.path.write_bytes(snapshot.path.read_bytes()[:-1])
 
-    for at in range(len(good)):
-        damaged = bytearray(good)
-        damaged[at] ^= 1 << at % 8
-        snapshot.path.write_bytes(damaged)
-        with pytest.raises(RouteSnapshotError):
-            snapshot.load()
-
-
-def test_every_torn_file_is_noticed(snapshot: RouteSnapshot) -> None:
-    """Wherever it ends; and so is one that goes on."""
-    snapshot.save(ROUTES[:1])
-    good = snapshot.path.read_bytes()
-
-    for damaged in [*(good[:size] for size in range(len(good))), good + b"x", good + good]:
-        snapshot.path.write_bytes(damaged)
-        with pytest.raises(RouteSnapshotError, match=r"no snapshot|checksum"):
-            snapshot.load()
+    with pytest.raises(RouteSnapshotError, match=f"^{snapshot.path} cannot be read: torn"):
+        snapshot.load()
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        None,
-        [],
-        3,
         {},
+        {"version": 2, "routes": [], "topics": {}},
         {"version": 1},
         {"version": 1, "routes": [], "topics": []},
         {"version": 1, "routes": [3], "topics": {}},
@@ -201,19 +177,11 @@ def test_every_torn_file_is_noticed(snapshot: RouteSnapshot) -> None:
         {"version": 1, "routes": [{}], "topics": {"t": ["a", 1.0]}},
     ],
 )
-def test_content_of_another_kind_is_refused(snapshot: RouteSnapshot, content: object) -> None:
+def test_content_of_another_kind_is_refused(snapshot: RouteSnapshot, content: dict[str, object]) -> None:
     """By the right checksum and a wrong program."""
-    snapshot.path.write_bytes(enveloped(content))
+    write_sealed(snapshot.path, content)
 
     with pytest.raises(RouteSnapshotError, match="cannot be read"):
-        snapshot.load()
-
-
-def test_another_version_is_refused(snapshot: RouteSnapshot) -> None:
-    """It may mean something else."""
-    snapshot.path.write_bytes(enveloped({"version": 2, "routes": [], "topics": {}}))
-
-    with pytest.raises(RouteSnapshotError, match="version 2 is not 1"):
         snapshot.load()
 
 

@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 import namesrv
-from namesrv.version import version
+from namesrv import version
 
 
 def test_version_is_that_of_the_distribution() -> None:
@@ -17,7 +17,7 @@ def test_version_is_that_of_the_distribution() -> None:
 def test_version_of_what_is_not_installed() -> None:
     """A source tree on the path, without a distribution."""
     source = Path(namesrv.__file__).parent.parent
-    script = "import sys; sys.path.insert(0, sys.argv[1]); from namesrv.version import version; print(version())"
+    script = "import sys; sys.path.insert(0, sys.argv[1]); from namesrv import version; print(version())"
 
     # isolated and without site-packages
     found = subprocess.run(

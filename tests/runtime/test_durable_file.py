@@ -286,16 +286,19 @@ def test_no_directory_has_no_leftovers(tmp_path: Path) -> None:
 # ---- set_aside ----
 
 
-def test_damaged_file_is_kept_under_another_name(tmp_path: Path) -> None:
-    """The content is kept, and the name says when."""
+def test_damaged_file_is_kept_under_another_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The content is kept, and the name says when; one warning says where and why."""
     path = tmp_path / "snapshot.json"
     path.write_bytes(b"damaged")
 
-    kept_as = set_aside(path, wall_seconds=LAST_SECOND_OF_JANUARY)
+    kept_as = set_aside(path, "torn", wall_seconds=LAST_SECOND_OF_JANUARY)
 
     assert tmp_path / "snapshot.json.damaged-20250131T235959Z" == kept_as
     assert b"damaged" == kept_as.read_bytes()
     assert [kept_as.name] == names_in(tmp_path)
+    (record,) = caplog.records
+    assert "WARNING damaged_file_set_aside" == f"{record.levelname} {record.msg}"
+    assert {"path": path, "kept_as": kept_as, "reason": "torn"} == vars(record)["fields"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -305,7 +308,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     kept = []
     for content in (b"first", b"second", b"third"):
         path.write_bytes(content)
-        kept.append(set_aside(path, wall_seconds=LAST_SECOND_OF_JANUARY).name)
+        kept.append(set_aside(path, "torn", wall_seconds=LAST_SECOND_OF_JANUARY).name)
 
     assert [
         "snapshot.json.damaged-20250131T235959Z",
@@ -319,7 +322,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_file_that_cannot_be_set_aside_stays(tmp_path: Path) -> None:
     """A file that is not there cannot be renamed: an error, and no empty file in its name."""
     with pytest.raises(FileNotFoundError):
-        set_aside(tmp_path / "snapshot.json")
+        set_aside(tmp_path / "snapshot.json", "torn")
 
     assert [] == names_in(tmp_path)
 
@@ -329,4 +332,4 @@ def test_time_of_the_machine_is_the_default(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.json"
     path.touch()
 
-    assert set_aside(path).name.startswith("snapshot.json.damaged-2")
+    assert set_aside(path, "torn").name.startswith("snapshot.json.damaged-2")

@@ -10,6 +10,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any, Final, TypeVar
 
+from namesrv import version
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import (
     ClientGone,
@@ -21,7 +22,6 @@ from namesrv.heartbeat_log.lines import (
     Started,
     Stopped,
 )
-from namesrv.heartbeat_log.served import ServedAnswers
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -37,7 +37,6 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.tables import Before, RouteTables
 from namesrv.settings.limits import retention
 from namesrv.settings.model import Settings
-from namesrv.version import version
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles
@@ -58,6 +57,22 @@ _GROUPS_PER_WEIGHT: Final = 4
 MAX_SERVED_PAIRS: Final = 500_000
 # At the end of the process, for what is queued and for the last compression.
 CLOSE_SECONDS: Final = 6.0
+
+
+class ServedAnswers(dict[str, object]):
+    """Topic to the very answer that a connection got last, which the fast lane compares with `is`.
+
+    Kept at the connection, so that it goes with it. A dict itself: the fast lane looks into it with every pull.
+    """
+
+    __slots__ = ("epoch", "revisions")
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__()
+        # those of an earlier epoch than the log's were forgotten
+        self.epoch = epoch
+        # topic -> the revision it got last
+        self.revisions: dict[str, int] = {}
 
 
 class HeartbeatLog:

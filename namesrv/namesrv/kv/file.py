@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from namesrv.durable_file import remove_leftovers, set_aside, write_atomically
+from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
 from namesrv_runtime.log import event
 
 logger = logging.getLogger(__name__)

@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
+from namesrv import version
 from namesrv.context import Namesrv
 from namesrv.counters import REASONS
 from namesrv.fast_lane import FastLane
 from namesrv.histogram import Histogram
 from namesrv.observability.survey import PROTOCOLS, Survey
-from namesrv.version import version
 from namesrv_remoting.codes import RequestCode, ResponseCode
 from namesrv_runtime.log import lines_lost
 

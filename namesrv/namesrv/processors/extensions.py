@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from namesrv import version
 from namesrv.context import Namesrv
-from namesrv.version import version
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.bodies.extensions import (

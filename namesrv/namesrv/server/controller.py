@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from namesrv import processors
+from namesrv import processors, version
 from namesrv.context import LiveSettings, Namesrv, Spawn
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
@@ -33,7 +33,6 @@ from namesrv.server.watchers import RouteWatchers
 from namesrv.settings.limits import kv_limits, server_limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded
-from namesrv.version import version
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.peer import address_text
 from namesrv_remoting.aio.protocol import ServerConnection

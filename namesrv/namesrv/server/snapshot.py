@@ -4,10 +4,7 @@ A server that has just started knows no routes, and an answer without them would
 writes down who is registered, and after a restart it is not ready before they are back, or have had time to come.
 """
 
-import hashlib
-import json
 import logging
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +12,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from namesrv.durable_file import remove_leftovers, set_aside, write_atomically
+from namesrv_runtime.durable_file import remove_leftovers, set_aside
 from namesrv_runtime.log import event
+from namesrv_runtime.sealed_file import SealedFileError, unseal, write_sealed
 
 logger = logging.getLogger(__name__)
 
 VERSION: Final = 1
-# Nothing but the exact envelope is looked into, and nothing in it before its checksum is right: a torn or damaged file
-# meets no parser.
-ENVELOPE: Final = re.compile(rb'\{"sha256":"([0-9a-f]{64})","content":(.*)\}\n', re.DOTALL)
-
 # how many missing brokers a text names
 NAMED_BROKERS: Final = 5
 
@@ -60,47 +54,25 @@ class Snapshot:
     version: int = VERSION
 
 
-class SnapshotError(ValueError):
-    """These bytes are no snapshot of ours; the text says why."""
-
-
-def encode(snapshot: Snapshot) -> bytes:
-    """The file of a snapshot."""
-    # ASCII with escapes: it can write every name that came over the wire, also those that are not quite unicode
-    content = json.dumps(msgspec.to_builtins(snapshot), separators=(",", ":")).encode("ascii")
-    return b'{"sha256":"%b","content":%b}\n' % (hashlib.sha256(content).hexdigest().encode("ascii"), content)
-
-
 def decode(data: bytes) -> Snapshot:
-    """The snapshot of a file, which is what was encoded, or refused.
+    """The snapshot of a file, as it was saved.
 
     Raises:
-        SnapshotError: torn, damaged, or of another version.
+        SealedFileError: torn, damaged, or of another version.
     """
-    envelope = ENVELOPE.fullmatch(data)
-    if envelope is None:
-        raise SnapshotError(f"no snapshot, or a torn one, in {len(data)} bytes")
-    checksum, content = envelope.groups()
-    actual = hashlib.sha256(content).hexdigest()
-    if actual != checksum.decode("ascii"):
-        raise SnapshotError(f"checksum {actual} of the content, {checksum.decode('ascii')} in the file")
     try:
-        document = json.loads(content)
-        version = document.get("version") if isinstance(document, dict) else None
-        if version != VERSION:
-            raise SnapshotError(f"version {version!r}, this server reads {VERSION}")
-        return msgspec.convert(document, Snapshot)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, msgspec.ValidationError) as error:
-        raise SnapshotError(f"content of another kind: {error}") from error
+        return msgspec.convert(unseal(data, VERSION), Snapshot)
+    except msgspec.ValidationError as error:
+        raise SealedFileError(f"content of another kind: {error}") from error
 
 
-def save(path: Path, snapshot: Snapshot) -> None:
-    """Replace the file; blocks until it is on disk.
+def save(path: Path, snapshot: Snapshot) -> int:
+    """Replace the file; blocks until it is on disk. Returns its size.
 
     Raises:
         OSError: it could not be written, and is as it was.
     """
-    write_atomically(path, encode(snapshot))
+    return write_sealed(path, msgspec.to_builtins(snapshot))
 
 
 def load(path: Path) -> Snapshot | None:
@@ -116,7 +88,7 @@ def load(path: Path) -> Snapshot | None:
     except OSError as error:
         event(logger, logging.WARNING, "snapshot_not_read", path=path, error=error)
         return None
-    except SnapshotError as error:
+    except SealedFileError as error:
         reason = str(error)
     try:
         set_aside(path, reason)

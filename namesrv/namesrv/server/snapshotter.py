@@ -49,7 +49,7 @@ class Snapshotter:
             return
         current = self.current()
         try:
-            counters.snapshot_bytes = await asyncio.to_thread(_save, self._path, current)
+            counters.snapshot_bytes = await asyncio.to_thread(snapshot.save, self._path, current)
         except OSError as error:
             if not self._failing:
                 event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
@@ -81,8 +81,3 @@ class Snapshotter:
             brokers=tuple(brokers[key] for key in sorted(brokers)),
             wiped=tuple(WipedBroker(None, name) for name in sorted(tables.wiped)),
         )
-
-
-def _save(path: Path, current: Snapshot) -> int:
-    snapshot.save(path, current)
-    return path.stat().st_size

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from namesrv import version
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.process_families import process_families
 from namesrv.observability.survey import Survey
-from namesrv.version import version
 from namesrv_remoting.bodies.extensions import to_msgpack
 from tests.support.fake_clock import settle
 from tests.support.http_peer import Scrape, ask, scrape

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.version import version
+from namesrv import version
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import (
     Broker,

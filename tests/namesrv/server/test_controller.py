@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from namesrv import version
 from namesrv.server.controller import EXIT_FAILED, NamesrvController, run
 from namesrv.server.process import StartError
 from namesrv.settings.model import Settings
-from namesrv.version import version
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import namesrv_in_process

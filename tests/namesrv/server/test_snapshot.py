@@ -1,23 +1,21 @@
 """Is a snapshot what was saved or refused, and does the server wait for those it names?"""
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from namesrv.server.snapshot import (
     ExpectedBroker,
     Readiness,
     Snapshot,
-    SnapshotError,
     WipedBroker,
     decode,
-    encode,
     load,
     save,
 )
+from namesrv_runtime.sealed_file import SealedFileError, seal
 
 MASTER = ExpectedBroker("c", "broker-a", 0, "10.0.0.1:10911")
 SLAVE = ExpectedBroker("c", "broker-a", 1, "10.0.0.2:10911")
@@ -38,101 +36,29 @@ CONTENT = (
 )
 
 
-def sealed(content: bytes) -> bytes:
-    """A file whose checksum is right, whatever is in it."""
-    return b'{"sha256":"' + hashlib.sha256(content).hexdigest().encode() + b'","content":' + content + b"}\n"
+def test_file_of_a_snapshot(tmp_path: Path) -> None:
+    """Byte by byte what the server of yesterday wrote, and the server of tomorrow reads."""
+    save(tmp_path / "snapshot.json", SMALL)
 
-
-# ---- the file ----
-
-
-def test_file_is_json_with_a_checksum_of_its_content() -> None:
-    """The format, byte by byte: a snapshot written today is read by the server of tomorrow."""
-    assert sealed(CONTENT) == encode(SMALL)
-    assert SMALL == decode(sealed(CONTENT))
-
-
-def test_empty_snapshot() -> None:
-    """A server without brokers has a snapshot, too."""
-    empty = Snapshot(saved_ms=0, boot_id="")
-
-    assert empty == decode(encode(empty))
-
-
-names = st.text(max_size=20) | st.text(st.characters(categories=["Cs", "Cc", "Lo"]), max_size=5)
-snapshots = st.builds(
-    Snapshot,
-    saved_ms=st.integers(-(2**63), 2**63 - 1),
-    boot_id=names,
-    brokers=st.lists(st.builds(ExpectedBroker, names, names, st.integers(-(2**63), 2**63 - 1), names), max_size=5).map(
-        tuple
-    ),
-    wiped=st.lists(st.builds(WipedBroker, st.none() | names, names), max_size=3).map(tuple),
-    version=st.just(1),
-)
-
-
-@given(snapshots)
-def test_every_snapshot_survives_the_file(snapshot: Snapshot) -> None:
-    """Whatever names and ids came over the wire, half surrogate pairs and negative ids included, come back."""
-    assert snapshot == decode(encode(snapshot))
-
-
-def test_torn_file_is_refused_at_every_byte() -> None:
-    """A file that ends early anywhere is refused, with its length."""
-    data = encode(SMALL)
-    for length in range(len(data)):
-        with pytest.raises(SnapshotError, match=f"no snapshot, or a torn one, in {length} bytes"):
-            decode(data[:length])
-
-
-def test_file_with_a_tail_is_refused() -> None:
-    """A byte too many, or a second snapshot behind the first, is damage."""
-    data = encode(SMALL)
-    for tail in (b"\n", b"\0", data):
-        with pytest.raises(SnapshotError):
-            decode(data + tail)
-
-
-def test_every_flipped_bit_is_refused() -> None:
-    """No single bit can be wrong without being noticed."""
-    data = encode(SMALL)
-    for position in range(len(data)):
-        for bit in range(8):
-            flipped = bytearray(data)
-            flipped[position] ^= 1 << bit
-            with pytest.raises(SnapshotError):
-                decode(bytes(flipped))
-
-
-@given(st.binary(max_size=300))
-def test_noise_is_refused(noise: bytes) -> None:
-    """Other bytes are refused, never an exception of another kind."""
-    with pytest.raises(SnapshotError):
-        decode(noise)
+    checksum = hashlib.sha256(CONTENT).hexdigest().encode()
+    assert b'{"sha256":"' + checksum + b'","content":' + CONTENT + b"}\n" == (tmp_path / "snapshot.json").read_bytes()
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (CONTENT.replace(b'"version":1', b'"version":2'), "version 2, this server reads 1"),
-        (CONTENT.replace(b',"version":1', b""), "version None, this server reads 1"),
-        (b"[1]", "version None, this server reads 1"),
-        (b"", "content of another kind: Expecting value"),
-        (b"\xff", "content of another kind: .*can't decode byte 0xff"),
-        (b"[" * 100_000 + b"]" * 100_000, "content of another kind: "),
         (
             CONTENT.replace(b'"broker_id":1', b'"broker_id":"1"'),
             r"content of another kind: .*\$.brokers\[1\].broker_id",
         ),
         (CONTENT.replace(b'"boot_id"', b'"boat_id"'), "content of another kind: .*missing required field `boot_id`"),
     ],
-    ids=["newer", "no version", "array", "empty", "not utf-8", "deep", "wrong type", "missing field"],
+    ids=["wrong type", "missing field"],
 )
 def test_sealed_file_of_another_kind_is_refused(content: bytes, reason: str) -> None:
     """Also with a right checksum only a snapshot of this version is taken, and the text says what is wrong."""
-    with pytest.raises(SnapshotError, match=reason):
-        decode(sealed(content))
+    with pytest.raises(SealedFileError, match=reason):
+        decode(seal(json.loads(content)))
 
 
 def test_saved_snapshot_is_loaded(tmp_path: Path) -> None:
@@ -162,7 +88,7 @@ def test_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert kept.name.startswith("snapshot.json.damaged-")
     (record,) = caplog.records
     assert "damaged_file_set_aside" == record.msg
-    assert "no snapshot, or a torn one, in 9 bytes" == vars(record)["fields"]["reason"]
+    assert "torn, or not such a file: 9 bytes" == vars(record)["fields"]["reason"]
     save(path, SMALL)
     assert {path, kept} == set(tmp_path.iterdir())
 
