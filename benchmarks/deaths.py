@@ -37,7 +37,7 @@ class _Nameserver:
         self._answers = answers.json
         self._manager = RouteInfoManager(
             tables,
-            LivenessClock(SystemClock().monotonic),
+            LivenessClock(SystemClock().monotonic, 130.0),
             options,
             sink=_forget,
             is_connected=lambda _: True,

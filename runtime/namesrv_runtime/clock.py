@@ -1,4 +1,4 @@
-"""What time is it? The one place that asks the machine; everything else is handed a `Clock`."""
+"""The clocks of the machine: the one place that asks for them; everything else is handed a `Clock`."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two times and a way to wait. Deadlines live on `monotonic`; `wall` is for logs and for people."""
+    """Times and a way to wait. Deadlines live on `monotonic`; `wall` is for logs and for people."""
 
     def monotonic(self) -> float:
         """Seconds since some moment; never goes back, never jumps."""
@@ -14,6 +14,10 @@ class Clock(Protocol):
 
     def wall(self) -> float:
         """Seconds since 1970; jumps whenever somebody sets the machine's clock."""
+        ...
+
+    def busy(self) -> float:
+        """Seconds of processor time that this process has used, in all its threads."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -32,6 +36,10 @@ class SystemClock:
     def wall(self) -> float:
         """Seconds since 1970; jumps whenever somebody sets the machine's clock."""
         return time.time()
+
+    def busy(self) -> float:
+        """Seconds of processor time that this process has used, in all its threads."""
+        return time.process_time()
 
     async def sleep(self, seconds: float) -> None:
         """Return once `seconds` have passed; a loop with coarse timers may be a millisecond early."""

@@ -1,13 +1,20 @@
 """Does a broker that died leave the routes, and only that one?"""
 
+import contextlib
 import signal
+import socket
+import threading
+import time
 from datetime import datetime
 
 import pytest
 
+from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_native_body
+from namesrv_remoting.bodies.topic import TopicConfig
 from tests.support.broker import Broker
 from tests.support.daemon import Start
 from tests.support.peer import Connect, until
+from tests.support.spelling import native_frame
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
@@ -153,3 +160,38 @@ def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     passed = datetime.fromisoformat(evicted["ts"]) - datetime.fromisoformat(late["ts"])
     assert passed.total_seconds() > 0.3
     assert 0 == BROKER_A.heartbeat(alive)
+
+
+@pytest.mark.slow
+def test_strangers_who_keep_the_loop_busy_keep_no_dead_broker(start: Start, connect: Connect) -> None:
+    """They send the dearest thing there is, until ticks are late; a broker that is silent goes in time all the same."""
+    daemon = start("--scan-interval-seconds", "1", "--broker-expiry-seconds", "2")
+    # more topics than a registration may have
+    body = encode_native_body(RegisterBrokerBody([TopicConfig(f"t{number}") for number in range(100_001)]))
+    identity = {"brokerName": "c", "brokerAddr": "c:1", "clusterName": "c", "brokerId": "0"}
+    frame = native_frame(103, 1, identity, body)
+    ends = time.monotonic() + 8
+
+    def keep_busy() -> None:
+        with socket.create_connection(daemon.address) as stranger, contextlib.suppress(OSError):
+            while time.monotonic() < ends:
+                stranger.sendall(frame)
+
+    strangers = [threading.Thread(target=keep_busy) for _ in range(24)]
+    for stranger in strangers:
+        stranger.start()
+    silent = connect(daemon)
+    BROKER_A.register(silent)
+
+    evicted = daemon.wait_for("broker_evicted", broker_name="broker-a")
+
+    for stranger in strangers:
+        stranger.join()
+    late = daemon.lines("loop_was_late")
+    # what was work is not credited, only what other processes took from us
+    assert all(line["stopped"] < line["seconds"] for line in late)
+    (registered,) = daemon.lines("broker_registered", broker_name="broker-a")
+    passed = datetime.fromisoformat(evicted["ts"]) - datetime.fromisoformat(registered["ts"])
+    # expiry, scan, and a few passes of the loop until the last heartbeat was read and the broker judged
+    longest = max((line["seconds"] for line in late), default=1.0)
+    assert passed.total_seconds() <= 2 + 1 + sum(line["stopped"] for line in late) + 6 * longest

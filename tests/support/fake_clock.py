@@ -20,6 +20,7 @@ class FakeClock:
     def __init__(self, *, monotonic: float = 1_000.0, wall: float = 1_700_000_000.0) -> None:
         self._monotonic_ns = _nanoseconds(monotonic)
         self._wall_ns = _nanoseconds(wall)
+        self._busy_ns = 0
         # who sleeps: (deadline, order of going to sleep, what wakes it)
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
@@ -36,6 +37,10 @@ class FakeClock:
     def sleepers(self) -> int:
         """How many tasks sleep on this clock."""
         return sum(1 for *_, wakes in self._sleepers if not wakes.done())
+
+    def busy(self) -> float:
+        """Seconds in which the process worked: those of `work`."""
+        return self._busy_ns / NANOSECONDS
 
     async def sleep(self, seconds: float) -> None:
         """Return once a test has advanced the clock by `seconds`."""
@@ -69,6 +74,11 @@ class FakeClock:
     def stall(self, seconds: float) -> None:
         """Let `seconds` pass while the loop does nothing: sleepers that are due wake late, with the next `advance`."""
         self._move_to(self._monotonic_ns + _nanoseconds(seconds))
+
+    def work(self, seconds: float) -> None:
+        """The same, while the loop works: it can do nothing else meanwhile."""
+        self.stall(seconds)
+        self._busy_ns += _nanoseconds(seconds)
 
     def step_wall(self, seconds: float) -> None:
         """Set the wall clock forward, or back; the monotonic clock does not notice."""

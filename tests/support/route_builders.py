@@ -145,7 +145,7 @@ class RouteScene:
         self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native)
         self.manager = RouteInfoManager(
             self.tables,
-            LivenessClock(self.clock.monotonic),
+            LivenessClock(self.clock.monotonic, 130.0),
             self.options,
             sink=self.effects.append,
             is_connected=lambda connection_id: connection_id not in self.closed,

@@ -8,13 +8,13 @@ whenever the loop runs anything else. From this follow two things that need no l
 await (a heartbeat, an unchanged registration). A removal in the making looks again before it is applied, because such
 a step may have come in between.
 
-Liveness seconds are the monotonic clock minus all the time by which this process itself was late: a server that was
-stopped for five minutes has heard nobody, and evicts nobody for it.
+Silence is measured in liveness seconds: a server that was stopped for five minutes has heard nobody, and evicts nobody
+for it (see liveness.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from namesrv.routeinfo.eviction import Removal, plan_perms, plan_removal, silent_brokers
 from namesrv.routeinfo.liveness import LivenessClock
@@ -48,9 +48,6 @@ from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 
 # who is told of a heartbeat: the broker, its live entry, the silence before
 Touched = Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None]
-
-# A tick that is later than this was held up by us, not by a timer's grain.
-LATENESS_TOLERANCE_SECONDS: Final = 0.25
 
 
 class RouteInfoManager:
@@ -99,17 +96,18 @@ class RouteInfoManager:
         """Liveness seconds."""
         return self._liveness.now()
 
-    def was_late(self, seconds: float) -> None:
-        """This process was held up that long: move every deadline by as much."""
-        if seconds < LATENESS_TOLERANCE_SECONDS:
-            return
-        self._liveness.late_seconds += seconds
+    def was_stopped(self, seconds: float) -> float:
+        """This process did not run that long: move every deadline; by how much, see `LivenessClock`."""
+        granted = self._liveness.credit(seconds)
+        if not granted:
+            return granted
         now = self.now()
         for key, live in list(self.tables.broker_live_table.items()):
             if live.last_update > now:
                 # heard between waking up and being told how late we are
                 self.tables.set_live(key, live.heard(now, live.connection_id, None))
-        self._sink(HeldUp(seconds))
+        self._sink(HeldUp(granted))
+        return granted
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
@@ -300,6 +298,10 @@ class RouteInfoManager:
                 generation = live.generation
                 await self._remove(key, live, "unregistered", effects, lambda now: now.generation == generation)
         self._perform(effects)
+
+    def is_anyone_overdue(self) -> bool:
+        """Whether a scan would find a broker that was silent for too long."""
+        return bool(silent_brokers(self.tables, self.now()))
 
     async def evict_silent(self) -> int:
         """Take out every broker that was silent for longer than it may be; how many."""

@@ -215,7 +215,8 @@ class NamesrvController:
         was_there = (data_dir / "snapshot.json").exists()
         last = snapshot.load(data_dir / "snapshot.json")
         boot_id = secrets.token_hex(8)
-        tables, liveness, counters = RouteTables(), LivenessClock(clock.monotonic), Counters()
+        tables, counters = RouteTables(), Counters()
+        liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
         tables.wiped.update(wiped.broker_name for wiped in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
         readiness = Readiness(

@@ -1,13 +1,15 @@
-"""What is done every second, and when a connection ends?
+"""What is done every second, and when a connection comes and goes.
 
 The scan runs here. It ends the process when it fails: a scan that dies silently is the one failure that this daemon
 must never have.
 """
 
+import asyncio
 import logging
 from typing import Final
 
 from namesrv.context import Namesrv
+from namesrv.routeinfo.liveness import stopped_seconds
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.log import event
@@ -17,6 +19,12 @@ logger: Final = logging.getLogger(__name__)
 
 # Our own lateness is looked at this often, so that a short stop between two scans counts as well.
 _LONGEST_TICK_SECONDS: Final = 1.0
+# Passes of the loop before brokers are judged, each of which reads all sockets that can be read: one to accept a
+# connection, two until it is read, one to read it, two for a request that takes the ordinary road, as many to spare.
+_DRAIN_PASSES: Final = 12
+# A loop whose passes take long was busy, not stopped, and has read its sockets all the time: the last few are enough.
+_BUSY_DRAIN_PASSES: Final = 4
+_BUSY_DRAIN_SECONDS: Final = 0.5
 # lines about refused peers per second; a hostile one could fill the disk with them
 _REFUSALS_PER_TICK: Final = 20
 
@@ -30,6 +38,8 @@ class Housekeeping:
         self._ticks_per_scan = max(1, round(interval / _LONGEST_TICK_SECONDS))
         self._tick_seconds = interval / self._ticks_per_scan
         self._next_scan = namesrv.clock.monotonic() + interval
+        # the processor time that was used up to the last tick
+        self._busy_seconds = namesrv.clock.busy()
         # scans so far, and refusals that were not logged one by one
         self.scans = 0
         self._logged_refusals = 0
@@ -42,11 +52,13 @@ class Housekeeping:
     async def tick(self, lateness_seconds: float) -> None:
         """One tick: own lateness first, then readiness, then, when it is due, the scan."""
         namesrv = self._namesrv
+        before, self._busy_seconds = self._busy_seconds, namesrv.clock.busy()
+        granted = namesrv.manager.was_stopped(stopped_seconds(lateness_seconds, self._busy_seconds - before))
         if lateness_seconds > _LONGEST_TICK_SECONDS:
-            event(logger, logging.WARNING, "loop_was_late", seconds=round(lateness_seconds, 3))
+            seconds, stopped = round(lateness_seconds, 3), round(granted, 3)
+            event(logger, logging.WARNING, "loop_was_late", seconds=seconds, stopped=stopped)
         namesrv.counters.last_tick = namesrv.clock.monotonic()
         namesrv.service_manager.alive()
-        namesrv.manager.was_late(lateness_seconds)
         self.check_readiness()
         self._report_refusals()
         if namesrv.heartbeat_log is not None:
@@ -55,9 +67,20 @@ class Housekeeping:
         # ticks may come a hair early
         if now + self._tick_seconds / 2 >= self._next_scan:
             self._next_scan = max(self._next_scan, now - self._tick_seconds) + namesrv.settings.scan_interval_seconds
+            if namesrv.manager.is_anyone_overdue():
+                await self._drain_sockets()
             await namesrv.manager.evict_silent()
             namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
             self.scans += 1
+
+    async def _drain_sockets(self) -> None:
+        """Read what has arrived, so that whoever is judged was given a hearing."""
+        clock = self._namesrv.clock
+        began = clock.monotonic()
+        for number in range(_DRAIN_PASSES):
+            if number >= _BUSY_DRAIN_PASSES and clock.monotonic() - began > _BUSY_DRAIN_SECONDS:
+                return
+            await asyncio.sleep(0)
 
     def check_readiness(self) -> None:
         """Open the gate for route questions once."""

@@ -630,7 +630,11 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
         locks.append(repr(manager.lock))
 
     manager = RouteInfoManager(
-        RouteTables(), LivenessClock(FakeClock().monotonic), RouteOptions(), sink=sink, is_connected=lambda _: True
+        RouteTables(),
+        LivenessClock(FakeClock().monotonic, 130.0),
+        RouteOptions(),
+        sink=sink,
+        is_connected=lambda _: True,
     )
     await manager.register(MASTER)
     await manager.wipe_write_perm("b1")

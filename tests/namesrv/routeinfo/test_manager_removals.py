@@ -119,7 +119,7 @@ async def test_time_that_we_slept_is_not_silence(scene: RouteScene) -> None:
     scene.pass_time(100.0)
     scene.pass_time(300.0)
 
-    scene.manager.was_late(300.0)
+    scene.manager.was_stopped(300.0)
     assert 0 == await scene.manager.evict_silent()
 
     # 100 s of silence were real: 20 more are allowed
@@ -130,13 +130,16 @@ async def test_time_that_we_slept_is_not_silence(scene: RouteScene) -> None:
 
 
 async def test_lateness_adds_up(scene: RouteScene) -> None:
-    """Every second of it, from each tick that was late."""
+    """Every second of it, from each tick that was late, up to ten minutes: then a silence is one all the same."""
     await scene.register(MASTER)
     for _ in range(10):
         scene.pass_time(60.0)
-        scene.manager.was_late(59.0)
+        scene.manager.was_stopped(59.0)
 
     assert 1_010.0 == scene.manager.now()
+    assert 10.0 == scene.manager.was_stopped(300.0)
+    assert 0.0 == scene.manager.was_stopped(1.0)
+    scene.pass_time(10.0)
     scene.pass_time(110.0)
     assert 0 == await scene.manager.evict_silent()
     scene.pass_time(0.1)
@@ -146,7 +149,7 @@ async def test_lateness_adds_up(scene: RouteScene) -> None:
 @pytest.mark.parametrize(("seconds", "now"), [(0.0, 1_000.0), (0.24, 1_000.0), (0.25, 999.75)])
 def test_grain_of_a_timer_is_no_lateness(scene: RouteScene, seconds: float, now: float) -> None:
     """Ticks are always a little late; adding that up would make every expiry a lie."""
-    scene.manager.was_late(seconds)
+    scene.manager.was_stopped(seconds)
 
     assert now == scene.manager.now()
 
@@ -158,7 +161,7 @@ async def test_broker_heard_between_waking_and_being_told(scene: RouteScene) -> 
     scene.manager.touch(M, 1)
     assert 1_300.0 == live(scene, M).last_update
 
-    scene.manager.was_late(300.0)
+    scene.manager.was_stopped(300.0)
 
     assert (1_000.0, 1_000.0) == (scene.manager.now(), live(scene, M).last_update)
     assert [] == scene.tables.violations()
@@ -173,7 +176,7 @@ async def test_registration_between_waking_and_being_told(scene: RouteScene) -> 
     scene.pass_time(300.0)
     await scene.register(MASTER)
 
-    scene.manager.was_late(300.0)
+    scene.manager.was_stopped(300.0)
 
     assert [] == scene.tables.violations()
     scene.pass_time(120.1)

@@ -437,9 +437,10 @@ class RouteMachine(RuleBasedStateMachine):
     def be_late(self, slept: float, told: float) -> None:
         """The process was held up; what it is told of that may be less, or (heard in between) more."""
         self.scene.pass_time(slept)
-        self.manager.was_late(told)
-        if told >= 0.25:
-            self.late_seconds += told
+        granted = self.manager.was_stopped(told)
+        assert granted <= told
+        if granted:
+            self.late_seconds += granted
             for key, life in self.model.lives.items():
                 if life.heard_at > self.now:
                     self.model.hear(key, self.now, life.connection_id)

@@ -1,6 +1,8 @@
 """What happens every second: lateness first, readiness, then the scan; and when connections come and go?"""
 
+import contextlib
 import logging
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ from namesrv.routeinfo.records import Evicted
 from namesrv.server.housekeeping import Housekeeping
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, native_registration
+from tests.support.namesrv_peer import Broker, native_registration, registration
 from tests.support.raw_peer import until
+from tests.support.spelling import json_frame
 
 A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")
@@ -136,12 +139,52 @@ async def test_stopped_server_evicts_nobody_for_it(tmp_path: Path, caplog: pytes
 
         server.clock.stall(300)
         await server.clock.advance(0)
-        assert [{"seconds": 299.0}] == logged(caplog, "loop_was_late")
+        assert [{"seconds": 299.0, "stopped": 299.0}] == logged(caplog, "loop_was_late")
 
         await server.clock.advance(20)
         assert ["broker-a"] == alive(server)
         await server.clock.advance(11)
         assert [] == alive(server)
+
+
+async def test_busy_server_keeps_no_dead_broker(tmp_path: Path) -> None:
+    """Strangers who keep the loop at work, 29 of 30 seconds, buy the dead no time."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer, other = await server.connect(), await server.connect()
+        await peer.register(A)
+        await other.register(B)
+        for _ in range(4):
+            server.clock.work(29)
+            await server.clock.advance(1)
+            await other.call(904, B.ext)
+        assert ["broker-a", "broker-b"] == alive(server)
+
+        server.clock.work(29)
+        await server.clock.advance(1)
+
+        assert ["broker-b"] == alive(server)
+        assert 149.0 == server.taken(Evicted)[0].silent_seconds
+
+
+@pytest.mark.parametrize("dials", [False, True], ids=["own connection", "new connection"])
+async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(tmp_path: Path, *, dials: bool) -> None:
+    """The loop has had no turn since: over its own connection, or one that nobody has accepted yet."""
+    async with namesrv_in_process(tmp_path, evict_on_disconnect=False) as server:
+        housekeeping = Housekeeping(server.namesrv)
+        with socket.create_connection(server.address) as own:
+            await until(lambda: server.namesrv.connections)
+            own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
+            await until(lambda: server.namesrv.manager.tables.broker_live_table)
+            server.clock.stall(130.1)
+
+            with socket.create_connection(server.address) if dials else contextlib.nullcontext(own) as peer:
+                peer.sendall(json_frame(904, 2, A.ext))
+                await housekeeping.tick(0.0)
+
+                assert ["broker-a"] == alive(server)
+                server.clock.stall(130.1)
+                await housekeeping.tick(0.0)
+                assert [] == alive(server)
 
 
 async def test_stopped_server_forgets_no_heartbeat_after_it(tmp_path: Path) -> None:
