@@ -1,4 +1,4 @@
-"""What did this client learn of routes, and which sends failed?
+"""The client's heartbeat log: which routes it learned, and which sends failed.
 
 The client's half of the log in docs/heartbeat-log.md, written when `heartbeat_log_dir` is set.
 """

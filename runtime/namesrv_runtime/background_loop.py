@@ -1,6 +1,6 @@
-"""How does threaded code use what lives on a loop?
+"""An event loop in a thread of its own, for threaded code that uses what lives on a loop.
 
-One daemon thread with one loop; any thread may call, and waits. Fork-safe: the child of a fork has none of the thread,
+Any thread may call, and waits. Fork-safe: the child of a fork has none of the thread,
 and gives up its copies of the parent's sockets, so that a server still notices when the parent dies.
 """
 

@@ -1,4 +1,4 @@
-"""How does a file change so that a crash leaves the old one or the new one, whole, and nothing is lost silently?"""
+"""Atomic replacement of files: a crash leaves the old one or the new one, whole, and nothing is lost silently."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Which file do the lines of a log go to, when is it closed, and when does it go?
+"""The files of a log of lines: when each is begun, closed, compressed and deleted.
 
 One folder per UTC day and hour, a new file every hour and after so many bytes, `.open` while it is written, compressed
 when it is closed. Everything here blocks: it belongs into a thread of its own.

@@ -1,4 +1,4 @@
-"""How are lines written to disk without ever holding up the loop?
+"""Lines written to disk by a thread, so that the loop never waits for the disk.
 
 The loop puts items into a bounded queue; one thread makes lines of them and writes them, another one compresses files
 that are closed. When the queue is full, items are counted as dropped and never waited for. A disk that does not take
@@ -77,7 +77,7 @@ Report = Callable[[int, str, dict[str, Any]], None]
 
 
 class LineLog:
-    """A log that is written by a thread; `put` is all that the loop does for it."""
+    """A log that a thread writes; `put` is all that the loop does for it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which event loop do we run on? uvloop where it is installed, else asyncio's own; no global policy is touched."""
+"""The event loop: uvloop where it is installed, else asyncio's own; no global policy is touched."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

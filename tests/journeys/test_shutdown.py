@@ -100,6 +100,20 @@ def test_thread_that_hangs(start: Start, tmp_path: Path) -> None:
     assert "stopped" == stopped["event"]
 
 
+@pytest.mark.slow
+def test_heartbeat_log_that_hangs(start: Start, data_dir: Path) -> None:
+    """A server whose heartbeat log waits for a disk leaves without it, says so, and has closed its connections."""
+    left = data_dir / "heartbeats/dt=2026-03-01/hour=07/ns-00-1.jsonl.open"
+    left.parent.mkdir(parents=True)
+    # it looks like a file of a crash, and whoever wants to compress it waits for a writer for ever
+    os.mkfifo(left)
+    daemon = start("--nameserver-name", "ns")
+
+    assert 0 == daemon.stop()
+
+    assert ["heartbeat_log_incomplete", "stopped"] == [line["event"] for line in daemon.log[-2:]]
+
+
 def test_log_that_nobody_reads(data_dir: Path, tmp_path: Path) -> None:
     """A pipe that is full holds up no answer and no end."""
     reading, writing = os.pipe()

@@ -1,1 +1,1 @@
-"""The heartbeat log: what is written about brokers, routes and answers, and when."""
+"""The heartbeat log: what happens to brokers, routes and answers, for later analysis."""

@@ -1,4 +1,4 @@
-"""Which topics have a broker that should have been heard by now, and how often are they pulled?"""
+"""Pulls of topics that have a late broker: one that should have been heard from by now."""
 
 from collections.abc import Iterable
 from typing import Final

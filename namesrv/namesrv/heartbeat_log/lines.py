@@ -1,4 +1,4 @@
-"""What does a line of the heartbeat log look like?
+"""The lines of the heartbeat log.
 
 The writer's half of the contract in docs/heartbeat-log.md. Everything here runs in the writing thread, so it counts
 the lines too: what the loop hands over are things that happened, in the order in which they did.

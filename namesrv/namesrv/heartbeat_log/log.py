@@ -1,7 +1,6 @@
-"""What goes into the heartbeat log, and when?
+"""The loop's half of the heartbeat log: it notes what happens and hands it to the writing thread.
 
-The loop's half: it takes note of what happened and hands it to the writing thread. The contract is
-docs/heartbeat-log.md.
+The contract is docs/heartbeat-log.md.
 """
 
 import logging

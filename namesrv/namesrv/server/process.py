@@ -1,4 +1,4 @@
-"""What does a daemon claim for itself before it starts?"""
+"""What the daemon does to its process before it starts: the lock of its data directory, the garbage collector."""
 
 import fcntl
 import gc
