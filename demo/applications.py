@@ -10,7 +10,7 @@ from demo.screen import Screen
 from demo.servers import NameServer, called
 from demo.witness import Instance, Witness
 from namesrv_client import RouteClient, RouteError
-from namesrv_client.route import Route, RouteChange
+from namesrv_client.routes.route import Route, RouteChange
 from namesrv_runtime.address import parse_address
 
 TOPIC: Final = "orders"

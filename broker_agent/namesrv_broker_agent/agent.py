@@ -64,7 +64,7 @@ class BrokerAgent:
         """Nothing is sent yet.
 
         Raises:
-            ValueError: a topic that cannot be, or is given twice; a damaged state file (TopicStateError).
+            ValueError: a topic that cannot be, or is listed twice; a damaged state file (TopicStateError).
         """
         self.settings = settings
         self._clock = clock or SystemClock()
@@ -264,7 +264,7 @@ class BrokerAgent:
     async def demote(self, broker_id: int, state_version: int | None = None) -> None:
         """Become a slave with that id. Raises ValueError for an id that no slave can have."""
         if not 0 < broker_id < 1 << 63:
-            raise ValueError(f"broker_id {broker_id} is not that of a slave (1 or more)")
+            raise ValueError(f"not the id of a slave: {broker_id} (must be 1 or more)")
         await self._take_id(broker_id, state_version)
 
     async def _take_id(self, broker_id: int, state_version: int | None) -> None:
@@ -312,7 +312,7 @@ class BrokerAgent:
             self._identity,
             clock=self._clock,
             on_registered=self._registered,
-            on_request=self._asked,
+            on_request=self._on_request,
             protocols=self._protocols,
             random_unit=self._random_unit,
         )
@@ -354,7 +354,7 @@ class BrokerAgent:
             if self._on_master_changed is not None:
                 call_back(self._on_master_changed, most)
 
-    def _asked(self, command: RemotingCommand) -> None:
+    def _on_request(self, command: RemotingCommand) -> None:
         if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
             return
         if self._identity.broker_id != MASTER_ID:
@@ -365,6 +365,6 @@ class BrokerAgent:
         try:
             notice = NotifyMinBrokerIdChangeRequestHeader.from_ext(command.ext_fields)
         except BadRequestError as error:
-            logger.warning("unreadable NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
+            logger.warning("malformed NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
             return
         call_back(self._on_min_broker_id_changed, notice)

@@ -1,4 +1,4 @@
-"""What does agent.toml say?
+"""The file agent.toml of the side-car.
 
 cluster_name = "c1"
 broker_name = "broker-a"
@@ -59,7 +59,7 @@ def _topics(entries: object) -> tuple[TopicConfig, ...]:
     topics = tuple(_topic(number, entry) for number, entry in enumerate(entries, start=1))
     for name, times in Counter(topic.topic_name for topic in topics).items():
         if times > 1:
-            raise ValueError(f"topic {name} is given twice")
+            raise ValueError(f"topic {name} is listed twice")
     return topics
 
 
@@ -69,7 +69,7 @@ def _topic(number: int, entry: object) -> TopicConfig:
         raise ValueError(f"topic {number} is not a table")  # noqa: TRY004 - bad input, not a bad call
     for key in entry:
         if key not in known:
-            raise ValueError(f"topic {number}: {key} is no field of a topic")
+            raise ValueError(f"topic {number}: unknown field '{key}'")
     try:
         return checked_topic(msgspec.convert(entry, TopicConfig))
     except msgspec.ValidationError as error:

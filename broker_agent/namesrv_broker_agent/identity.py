@@ -1,4 +1,4 @@
-"""What does every NameServer get to know about this broker?"""
+"""The broker as every NameServer gets to know it: who it is, what it has."""
 
 import logging
 import secrets

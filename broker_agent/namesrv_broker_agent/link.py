@@ -155,7 +155,7 @@ class ServerLink:
                 self._slow_failures = self._slow_failures + 1 if is_slow else 0
                 self._becomes("unreachable", error=str(error) or type(error).__name__)
             except Exception as bug:
-                self._becomes("unreachable", error=f"ended by a bug: {bug!r}")
+                self._becomes("unreachable", error=f"crashed: {bug!r}")
                 raise
             if self._slow_failures:
                 pause = _SLOW_BACKOFF.pause_seconds(self._slow_failures, self._random_unit())

@@ -1,4 +1,4 @@
-"""What does an agent have to be told, and what may it be told?"""
+"""The settings of a broker agent."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,14 +14,14 @@ MAX_NAME_CHARACTERS = 255
 
 def _checked_name(name: str) -> str:
     if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or " " in name:
-        raise ValueError(f"not 1 to {MAX_NAME_CHARACTERS} printable characters without blanks")
+        raise ValueError(f"must be 1 to {MAX_NAME_CHARACTERS} printable characters without blanks")
     return name
 
 
 def _checked_address(address: str) -> str:
     parse_address(address)
     if not address.isprintable() or " " in address:
-        raise ValueError("not printable characters without blanks")
+        raise ValueError("must be printable characters without blanks")
     return address
 
 
@@ -72,7 +72,7 @@ class AgentSettings(BaseModel):
     def _longer_than_a_heartbeat(cls, seconds: float | None, known: ValidationInfo) -> float | None:
         heartbeat = known.data.get("heartbeat_seconds")
         if seconds is not None and heartbeat is not None and seconds <= heartbeat:
-            raise ValueError(f"not longer than heartbeat_seconds, {heartbeat:g}")
+            raise ValueError(f"must be longer than heartbeat_seconds ({heartbeat:g})")
         return seconds
 
     @classmethod

@@ -1,4 +1,4 @@
-"""How does the agent do what must be done whole, end what goes on, and call code that is not its own?"""
+"""Small tools for tasks: do something whole, cancel and wait, report bugs, call code of the broker."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ async def cancelled(task: asyncio.Task[None]) -> None:
 def report_bug(task: asyncio.Task[None]) -> None:
     """Say it when a task that never ends has ended; for `add_done_callback`."""
     if not task.cancelled() and task.exception() is not None:
-        logger.critical("agent task %s ended by a bug", task.get_name(), exc_info=task.exception())
+        logger.critical("agent task %s crashed", task.get_name(), exc_info=task.exception())
 
 
 def call_back(callback: Callable[[T], None], news: T) -> None:

@@ -1,4 +1,4 @@
-"""Which topics does this broker have, and how do they change?"""
+"""The topics of a broker and their DataVersion, with the file that keeps them over restarts."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def checked_topic(topic: TopicConfig) -> TopicConfig:
         or not 0 < len(name.encode()) <= MAX_TOPIC_BYTES
     ):
         raise ValueError(
-            f"topic name {name!r} is not 1 to {MAX_TOPIC_BYTES} bytes of printable characters without blanks"
+            f"invalid topic name {name!r}: must be 1 to {MAX_TOPIC_BYTES} bytes of printable characters without blanks"
         )
     if not _is_one_of(PERMS, topic.perm):
         raise ValueError(f"topic {name}: perm {topic.perm!r} is not between 0 and 7")
@@ -214,7 +214,7 @@ def _by_name(topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
     found: dict[str, TopicConfig] = {}
     for topic in topics:
         if checked_topic(topic).topic_name in found:
-            raise ValueError(f"topic {topic.topic_name} is given twice")
+            raise ValueError(f"topic {topic.topic_name} is listed twice")
         found[topic.topic_name] = topic
     return found
 

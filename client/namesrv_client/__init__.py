@@ -2,10 +2,10 @@
 
 from namesrv_client.client import BrokerAddress, RouteClient
 from namesrv_client.errors import NoQueueError, RouteError, RouteUnavailableError, TopicNotFoundError
-from namesrv_client.listeners import RouteChanges
-from namesrv_client.message_queue import MessageQueue
-from namesrv_client.publish_info import PublishInfo
-from namesrv_client.route import Route, RouteChange
+from namesrv_client.queues import allocation as allocate
+from namesrv_client.queues.topic_queues import MessageQueue, PublishInfo
+from namesrv_client.routes.listeners import RouteChanges
+from namesrv_client.routes.route import Route, RouteChange
 from namesrv_client.settings import ClientSettings
 from namesrv_client.sync import SyncRouteClient
 
@@ -23,4 +23,5 @@ __all__ = [
     "RouteUnavailableError",
     "SyncRouteClient",
     "TopicNotFoundError",
+    "allocate",
 ]

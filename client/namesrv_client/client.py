@@ -10,17 +10,15 @@ from typing import Any, Final, Self
 
 from namesrv_client.errors import RouteUnavailableError
 from namesrv_client.heartbeat_log import ClientLog
-from namesrv_client.keeper import RouteKeeper
-from namesrv_client.listeners import RouteChanges, RouteListeners
-from namesrv_client.logical_queues import LOGICAL_PREFIX, endpoint
-from namesrv_client.message_queue import MessageQueue
-from namesrv_client.publish_info import PublishInfo, subscribe_queues
-from namesrv_client.queue_selector import QueueSelector
-from namesrv_client.reachability import ReachabilityProbe
-from namesrv_client.route import Route, RouteChange
-from namesrv_client.route_cache import RouteCache
-from namesrv_client.saver import RouteSaver
-from namesrv_client.session import ServerSession
+from namesrv_client.queues.faults import ReachabilityProbe
+from namesrv_client.queues.selection import QueueSelector
+from namesrv_client.queues.topic_queues import LOGICAL_PREFIX, MessageQueue, PublishInfo, endpoint, subscribe_queues
+from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.keeper import RouteKeeper
+from namesrv_client.routes.listeners import RouteChanges, RouteListeners
+from namesrv_client.routes.route import Route, RouteChange
+from namesrv_client.routes.session import ServerSession
+from namesrv_client.routes.snapshot import RouteSaver
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.codes import MASTER_ID
@@ -135,7 +133,7 @@ class RouteClient:
             self._saver.is_changed = True
         if self._log is not None:
             self._log.changed(change)
-        self._listeners.tell(change)
+        self._listeners.notify(change)
 
     # -- routes -------------------------------------------------------------------------------------------------------
 
@@ -154,11 +152,11 @@ class RouteClient:
         if known is None or (limit is not None and known.age > limit):
             if self._is_closed:
                 raise RouteUnavailableError(f"topic {topic}: the client is closed")
-            known = await self._keeper.asked(topic)
+            known = await self._keeper.fetch(topic)
             # what was confirmed for this call is as fresh as it gets, however short the limit
             if limit is not None and known.age > limit and known.confirmed_at < began:
                 raise RouteUnavailableError(
-                    f"topic {topic}: what is known is {known.age:.0f} s old, and no server has confirmed it"
+                    f"topic {topic}: the cached route is {known.age:.0f} s old, and no NameServer has confirmed it"
                 )
         else:
             self._keeper.use(topic)
@@ -300,4 +298,4 @@ class RouteClient:
 
 def _report_bug(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        logger.critical("route client task ended by a bug", exc_info=task.exception())
+        logger.critical("a route client task crashed", exc_info=task.exception())

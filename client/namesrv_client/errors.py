@@ -1,4 +1,4 @@
-"""Why is there no route?
+"""The errors of a route client.
 
 RouteError
 ├── TopicNotFoundError      a server positively knows no such topic

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from namesrv_client.route import RouteChange
+from namesrv_client.routes.route import RouteChange
+from namesrv_client.routes.sync_point import SyncPoint
 from namesrv_client.settings import ClientSettings
-from namesrv_client.sync_point import SyncPoint
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention

@@ -6,10 +6,9 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from namesrv_client.client import BrokerAddress, RouteClient
-from namesrv_client.listeners import RouteChanges
-from namesrv_client.message_queue import MessageQueue
-from namesrv_client.publish_info import PublishInfo
-from namesrv_client.route import Route, RouteChange
+from namesrv_client.queues.topic_queues import MessageQueue, PublishInfo
+from namesrv_client.routes.listeners import RouteChanges
+from namesrv_client.routes.route import Route, RouteChange
 from namesrv_client.settings import ClientSettings
 from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
 

@@ -93,14 +93,14 @@ def test_file_of_the_readme(path: Path) -> None:
         (BROKER + '[topics]\ntopic_name = "T"', "topics: {'topic_name': 'T'} is not an array of tables, [[topics]]"),
         (BROKER + 'topics = ["T"]', "topic 1 is not a table"),
         (BROKER + "[[topics]]", "topic 1: Object missing required field `topic_name`"),
-        (BROKER + '[[topics]]\nname = "T"', "topic 1: name is no field of a topic"),
+        (BROKER + '[[topics]]\nname = "T"', "topic 1: unknown field 'name'"),
         (
             BROKER + '[[topics]]\ntopic_name = ""',
             "topic 1: Expected `str` of length >= 1 - at `$.topic_name`",
         ),
         (
             BROKER + '[[topics]]\ntopic_name = "a b"',
-            "topic name 'a b' is not 1 to 255 bytes of printable characters without blanks",
+            "invalid topic name 'a b': must be 1 to 255 bytes of printable characters without blanks",
         ),
         (BROKER + '[[topics]]\ntopic_name = "T"\nperm = 8', "topic T: perm 8 is not between 0 and 7"),
         (BROKER + '[[topics]]\ntopic_name = "T"\nperm = "rw"', "topic 1: Expected `int`, got `str` - at `$.perm`"),
@@ -109,7 +109,7 @@ def test_file_of_the_readme(path: Path) -> None:
             BROKER + '[[topics]]\ntopic_name = "T"\nread_queue_nums = 0',
             "topic T: read_queue_nums 0 is not between 1 and 65535",
         ),
-        (BROKER + '[[topics]]\ntopic_name = "T"\n' * 2, "topic T is given twice"),
+        (BROKER + '[[topics]]\ntopic_name = "T"\n' * 2, "topic T is listed twice"),
     ],
 )
 def test_wrong_file_is_named_and_what_is_wrong_with_it(path: Path, content: str, message: str) -> None:
@@ -127,7 +127,7 @@ def test_a_name_among_sixty_thousand_that_is_there_twice(path: Path) -> None:
     names = [*range(60_000), 31_415]
     path.write_text(BROKER + "topics = [" + ",".join(f'{{topic_name="T{name}"}}' for name in names) + "]")
 
-    with pytest.raises(ConfigFileError, match=r"topic T31415 is given twice$"):
+    with pytest.raises(ConfigFileError, match=r"topic T31415 is listed twice$"):
         read_config(path)
 
 

@@ -128,7 +128,7 @@ def test_line_protocol(namesrv: Daemon) -> None:
 
 def test_what_cannot_be_done_is_an_answer(namesrv: Daemon) -> None:
     """Each line has one, whatever it says, and the next line is read."""
-    nameless = "is not 1 to 255 bytes of printable characters without blanks"
+    nameless = "must be 1 to 255 bytes of printable characters without blanks"
     with Broker(namesrv, "b-errors", "--topic", "errors") as broker:
         for question, error in (
             ("nonsense", "Expecting value: line 1 column 1 (char 0)"),
@@ -136,8 +136,8 @@ def test_what_cannot_be_done_is_an_answer(namesrv: Daemon) -> None:
             ("[" * 100_000, "maximum recursion depth exceeded"),
             ("{}", "op None is none of produce, consume, create"),
             ('{"op": "delete"}', "op 'delete' is none of produce, consume, create"),
-            ('{"op": "create"}', f"topic name '' {nameless}"),
-            ('{"op": "create", "topic": 5}', f"topic name 5 {nameless}"),
+            ('{"op": "create"}', f"invalid topic name '': {nameless}"),
+            ('{"op": "create", "topic": 5}', f"invalid topic name 5: {nameless}"),
             ('{"op": "create", "topic": "T", "queues": 0}', "topic T: read_queue_nums 0 is not between 1 and 65535"),
             ('{"op": "create", "topic": "T", "queues": "x"}', "invalid literal for int()"),
             ('{"op": "produce", "topic": "gone"}', "topic 'gone' does not exist"),
@@ -225,7 +225,7 @@ def test_commands_that_fail_say_why(namesrv: Daemon) -> None:
             ("produce", "--topic", "nowhere", "x", "--name-servers", "127.0.0.1:1"),
             "127.0.0.1:1: no connection to 127.0.0.1:1",
         ),
-        (("serve", "--name", ""), "broker_name: '': not 1 to 255 printable characters without blanks"),
+        (("serve", "--name", ""), "broker_name: '': must be 1 to 255 printable characters without blanks"),
     ):
         code, lines = said_by(namesrv, *arguments)
         assert 1 == code

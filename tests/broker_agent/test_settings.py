@@ -64,16 +64,16 @@ def test_value_is_taken(field: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("cluster_name", "", "cluster_name: '': not 1 to 255 printable characters without blanks"),
-        ("broker_name", "", "broker_name: '': not 1 to 255 printable characters without blanks"),
-        ("broker_name", "a b", "broker_name: 'a b': not 1 to 255 printable characters without blanks"),
-        ("broker_name", "a\n", "broker_name: 'a\\n': not 1 to 255 printable characters without blanks"),
+        ("cluster_name", "", "cluster_name: '': must be 1 to 255 printable characters without blanks"),
+        ("broker_name", "", "broker_name: '': must be 1 to 255 printable characters without blanks"),
+        ("broker_name", "a b", "broker_name: 'a b': must be 1 to 255 printable characters without blanks"),
+        ("broker_name", "a\n", "broker_name: 'a\\n': must be 1 to 255 printable characters without blanks"),
         ("broker_name", None, "broker_name: None: input should be a valid string"),
-        ("zone_name", "", "zone_name: '': not 1 to 255 printable characters without blanks"),
+        ("zone_name", "", "zone_name: '': must be 1 to 255 printable characters without blanks"),
         ("broker_addr", "10.0.0.5", "broker_addr: '10.0.0.5': address '10.0.0.5' is not host:port or [ipv6]:port"),
         ("broker_addr", "a:0", "broker_addr: 'a:0': address 'a:0' is not host:port or [ipv6]:port"),
         ("broker_addr", ":1", "broker_addr: ':1': address ':1' is not host:port or [ipv6]:port"),
-        ("broker_addr", "a :1", "broker_addr: 'a :1': not printable characters without blanks"),
+        ("broker_addr", "a :1", "broker_addr: 'a :1': must be printable characters without blanks"),
         ("ha_server_addr", "a", "ha_server_addr: 'a': address 'a' is not host:port or [ipv6]:port"),
         ("name_servers", "a", "name_servers: 'a': name servers 'a': address 'a' is not host:port or [ipv6]:port"),
         ("broker_id", -1, "broker_id: -1: input should be greater than or equal to 0"),
@@ -85,7 +85,7 @@ def test_value_is_taken(field: str, value: object) -> None:
         ("heartbeat_seconds", 86_401, "heartbeat_seconds: 86401: input should be less than or equal to 86400"),
         ("heartbeat_seconds", float("nan"), "heartbeat_seconds: nan: input should be a finite number"),
         ("stop_seconds", float("inf"), "stop_seconds: inf: input should be a finite number"),
-        ("expiry_seconds", 30, "expiry_seconds: 30: not longer than heartbeat_seconds, 30"),
+        ("expiry_seconds", 30, "expiry_seconds: 30: must be longer than heartbeat_seconds (30)"),
         ("max_backoff_seconds", 61, "max_backoff_seconds: 61: input should be less than or equal to 60"),
         ("client_poll_seconds", -1, "client_poll_seconds: -1: input should be greater than or equal to 0"),
         ("state_file", 5, "state_file: 5: input is not a valid path for <class 'pathlib.Path'>"),
@@ -101,7 +101,7 @@ def test_wrong_value_is_named(field: str, value: object, message: str) -> None:
 
 def test_name_of_256_characters_is_too_long() -> None:
     """The limit is in the message."""
-    with pytest.raises(ValueError, match=r"broker_name: 'xxx.*: not 1 to 255 printable characters"):
+    with pytest.raises(ValueError, match=r"broker_name: 'xxx.*: must be 1 to 255 printable characters"):
         AgentSettings.checked(**{**NEEDED, "broker_name": "x" * 256})
 
 
@@ -110,7 +110,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     wrong: dict[str, Any] = {"broker_name": "", "broker_id": -1, "colour": "red"}
     message = (
         "cluster_name is missing; "
-        "broker_name: '': not 1 to 255 printable characters without blanks; "
+        "broker_name: '': must be 1 to 255 printable characters without blanks; "
         "broker_addr is missing; "
         "broker_id: -1: input should be greater than or equal to 0; "
         "colour is no setting"

@@ -178,7 +178,7 @@ def test_agent_that_is_started_again_has_what_it_had(namesrv: Daemon, name: str)
 def test_wrong_arguments_are_errors_at_once(namesrv: Daemon, tmp_path: Path) -> None:
     """Not when it is started."""
     settings = settings_of(namesrv, "wrong")
-    with pytest.raises(ValueError, match=r"^topic orders is given twice$"):
+    with pytest.raises(ValueError, match=r"^topic orders is listed twice$"):
         SyncBrokerAgent(settings, [ORDERS, ORDERS])
     with pytest.raises(ValueError, match=r"^topic T: perm 8 is not between 0 and 7$"):
         SyncBrokerAgent(settings, [TopicConfig("T", perm=8)])

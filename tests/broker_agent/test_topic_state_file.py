@@ -141,7 +141,7 @@ def test_file_of_a_later_version(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("topics", "message"),
-    [([["T", 0, 0, 0, 0]], "topic T: read_queue_nums 0"), ([["T"], ["T"]], "topic T is given twice"), ([5], "")],
+    [([["T", 0, 0, 0, 0]], "topic T: read_queue_nums 0"), ([["T"], ["T"]], "topic T is listed twice"), ([5], "")],
 )
 def test_file_with_topics_that_cannot_be(path: Path, topics: list[Any], message: str) -> None:
     """A file that somebody has made by hand, checksum and all, is checked like every other way in."""

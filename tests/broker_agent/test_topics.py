@@ -51,17 +51,17 @@ def test_topic_is_taken(topic: TopicConfig) -> None:
     assert (topic,) == table_of(topic).all()
 
 
-NAMELESS = "is not 1 to 255 bytes of printable characters without blanks"
+NAMELESS = "must be 1 to 255 bytes of printable characters without blanks"
 WRONG_TOPICS: list[tuple[Any, str]] = [
-    (TopicConfig(""), f"topic name '' {NAMELESS}"),
-    (TopicConfig("a b"), f"topic name 'a b' {NAMELESS}"),
-    (TopicConfig("a\tb"), f"topic name 'a\\tb' {NAMELESS}"),
-    (TopicConfig("a\0"), f"topic name 'a\\x00' {NAMELESS}"),
+    (TopicConfig(""), f"invalid topic name '': {NAMELESS}"),
+    (TopicConfig("a b"), f"invalid topic name 'a b': {NAMELESS}"),
+    (TopicConfig("a\tb"), f"invalid topic name 'a\\tb': {NAMELESS}"),
+    (TopicConfig("a\0"), f"invalid topic name 'a\\x00': {NAMELESS}"),
     # 256 bytes, although 128 characters
-    (TopicConfig("ж" * 128), f"topic name '{'ж' * 128}' {NAMELESS}"),
-    (TopicConfig("x" * 256), f"topic name '{'x' * 256}' {NAMELESS}"),
-    (TopicConfig("\ud800"), f"topic name '\\ud800' {NAMELESS}"),
-    (TopicConfig(5), f"topic name 5 {NAMELESS}"),  # type: ignore[arg-type]  # what is tested
+    (TopicConfig("ж" * 128), f"invalid topic name '{'ж' * 128}': {NAMELESS}"),
+    (TopicConfig("x" * 256), f"invalid topic name '{'x' * 256}': {NAMELESS}"),
+    (TopicConfig("\ud800"), f"invalid topic name '\\ud800': {NAMELESS}"),
+    (TopicConfig(5), f"invalid topic name 5: {NAMELESS}"),  # type: ignore[arg-type]  # what is tested
     (TopicConfig("T", perm=-1), "topic T: perm -1 is not between 0 and 7"),
     (TopicConfig("T", perm=8), "topic T: perm 8 is not between 0 and 7"),
     (TopicConfig("T", perm=True), "topic T: perm True is not between 0 and 7"),
@@ -100,12 +100,12 @@ def test_update_is_checked_too() -> None:
 
 def test_topic_is_there_only_once() -> None:
     """Given twice, created again, or twice in a replacement, even if it says the same."""
-    with pytest.raises(ValueError, match=r"^topic orders is given twice$"):
+    with pytest.raises(ValueError, match=r"^topic orders is listed twice$"):
         table_of(ORDERS, ORDERS)
     table = table_of(ORDERS)
     with pytest.raises(ValueError, match=r"^topic orders exists already$"):
         table.create(TopicConfig("orders", 1, 1))
-    with pytest.raises(ValueError, match=r"^topic bills is given twice$"):
+    with pytest.raises(ValueError, match=r"^topic bills is listed twice$"):
         table.replace_all([BILLS, BILLS])
 
     assert (ORDERS,) == table.all()

@@ -101,7 +101,7 @@ async def test_a_client_of_name_servers_alone_has_the_default_settings(listed: s
 async def test_no_server_is_waited_for_at_the_start() -> None:
     """A producer starts while the NameServers do; what it cannot have is said when it asks."""
     async with route_client(FakeClock(), "127.0.0.1:1") as client:
-        with pytest.raises(RouteUnavailableError, match=r"no NameServer could tell: 127\.0\.0\.1:1: no connection"):
+        with pytest.raises(RouteUnavailableError, match=r"no NameServer could answer: 127\.0\.0\.1:1: no connection"):
             await client.route("orders")
 
 
@@ -226,7 +226,7 @@ async def test_too_old_and_only_a_young_server_to_ask(tmp_path: Path) -> None:
                 clock.stall(10.0)
 
                 with pytest.raises(
-                    RouteUnavailableError, match="what is known is 10 s old, and no server has confirmed"
+                    RouteUnavailableError, match="the cached route is 10 s old, and no NameServer has confirmed"
                 ):
                     await client.route("orders", max_stale=5.0)
                 assert ["broker-a", "broker-b"] == broker_names(client)
@@ -239,7 +239,7 @@ async def test_too_old_and_only_a_young_server_to_ask(tmp_path: Path) -> None:
 async def test_no_such_topic_is_positive(tmp_path: Path) -> None:
     """A server that has had time to hear of all brokers says so; the topic is not kept an eye on."""
     async with scene(tmp_path, BROKER_A) as (_, _, client):
-        with pytest.raises(TopicNotFoundError, match="topic none does not exist, says"):
+        with pytest.raises(TopicNotFoundError, match="topic none does not exist, according to"):
             await client.route("none")
 
         assert (None, False) == (client.cached("none"), client.is_in_use("none"))
@@ -249,7 +249,7 @@ async def test_a_server_that_has_just_started_cannot_tell(tmp_path: Path) -> Non
     """Its brokers may be on their way."""
     clock = FakeClock()
     async with namesrv_in_process(tmp_path, clock=clock) as server, route_client(clock, server) as client:
-        with pytest.raises(RouteUnavailableError, match="started a moment ago and may not know topic none yet"):
+        with pytest.raises(RouteUnavailableError, match="has just started and may not know topic none yet"):
             await client.route("none")
 
 
@@ -606,7 +606,7 @@ async def test_a_bug_is_said_loudly(tmp_path: Path, caplog: pytest.LogCaptureFix
         client._keeper._changed = None  # type: ignore[assignment]  # the bug
         client._cache.forget("orders")
 
-        await passing(clock, lambda: "route client task ended by a bug" in caplog.text)
+        await passing(clock, lambda: "a route client task crashed" in caplog.text)
 
 
 async def test_what_is_shown(tmp_path: Path) -> None:

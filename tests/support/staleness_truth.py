@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from namesrv_client import ClientSettings, RouteClient
-from namesrv_client.route import RouteChange
+from namesrv_client.routes.route import RouteChange
 from tests.support.daemon import Daemon
 from tests.support.namesrv_peer import NamesrvPeer
 from tests.support.python_script import run_script

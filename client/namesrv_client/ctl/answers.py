@@ -1,4 +1,4 @@
-"""What do NameServers answer, in JSON and natively?
+"""Answers of NameServers, in JSON and natively.
 
 Typed where it is read: a server is not trusted to send what it should.
 """

@@ -1,20 +1,19 @@
-"""Which commands are there?"""
+"""All commands of namesrvctl, by name."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import typer
 
-from namesrv_client.ctl import (
+from namesrv_client.ctl import completion
+from namesrv_client.ctl.commands import (
     bench,
     brokers,
     changes,
-    completion,
-    config,
+    configuration,
     diff,
     events,
     explain,
-    kv,
     mqadmin,
     status,
     topics,
@@ -56,12 +55,15 @@ _COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "completion": completion.completion,
 }
 _KV: Final[Mapping[str, Callable[..., None]]] = {
-    "get": kv.get,
-    "put": kv.put,
-    "delete": kv.delete,
-    "list": kv.show_all,
+    "get": configuration.kv_get,
+    "put": configuration.kv_put,
+    "delete": configuration.kv_delete,
+    "list": configuration.kv_list,
 }
-_CONFIG: Final[Mapping[str, Callable[..., None]]] = {"show": config.show_config, "set": config.set_config}
+_CONFIG: Final[Mapping[str, Callable[..., None]]] = {
+    "show": configuration.show_config,
+    "set": configuration.set_config,
+}
 
 
 def _add(to: typer.Typer, commands: Mapping[str, Callable[..., None]], *, are_mqadmins: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`completion`: what does a shell need to complete our commands?"""
+"""`completion`: the script with which a shell completes our commands."""
 
 import os
 from pathlib import PurePath
@@ -27,5 +27,5 @@ def completion(
     """
     name = shell or PurePath(os.environ.get("SHELL", "")).name
     if name not in get_args(Shell):
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(get_args(Shell))}", param_hint="SHELL")
+        raise typer.BadParameter(f"unknown shell {name!r} (one of {', '.join(get_args(Shell))})", param_hint="SHELL")
     typer.echo(get_completion_script(prog_name=PROGRAM, complete_var="_NAMESRVCTL_COMPLETE", shell=name))

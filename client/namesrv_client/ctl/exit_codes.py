@@ -1,4 +1,4 @@
-"""What does the exit code say?"""
+"""The exit codes of namesrvctl."""
 
 from typing import Final
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from namesrv_client.ctl import answers
 from namesrv_client.ctl.answers import ClusterInfo, Connection, Events, LiveBroker, ServerInfo
-from namesrv_client.decode import PulledRoutes, pulled_routes, route_from_json
+from namesrv_client.routes.decode import PulledRoutes, pulled_routes, route_from_json
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.extensions import to_msgpack
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -186,7 +186,7 @@ class NameServer:
 
     async def _extension(self, code: RequestCode, question: object, *, wait_seconds: float = 0.0) -> bytes:
         if not await self.is_native():
-            raise RequestCodeNotSupportedError("this server does not tell; only those of namesrv do")
+            raise RequestCodeNotSupportedError("not supported by Apache's NameServer")
         answer = await self._invoke(code, None, to_msgpack(question), native=True, wait_seconds=wait_seconds)
         return answer.body
 

@@ -1,4 +1,4 @@
-"""How is an answer printed: as a table for people, as JSON or YAML for programs?
+"""Printing of answers: tables for people, JSON or YAML for programs.
 
 Standard output gets answers and nothing else; what is wrong goes to standard error.
 """
@@ -14,8 +14,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import PROGRAM, exit_codes
-from namesrv_client.ctl.escaping import json_text, shown
 from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.wording import json_text, shown
 
 # into a pipe or file a row is a line, however long
 _PIPE_WIDTH: Final = 1_000_000

@@ -1,4 +1,4 @@
-"""How does a command run: once, every two seconds, or until it is told to stop?"""
+"""How a command runs: once, again and again (--watch), or until it is interrupted."""
 
 import sys
 import time
@@ -8,10 +8,10 @@ from typing import NoReturn
 import typer
 
 from namesrv_client.ctl import PROGRAM, exit_codes
-from namesrv_client.ctl.escaping import shown
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain
 from namesrv_client.ctl.servers import Servers
+from namesrv_client.ctl.wording import shown
 from namesrv_runtime import loops
 
 Question = Callable[[Servers], Awaitable[Report]]
@@ -67,7 +67,7 @@ async def _repeatedly(options: Options, servers: Servers, output: Output, questi
 def only_once(options: Options) -> None:
     """Refuse --watch where it makes no sense."""
     if options.watch_seconds is not None:
-        raise typer.BadParameter("this command is not to be repeated", param_hint="--watch")
+        raise typer.BadParameter("this command cannot be repeated", param_hint="--watch")
 
 
 def confirm(options: Options, question: str) -> None:
@@ -76,7 +76,7 @@ def confirm(options: Options, question: str) -> None:
     if options.yes:
         return
     if not sys.stdin.isatty():
-        complain([f"{shown(question)}? There is no terminal to ask on; --yes says so"])
+        complain([f"{shown(question)}? No terminal to ask on; pass --yes to confirm"])
         raise typer.Exit(exit_codes.USAGE)
     if not typer.confirm(f"{PROGRAM}: {shown(question)}?", err=True):
         raise typer.Exit(exit_codes.NO)

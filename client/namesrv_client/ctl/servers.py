@@ -1,4 +1,4 @@
-"""How are several NameServers asked one question, and what is made of those that do not answer?"""
+"""Several NameServers, asked the same question at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

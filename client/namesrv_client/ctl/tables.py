@@ -1,4 +1,4 @@
-"""How does a table look, on a terminal of any width?"""
+"""Tables for a terminal of any width."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -8,7 +8,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from namesrv_client.ctl.escaping import shown
+from namesrv_client.ctl.wording import shown
 
 # a value that is not there
 ABSENT: Final = "-"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_client.ctl.bench import percentile
+from namesrv_client.ctl.commands.bench import percentile
 from tests.support.ctl import ApacheFront, address_of, at, ctl, nobody
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration

@@ -223,6 +223,6 @@ async def test_apaches_server_does_not_tell_who_is_connected(tmp_path: Path) -> 
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         found = await ctl(*at(apache), "connections", "-o", "json")
 
-        reason = "refused with code 3: this server does not tell; only those of namesrv do"
+        reason = "refused with code 3: not supported by Apache's NameServer"
         assert (1, [f"{address_of(apache)}: {reason}"]) == (found.code, found.problems)
         assert {"servers": [{"server": address_of(apache), "error": reason, "answered": True}]} == found.json

@@ -65,7 +65,7 @@ async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: tuple[s
 
         refused = await ctl(*command, env={"NAMESRV_ADDR": f"{where};127.0.0.1:1"})
 
-        reason = "There is no terminal to ask on; --yes says so"
+        reason = "No terminal to ask on; pass --yes to confirm"
         assert (2, "", f"namesrvctl: {asked} on {where}, 127.0.0.1:1? {reason}\n") == refused
         assert (before, 1) == (server.namesrv.manager.revisions.revision, len(server.namesrv.connections))
 
@@ -140,4 +140,4 @@ async def test_what_changes_or_follows_is_not_repeated(command: tuple[str, ...])
     refused = await ctl(*command, "--watch", "1s", "--yes")
 
     assert 2 == refused.code
-    assert "not to be repeated" in refused.err
+    assert "cannot be repeated" in refused.err

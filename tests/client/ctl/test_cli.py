@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from namesrv_client.ctl import app, cli, mqadmin
+from namesrv_client.ctl import app, cli
+from namesrv_client.ctl.commands import mqadmin
 from tests.support.ctl import COMMAND, nobody, run
 
 COMMANDS = [

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from namesrv_client.ctl.answers import ClusterInfo
-from namesrv_client.ctl.compare import (
+from namesrv_client.ctl.commands.diff import (
     Alike,
     Difference,
     View,
@@ -198,4 +198,4 @@ async def test_one_server_is_nothing_to_compare() -> None:
     refused = await ctl("diff")
 
     assert 2 == refused.code
-    assert "nothing to compare" in refused.err
+    assert "at least two servers" in refused.err

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from namesrv_client.ctl.answers import Event, Events
-from namesrv_client.ctl.events import _missed, _what
+from namesrv_client.ctl.commands.events import _missed, _what
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_runtime.clock import SystemClock
 from tests.support import broker as sync_broker
@@ -84,7 +84,7 @@ async def test_apaches_server_does_not_tell_what_happened(tmp_path: Path) -> Non
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         for options in ((), ("--follow",)):
             found = await ctl(*at(apache), "events", *options)
-            reason = "refused with code 3: this server does not tell; only those of namesrv do"
+            reason = "refused with code 3: not supported by Apache's NameServer"
             assert (1, "", f"namesrvctl: {address_of(apache)}: {reason}\n") == found
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_client.ctl.answers import LiveBroker
-from namesrv_client.ctl.explain import Instance
+from namesrv_client.ctl.commands.explain import Instance
 from namesrv_remoting.bodies.route import QueueData
 from tests.support.ctl import ApacheFront, address_of, at, ctl, nobody
 from tests.support.in_process import namesrv_in_process
@@ -181,12 +181,12 @@ def test_verdict(age: float | None, left: float | None, verdict: str) -> None:
     """Late from half of its time on; overdue until the next scan finds it."""
     live = LiveBroker("c", "b", 0, "a:1", age_seconds=age, expires_in_seconds=left, expiry_seconds=120.0)
 
-    assert verdict == Instance("c", "b", 0, "a:1", QueueData("b", 8, 8, 6), live, is_told=True).verdict
+    assert verdict == Instance("c", "b", 0, "a:1", QueueData("b", 8, 8, 6), live, tells_liveness=True).verdict
 
 
 def test_verdict_on_who_is_in_the_route_only() -> None:
     """Gone where the server tells who lives, else unknown."""
     queues = QueueData("b", 8, 8, 6)
 
-    assert "gone" == Instance("c", "b", 0, "a:1", queues, None, is_told=True).verdict
-    assert "unknown" == Instance("c", "b", 0, "a:1", queues, None, is_told=False).verdict
+    assert "gone" == Instance("c", "b", 0, "a:1", queues, None, tells_liveness=True).verdict
+    assert "unknown" == Instance("c", "b", 0, "a:1", queues, None, tells_liveness=False).verdict

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_client.ctl.escaping import json_text, shown
 from namesrv_client.ctl.output import yaml_text
+from namesrv_client.ctl.wording import json_text, shown
 from tests.support.ctl import ApacheFront, address_of, at, ctl
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, native, registration

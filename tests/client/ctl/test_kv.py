@@ -59,7 +59,7 @@ async def test_nothing_is_deleted_without_a_yes(tmp_path: Path) -> None:
 
         refused = await ctl(*at(server), "kv", "delete", "ns", "k")
 
-        asked = f"delete k from ns on {address_of(server)}? There is no terminal to ask on; --yes says so"
+        asked = f"delete k from ns on {address_of(server)}? No terminal to ask on; pass --yes to confirm"
         assert (2, "", f"namesrvctl: {asked}\n") == refused
         assert "v" == server.namesrv.kv.get("ns", "k")
 
@@ -110,4 +110,4 @@ async def test_setting_without_value_is_wrong_usage(text: str) -> None:
     refused = await ctl("config", "set", text, "--yes")
 
     assert 2 == refused.code
-    assert "is not KEY=VALUE" in refused.err
+    assert "not of the form KEY=VALUE" in refused.err

@@ -1,0 +1,1 @@
+"""Queues: which there are, which is next, and which consumer has which."""

@@ -1,0 +1,1 @@
+"""Routes: what is known of each topic, and how it is kept up to date."""

@@ -1,0 +1,268 @@
+"""The keeper: polls, watches and asks, so that the routes in use stay fresh.
+
+By a conditional poll about every 30 s, which is one question for all topics; with `watch`, by a question that the
+server holds until something changes, and the poll as the net under it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
+
+from namesrv_client.errors import RouteError, RouteUnavailableError, TopicNotFoundError
+from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.route import Answer, Route, RouteChange, Source
+from namesrv_client.routes.session import ServerSession
+from namesrv_client.settings import ClientSettings
+from namesrv_remoting.errors import RemotingError
+from namesrv_runtime.clock import Clock
+
+logger: Final = logging.getLogger(__name__)
+
+# Polls come this much earlier or later, so that clients that started together part.
+_JITTER: Final = 0.1
+_WATCH_SECONDS: Final = 25.0
+# A watch says nothing while nothing changes: this is how a dead connection under it is noticed. With the second that an
+# answer may take, well within 5 s.
+_PING_SECONDS: Final = 3.0
+# The pause after a watch that failed, or that a server did not hold (one that drains answers at once).
+_WATCH_RETRY_SECONDS: Final = 1.0
+# Topics that come into use within it join the watch together. Each time, the server is left with a question that it
+# goes on holding for 25 s, and it reads no more from a client that has 256 of them.
+_JOIN_SECONDS: Final = 0.2
+# after failed sends, the routes concerned are asked for at most this often
+_REFRESH_SECONDS: Final = 1.0
+
+
+class RouteKeeper:
+    """Asks about topics, once for all who want to know, and keeps what is in use up to date in the cache."""
+
+    def __init__(  # noqa: PLR0913 - what it keeps together
+        self,
+        settings: ClientSettings,
+        clock: Clock,
+        session: ServerSession,
+        cache: RouteCache,
+        *,
+        changed: Callable[[RouteChange], None],
+        random_unit: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._session = session
+        self._cache = cache
+        self._changed = changed
+        self._random_unit = random_unit
+        # topics that are polled: all that anybody ever asked for
+        self.in_use: set[str] = set()
+        # topic -> what those await who have asked for it
+        self._asking: dict[str, asyncio.Future[Route]] = {}
+        # those of them that are in no question yet
+        self._wanted: dict[str, asyncio.Future[Route]] = {}
+        self._questions: set[asyncio.Task[None]] = set()
+        # set when the watch has to be asked anew: of other topics, or of another run
+        self._watch_again = asyncio.Event()
+        # brokers that sends failed on, whose topics are to be asked about
+        self._suspects: set[str] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<RouteKeeper [{len(self.in_use)} in use | {len(self._asking)} asked]>"
+
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        """What has to run as long as the client does."""
+        found = [self._poll()]
+        if self._settings.watch and self._settings.protocol != "rocketmq":
+            found += [self._watch(), self._ping()]
+        return found
+
+    async def close(self) -> None:
+        """End all questions that are under way; who waits for them gets a RouteUnavailableError."""
+        for asking in self._asking.values():
+            asking.cancel()
+        self._asking.clear()
+        ending = list(self._questions)
+        if self._refreshing is not None:
+            ending.append(self._refreshing)
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
+
+    # -- one topic ----------------------------------------------------------------------------------------------------
+
+    def use(self, topic: str) -> None:
+        """Keep a topic up to date from now on."""
+        if topic not in self.in_use:
+            self.in_use.add(topic)
+            self._watch_again.set()
+
+    def forget(self, topic: str) -> None:
+        """Keep it no longer."""
+        self.in_use.discard(topic)
+        self._cache.forget(topic)
+
+    async def fetch(self, topic: str) -> Route:
+        """What a server says of a topic now: one question for all who want the same one, or ask at the same time.
+
+        Raises:
+            TopicNotFoundError: a server positively knows no such topic, and this client never knew one.
+            RouteUnavailableError: nobody could tell.
+        """
+        asking = self._asking.get(topic)
+        if asking is None:
+            loop = asyncio.get_running_loop()
+            if not self._wanted:
+                # when all who run now have said what they want
+                loop.call_soon(self._ask_wanted)
+            asking = self._asking[topic] = self._wanted[topic] = loop.create_future()
+        # waited for, not awaited: whoever gives up must not take the answer from the others
+        await asyncio.wait([asking])
+        if asking.cancelled():
+            raise RouteUnavailableError(f"topic {topic}: the client is closed")
+        return asking.result()
+
+    def _ask_wanted(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+        task = asyncio.create_task(self._ask(wanted))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _ask(self, wanted: Mapping[str, "asyncio.Future[Route]"]) -> None:
+        reasons: Mapping[str, str] = {}
+        try:
+            reasons = await self._session.routes(list(wanted), self._take_fetched)
+        finally:
+            for topic, asking in wanted.items():
+                # nobody is left waiting, not even by a bug
+                if not asking.done():
+                    self._fail(topic, RouteUnavailableError(f"topic {topic}: {reasons.get(topic, 'no answer')}"))
+
+    def _take_fetched(self, answer: Answer) -> None:
+        for topic, route in answer.routes.items():
+            if route is not None:
+                # first: whoever is told of the change may ask for the topic
+                self.use(topic)
+        self._take("pull", answer)
+        for topic, route in answer.routes.items():
+            known = self._cache.get(topic)
+            if known is None:
+                self._forget_unused(topic)
+            is_gone = known is not None and known.confirmed_absent_since is not None
+            if route is None and not answer.can_deny and not is_gone:
+                # the next server may know
+                continue
+            if known is None:
+                self._fail(
+                    topic, TopicNotFoundError(f"topic {topic} does not exist, according to {self._session.chosen}")
+                )
+            elif (asking := self._asking.pop(topic, None)) is not None and not asking.done():
+                self.use(topic)
+                asking.set_result(known)
+
+    def _fail(self, topic: str, error: RouteError) -> None:
+        asking = self._asking.pop(topic, None)
+        if asking is not None and not asking.done():
+            asking.set_exception(error)
+            # fetched, so that asyncio does not report it when everybody has given up
+            asking.exception()
+
+    def _forget_unused(self, topic: str) -> None:
+        if topic not in self.in_use:
+            self._cache.forget(topic)
+
+    def _take(self, source: Source, answer: Answer) -> None:
+        doubted = len(self._cache.doubted)
+        for change in self._cache.apply(answer, source):
+            self._changed(change)
+        if len(self._cache.doubted) < doubted:
+            # believed again: the watch may have it back
+            self._watch_again.set()
+
+    # -- all topics ---------------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> bool:
+        """Ask for what changed of all topics in use, now; whether a server answered."""
+        self._cache.point.retain(self.in_use)
+        return await self._refresh(sorted(self.in_use))
+
+    async def _refresh(self, topics: list[str]) -> bool:
+        if not topics:
+            return True
+        try:
+            await self._session.changes(topics, partial(self._take, "pull"))
+        except RemotingError as error:
+            logger.info("routes not refreshed: %s", error)
+            return False
+        return True
+
+    async def _poll(self) -> None:
+        # full jitter on the first: a thousand clients that start together do not ask together
+        await self._clock.sleep(self._settings.poll_seconds * self._random_unit())
+        while True:
+            await self.refresh()
+            spread = 1 + _JITTER * (2 * self._random_unit() - 1)
+            await self._clock.sleep(self._settings.poll_seconds * spread)
+
+    def suspect(self, broker: str) -> None:
+        """A send to the broker failed: ask about its topics, once a second at most."""
+        self._suspects.add(broker)
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh_suspects())
+
+    async def _refresh_suspects(self) -> None:
+        while self._suspects:
+            suspects, self._suspects = self._suspects, set()
+            await self._refresh(sorted(self._cache.topics_of(suspects) & self.in_use))
+            await self._clock.sleep(_REFRESH_SECONDS)
+
+    # -- the watch ----------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            self._watch_again.clear()
+            # what a young server said and nobody believed is the poll's business: a watch would be told it at once
+            topics = sorted(self.in_use - self._cache.doubted)
+            if not topics:
+                await self._watch_again.wait()
+                continue
+            began = self._clock.monotonic()
+            try:
+                has_news = await self._watch_once(topics)
+            except RemotingError as error:
+                logger.info("watch ended: %s", error)
+                has_news = False
+            if not has_news and self._clock.monotonic() - began < _WATCH_RETRY_SECONDS:
+                await self._clock.sleep(_WATCH_RETRY_SECONDS * (1 + self._random_unit()) / 2)
+
+    async def _watch_once(self, topics: list[str]) -> bool:
+        """Ask once; whether something has changed, in the routes or in what is to be watched."""
+        held = asyncio.create_task(self._session.watch(topics, _WATCH_SECONDS, partial(self._take, "watch")))
+        again = asyncio.create_task(self._watch_again.wait())
+        try:
+            await asyncio.wait((held, again), return_when=asyncio.FIRST_COMPLETED)
+            if not held.done():
+                await self._clock.sleep(_JOIN_SECONDS)
+        finally:
+            held.cancel()
+            again.cancel()
+            await asyncio.wait((held, again))
+            # looked at, so that asyncio does not report it if this is the end
+            error = None if held.cancelled() else held.exception()
+        if error is not None:
+            raise error
+        return held.cancelled() or held.result()
+
+    async def _ping(self) -> None:
+        while True:
+            await self._clock.sleep(_PING_SECONDS)
+            if self.in_use:
+                try:
+                    is_another_run = await self._session.ping()
+                except RemotingError as error:
+                    logger.info("server lost: %s", error)
+                    is_another_run = True
+                if is_another_run:
+                    # the one that holds the watch is gone, and its connection may be a proxy's
+                    self._watch_again.set()

@@ -1,0 +1,271 @@
+"""One NameServer: its connection, its protocol, and how far its answers can be trusted."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from namesrv_client.routes.decode import ServerInfo, pulled_routes, route_from_json, server_info
+from namesrv_client.routes.route import Answer
+from namesrv_client.settings import ClientSettings
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.server_protocols import ServerProtocols
+from namesrv_remoting.bodies.extensions import to_msgpack
+from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.bodies.zone import in_zone
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.errors import (
+    ConnectionClosedError,
+    RemotingError,
+    ResponseError,
+    TopicNotExistError,
+)
+from namesrv_runtime.backoff import Backoff
+from namesrv_runtime.clock import Clock
+
+logger: Final = logging.getLogger(__name__)
+
+# Short: another server is asked meanwhile, and this only keeps a dead one from being dialled for every question.
+_BACKOFF: Final = Backoff(0.1, 1.0)
+# of all clients of the process
+_connection_numbers: Final = itertools.count(1)
+
+
+class Server:
+    """The connection to one NameServer, and what is known of the server at its other end.
+
+    Each connection begins by asking which run of the server is there. Its run is its boot id; of a server that has
+    none, as Apache's, it is the connection, which cannot outlive the process at its end.
+    """
+
+    def __init__(self, address: str, settings: ClientSettings, clock: Clock, protocols: ServerProtocols) -> None:
+        self.address = address
+        self._settings = settings
+        self._clock = clock
+        self._protocols = protocols
+        self._client = self._new_client()
+        # SERVER_INFO that is under way
+        self._identifying: asyncio.Task[RemotingError | None] | None = None
+        # None: not known on this connection
+        self.is_native: bool | None = None
+        self.run: str | None = None
+        # monotonic: until then its brokers may not all be back, and what it takes out of a route may still be coming
+        self.warm_at = 0.0
+        # the same for a topic that nobody knows, of which it is enough that nothing speaks for a restart
+        self.denies_at = 0.0
+        # monotonic: when it last said anything
+        self.answered_at = float("-inf")
+        # connections on which it turned out to speak RocketMQ's protocol
+        self._rocketmq_connections = 0
+
+    def __repr__(self) -> str:
+        protocol = {None: "not identified", True: "native", False: "rocketmq"}[self.is_native]
+        return f"<Server [{self.address} | {protocol} | {self.run}]>"
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether what it does not know of a route does not exist."""
+        return self._clock.monotonic() >= self.warm_at
+
+    @property
+    def can_deny(self) -> bool:
+        """Whether a topic that it does not know does not exist."""
+        return self._clock.monotonic() >= self.denies_at
+
+    # -- who is it? ---------------------------------------------------------------------------------------------------
+
+    async def identify(self, timeout_seconds: float) -> None:
+        """Find out which protocol it speaks and which run it is, once on each connection.
+
+        Of a server that is known to be native nothing is waited for: it is asked together with the first question.
+
+        Raises:
+            RemotingError: it cannot be asked.
+        """
+        if self.is_native is not None:
+            return
+        protocol = self._settings.protocol
+        known = self._client.speaks_native() if protocol == "auto" else protocol == "native"
+        if known is False:
+            self._is_rocketmq()
+            return
+        if self._identifying is None:
+            self._identifying = asyncio.create_task(self._identify(timeout_seconds))
+            # so that it is sent first
+            await asyncio.sleep(0)
+        if known:
+            self.is_native = True
+            return
+        if (failure := await self._identified()) is not None:
+            raise failure
+
+    async def _identified(self) -> RemotingError | None:
+        """Wait for SERVER_INFO, if it is under way; why it failed."""
+        asking = self._identifying
+        if asking is None:
+            return None
+        # waited for, not awaited: whoever gives up must not take the answer away from the others
+        await asyncio.wait([asking])
+        if asking.cancelled():
+            return ConnectionClosedError(f"{self.address} is no longer used")
+        return asking.result()
+
+    async def _identify(self, timeout_seconds: float) -> RemotingError | None:
+        """A failure is a value: there may be nobody left to raise it to."""
+        try:
+            if self._settings.protocol == "native":
+                await self.ask_run(timeout_seconds)
+            elif (body := await self._client.server_info(timeout_seconds)) is None:
+                self._is_rocketmq()
+            else:
+                self._is_run(server_info(body))
+        except RemotingError as error:
+            return error
+        finally:
+            self._identifying = None
+        return None
+
+    async def ask_run(self, timeout_seconds: float) -> None:
+        """Ask which run it is, now and natively.
+
+        Raises:
+            RemotingError: it does not answer, or not natively.
+        """
+        answer = await self._client.invoke(
+            RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
+        )
+        self._is_run(server_info(answer.body))
+
+    def _is_run(self, info: ServerInfo) -> None:
+        self._answered()
+        self.is_native = True
+        if info.boot_id != self.run:
+            self._is_another_run(info.boot_id, info.uptime_seconds)
+
+    def _new_client(self) -> RemotingClient:
+        return RemotingClient(
+            self.address,
+            clock=self._clock,
+            connect_timeout_seconds=self._settings.connect_timeout_seconds,
+            backoff=_BACKOFF,
+            on_connection_lost=self._lost,
+            protocols=self._protocols,
+        )
+
+    def _is_another_run(self, run: str, uptime_seconds: float) -> None:
+        self.run = run
+        self.warm_at = self.denies_at = self._clock.monotonic() + self._settings.warm_up_seconds - uptime_seconds
+
+    def _is_rocketmq(self) -> None:
+        """It does not say how long it has run. A connection that was lost may have been lost to a restart."""
+        self.is_native = False
+        self._rocketmq_connections += 1
+        self.run = f"{self.address}#{next(_connection_numbers)}"
+        now = self._clock.monotonic()
+        self.warm_at = now + self._settings.warm_up_seconds
+        self.denies_at = now if self._rocketmq_connections == 1 else self.warm_at
+
+    def _answered(self) -> None:
+        self.answered_at = self._clock.monotonic()
+
+    # -- its connection -----------------------------------------------------------------------------------------------
+
+    def _lost(self, error: ConnectionClosedError) -> None:
+        logger.info("%s", error)
+        # another one may answer next
+        self.is_native = None
+
+    @property
+    def socket_descriptor(self) -> int | None:
+        """The file descriptor of the connection; None when there is none."""
+        return self._client.socket_descriptor
+
+    async def disconnect(self) -> None:
+        """Fail what waits for an answer and close the connection; the next question makes another."""
+        old, self._client = self._client, self._new_client()
+        self.is_native = None
+        await old.close()
+
+    async def close(self) -> None:
+        """Disconnect for good."""
+        if (asking := self._identifying) is not None:
+            asking.cancel()
+            await asyncio.wait([asking])
+        await self._client.close()
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    async def pull(
+        self, topics: Sequence[str], timeout_seconds: float, *, since: int | None = None, wait_seconds: float = 0.0
+    ) -> Answer:
+        """PULL_ROUTES: all about the topics, or what changed of them since a revision of this run; natively.
+
+        With a wait, the server holds the answer until something has changed.
+
+        Raises:
+            RemotingError: it does not answer, or refuses.
+        """
+        question = {
+            "topics": topics,
+            "boot_id": None if since is None else self.run,
+            "since": since or 0,
+            "wait_ms": int(wait_seconds * 1000),
+        }
+        answer = await self._client.invoke(
+            RequestCode.PULL_ROUTES,
+            body=to_msgpack(question),
+            timeout_seconds=timeout_seconds + wait_seconds,
+            serialize_type=SerializeType.MSGPACK,
+        )
+        pulled = pulled_routes(answer.body)
+        self._answered()
+        if pulled.boot_id != self.run:
+            # SERVER_INFO may be under way, and says how long this run has lasted
+            await self._identified()
+        if pulled.boot_id != self.run:
+            # restarted behind a connection that lived on (a proxy): as young as it can be
+            self._is_another_run(pulled.boot_id, 0.0)
+        return Answer(
+            run=pulled.boot_id,
+            is_warm=self.is_warm,
+            can_deny=self.can_deny,
+            topics=topics,
+            routes=self._in_zone(pulled.routes),
+            revision=pulled.revision,
+            is_conditional=since is not None and not pulled.full,
+        )
+
+    async def route_by_topic(self, topic: str, timeout_seconds: float) -> Answer:
+        """GET_ROUTEINFO_BY_TOPIC, as RocketMQ's clients ask it. Raises RemotingError."""
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        if self._settings.zone_name:
+            fields |= {"__ZONE_NAME": self._settings.zone_name, "__ZONE_MODE": "true"}
+        try:
+            answer = await self._client.invoke(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
+            )
+            route = route_from_json(answer.body)
+        except TopicNotExistError:
+            route = None
+        except ResponseError:
+            self._answered()
+            raise
+        self._answered()
+        if self.is_native is None:
+            # The connection was lost and made again in between: nobody knows who answered.
+            return Answer(run=f"{self.address}#", is_warm=False, can_deny=False, topics=(topic,), routes={topic: route})
+        return Answer(
+            run=self.run or "",
+            is_warm=self.is_warm,
+            can_deny=self.can_deny,
+            topics=(topic,),
+            routes={topic: route},
+        )
+
+    def _in_zone(self, routes: Mapping[str, TopicRouteData | None]) -> Mapping[str, TopicRouteData | None]:
+        """As RocketMQ's servers do for those who name a zone; PULL_ROUTES has no zones."""
+        zone = self._settings.zone_name
+        if not zone:
+            return routes
+        return {topic: None if route is None else in_zone(route, zone) for topic, route in routes.items()}

@@ -1,0 +1,318 @@
+"""The chosen NameServer, and how a call goes on to the others.
+
+One server, chosen at random, stays the chosen one until it fails or another one has to answer for it; each call tries
+each server once. A server that answers "not ready" or "go away" has failed as well.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from namesrv_client.errors import RouteUnavailableError
+from namesrv_client.routes.questions import SERVER_FAILED, Take, TopicQuestions
+from namesrv_client.routes.route import Answer
+from namesrv_client.routes.server import Server
+from namesrv_client.routes.sync_point import SyncPoint
+from namesrv_client.settings import ClientSettings
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
+from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemError_
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.timeouts import timeout_on
+
+# asks a server, with so many seconds for each question
+Ask = Callable[[Server, float], Awaitable[None]]
+
+
+class _CannotTellError(RemotingError):
+    """The server is too young to deny a topic, or does not want to be asked about it; another one may tell."""
+
+
+class ServerSession:
+    """The chosen server, and the way to the next. What is asked natively depends on what is known: the sync point."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        clock: Clock,
+        point: SyncPoint,
+        *,
+        protocols: ServerProtocols = PROCESS_PROTOCOLS,
+        shuffle: Callable[[list[str]], None] = random.shuffle,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._point = point
+        self._protocols = protocols
+        self._shuffle = shuffle
+        # in the order in which they are tried; the first is the chosen one
+        self._order: list[str] = []
+        self._servers: dict[str, Server] = {}
+        # why each server failed the last time
+        self.errors: dict[str, str] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<ServerSession [{self.chosen or 'no server'} | {len(self._order)} servers]>"
+
+    @property
+    def chosen(self) -> str | None:
+        """The address that is asked first; None when no server is known."""
+        return self._order[0] if self._order else None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All servers, in the order in which they would be tried."""
+        return tuple(self._order)
+
+    def use(self, addresses: tuple[str, ...]) -> None:
+        """Take another list: the chosen server stays if it is in it, the others come in random order."""
+        chosen = self.chosen
+        order = list(addresses)
+        self._shuffle(order)
+        if chosen in order:
+            order.remove(chosen)
+            order.insert(0, chosen)
+        self._order = order
+        self.errors = {address: error for address, error in self.errors.items() if address in order}
+        for address in list(self._servers):
+            if address not in order:
+                self._drop(address)
+
+    def socket_descriptors(self) -> list[int]:
+        """The file descriptors of all connections."""
+        found = (server.socket_descriptor for server in self._servers.values())
+        return [descriptor for descriptor in found if descriptor is not None]
+
+    async def close(self) -> None:
+        """Close all connections; nothing is asked any more."""
+        self._is_closed = True
+        for address in list(self._servers):
+            self._drop(address)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    async def routes(self, topics: Sequence[str], take: Take) -> Mapping[str, str]:
+        """All about some topics, answer by answer; those that nobody could tell about, and why not.
+
+        Of what one server may not know yet, or did not want to be asked about, the others are asked as well.
+        """
+        left = dict.fromkeys(topics)
+
+        def received(answer: Answer) -> None:
+            for topic, route in answer.routes.items():
+                if route is not None or answer.can_deny:
+                    left.pop(topic, None)
+            take(answer)
+
+        async def ask(server: Server, timeout_seconds: float) -> None:
+            await self._questions(received, timeout_seconds).everything(server, list(left))
+            if left and server.can_deny:
+                raise _CannotTellError(self.errors.get(server.address, "refused to say"))
+            if left:
+                raise _CannotTellError(f"has just started and may not know topic {next(iter(left))} yet")
+
+        try:
+            await self._call(ask)
+        except RouteUnavailableError as error:
+            return dict.fromkeys(left, str(error))
+        return {}
+
+    async def changes(self, topics: Sequence[str], take: Take) -> None:
+        """Whatever is new about the topics, answer by answer.
+
+        From a native server in one question what changed since the sync point, and all about topics that were not
+        known there. From a RocketMQ server one question per topic: one that could not be asked about is left out, and
+        does not keep the others from being.
+
+        Raises:
+            RouteUnavailableError: no server answered; what was told until then was taken.
+        """
+
+        async def ask(server: Server, timeout_seconds: float) -> None:
+            questions = self._questions(lambda answer: take(replace(answer, is_sync=True)), timeout_seconds)
+            await questions.changes(server, topics, self._point)
+
+        await self._call(ask)
+
+    async def watch(self, topics: Sequence[str], wait_seconds: float, take: Take) -> bool:
+        """As `changes`, but held by the chosen server until something changes or the wait is over; whether it did.
+
+        Raises:
+            RouteUnavailableError: there is no chosen server, or it does not speak the native protocol.
+            RemotingError: the server failed; the next call chooses another.
+        """
+        server = self._chosen_server()
+        if server is None:
+            raise RouteUnavailableError("no NameServer is known")
+        timeout_seconds = self._settings.attempt_timeout_seconds
+        try:
+            await server.identify(timeout_seconds)
+            if not server.is_native:
+                raise RouteUnavailableError(f"{server.address} does not support watches")
+            known, others = self._point.known(server.run or "", topics)
+            if not others:
+                answer = await server.pull(
+                    known, timeout_seconds, since=self._point.revision, wait_seconds=wait_seconds
+                )
+                take(replace(answer, is_sync=True))
+                return bool(answer.routes)
+        except RouteUnavailableError:
+            raise
+        except RemotingError as error:
+            self._failed(server.address, error)
+            if not isinstance(error, SystemError_) or isinstance(error, SERVER_FAILED):
+                raise
+            # so much has changed that it does not fit into a frame
+        await self.changes(topics, take)
+        return True
+
+    async def ping(self) -> bool:
+        """See whether the chosen server still answers; whether it is another run than before.
+
+        Raises:
+            RemotingError: it does not, and is not the chosen one any more.
+        """
+        server = self._chosen_server()
+        if server is None or not server.is_native:
+            # a RocketMQ server holds nothing that would have to be watched over
+            return False
+        run = server.run
+        try:
+            await server.ask_run(self._settings.attempt_timeout_seconds)
+        except RemotingError as error:
+            self._failed(server.address, error)
+            raise
+        return server.run != run
+
+    def _questions(self, take: Take, timeout_seconds: float) -> TopicQuestions:
+        return TopicQuestions(self._clock, take, self._note, timeout_seconds)
+
+    def _note(self, server: Server, error: RemotingError) -> None:
+        self.errors[server.address] = str(error)
+
+    # -- one call, over the servers -----------------------------------------------------------------------------------
+
+    async def _call(self, ask: Ask) -> None:
+        """Ask the chosen server; while it is silent, or when it fails, the next one as well. The first answer ends it.
+
+        Every server is asked within the first half of the call's time, and all of them have the rest of it. When this
+        process was held up itself, those that it did not get to are still asked, for a moment.
+        """
+        settings, clock = self._settings, self._clock
+        deadline = clock.monotonic() + settings.call_timeout_seconds
+        waiting = list(self._order)
+        patience = min(settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(waiting))))
+        reasons: dict[str, str] = {}
+        asking: dict[asyncio.Task[RemotingError | None], Server] = {}
+        try:
+            while True:
+                if (server := self._next_server(waiting)) is not None:
+                    until = max(deadline, clock.monotonic() + patience)
+                    asking[asyncio.create_task(_outcome(self._ask(ask, server, until)))] = server
+                elif not asking:
+                    break
+                for task in await self._until_done_or_silent(asking, patience if waiting else None):
+                    server = asking.pop(task)
+                    if (error := task.result()) is None:
+                        self._overtaken(server, asking.values(), patience)
+                        return
+                    reasons[server.address] = self._failed(server.address, error)
+        finally:
+            for task in asking:
+                task.cancel()
+            if asking:
+                await asyncio.wait(asking)
+        raise RouteUnavailableError(self._nobody(reasons))
+
+    def _next_server(self, waiting: list[str]) -> Server | None:
+        while waiting and not self._is_closed:
+            address = waiting.pop(0)
+            # another one may have left the list a moment ago
+            if address in self._order:
+                return self._server(address)
+        return None
+
+    async def _ask(self, ask: Ask, server: Server, until: float) -> None:
+        clock = self._clock
+        await server.identify(until - clock.monotonic())
+        await ask(server, max(0.0, until - clock.monotonic()))
+
+    async def _until_done_or_silent(
+        self, asking: Mapping[asyncio.Task[RemotingError | None], Server], patience: float | None
+    ) -> set[asyncio.Task[RemotingError | None]]:
+        """The attempts that have ended; none when the newest server was silent for so long, if that matters."""
+        began, newest = self._clock.monotonic(), list(asking.values())[-1]
+        while patience is not None:
+            left = max(began, newest.answered_at) + patience - self._clock.monotonic()
+            if left <= 0:
+                return set()
+            with suppress(TimeoutError):
+                async with timeout_on(self._clock, left):
+                    return (await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED))[0]
+        return (await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED))[0]
+
+    def _overtaken(self, winner: Server, silent: Collection[Server], patience: float) -> None:
+        """Choose a server that answered before those that were asked earlier."""
+        for server in silent:
+            self.errors[server.address] = f"no answer within {patience:g} s, and {winner.address} answered"
+        if silent and winner.address in self._order:
+            self._order.remove(winner.address)
+            self._order.insert(0, winner.address)
+
+    def _nobody(self, reasons: Mapping[str, str]) -> str:
+        if self._is_closed:
+            return "the client is closed"
+        if not self._order:
+            return "no NameServer is known"
+        said = (f"{address}: {reasons.get(address, 'not asked')}" for address in sorted(self._order))
+        return f"no NameServer could answer: {'; '.join(said)}"
+
+    # -- servers ------------------------------------------------------------------------------------------------------
+
+    def _chosen_server(self) -> Server | None:
+        return self._server(self._order[0]) if self._order and not self._is_closed else None
+
+    def _server(self, address: str) -> Server:
+        known = self._servers.get(address)
+        if known is None:
+            known = self._servers[address] = Server(address, self._settings, self._clock, self._protocols)
+        return known
+
+    def _failed(self, address: str, error: RemotingError) -> str:
+        """Not the chosen one any more, unless it has only refused this question. Why it failed, in words."""
+        reason = self.errors[address] = str(error) or type(error).__name__
+        if isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, SERVER_FAILED):
+            return reason
+        if address in self._order and len(self._order) > 1:
+            self._order.remove(address)
+            self._order.append(address)
+        server = self._servers.get(address)
+        if server is not None and isinstance(error, RequestTimeoutError):
+            # it may hang on this connection only, and what it was asked is not wanted any more
+            self._finish(server.disconnect())
+        return reason
+
+    def _drop(self, address: str) -> None:
+        server = self._servers.pop(address, None)
+        if server is not None:
+            self._finish(server.close())
+
+    def _finish(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _outcome(asking: Awaitable[None]) -> RemotingError | None:
+    """How asking a server ended; a failure is a value, for whoever has lost interest by then."""
+    try:
+        await asking
+    except RemotingError as error:
+        return error
+    return None

@@ -1,0 +1,163 @@
+"""Routes on disk: the file that a process leaves to the next, and when it is written."""
+
+import asyncio
+import json
+import logging
+import os
+import stat
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from namesrv_client.routes.cache import RouteCache, SavedRoute
+from namesrv_client.routes.decode import route_from_json
+from namesrv_client.settings import ClientSettings
+from namesrv_remoting.bodies.route import TopicRouteData, route_to_json
+from namesrv_remoting.errors import RemotingError
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.sealed_file import unseal, write_sealed
+
+VERSION: Final = 1
+
+
+class RouteSnapshotError(ValueError):
+    """The file cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSnapshot:
+    """The file of one client."""
+
+    path: Path
+    clock: Clock
+
+    def save(self, routes: Iterable[SavedRoute]) -> None:
+        """Write all routes; blocks until they are on disk.
+
+        Raises:
+            OSError: they could not be written, and the file is as it was.
+        """
+        write_sealed(self.path, self._content(routes))
+
+    def _content(self, routes: Iterable[SavedRoute]) -> dict[str, Any]:
+        """Routes that many topics share, as most do, are written once."""
+        age_to_wall = self.clock.wall() - self.clock.monotonic()
+        numbers: dict[int, int] = {}
+        spelt: list[Any] = []
+        topics: dict[str, tuple[int, float]] = {}
+        for topic, data, confirmed_at in routes:
+            number = numbers.setdefault(id(data), len(spelt))
+            if number == len(spelt):
+                spelt.append(json.loads(route_to_json(data)))
+            topics[topic] = (number, round(confirmed_at + age_to_wall, 3))
+        return {"version": VERSION, "routes": spelt, "topics": topics}
+
+    def load(self) -> list[SavedRoute]:
+        """The routes in the file, none if there is no file.
+
+        Raises:
+            RouteSnapshotError: it is damaged, somebody else's, or of another version.
+        """
+        try:
+            data = self._read()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RouteSnapshotError(f"{self.path}: {error.strerror}") from error
+        return self._decoded(data)
+
+    def _read(self) -> bytes:
+        # not blocking: a FIFO in its place would never be opened
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise RouteSnapshotError(f"{self.path} is not a file")
+            if status.st_uid != os.geteuid():
+                raise RouteSnapshotError(f"{self.path} belongs to user {status.st_uid}")
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise RouteSnapshotError(f"{self.path} can be written by others: mode {stat.S_IMODE(status.st_mode):o}")
+            return file.read()
+
+    def _decoded(self, data: bytes) -> list[SavedRoute]:
+        try:
+            return self._routes(unseal(data, VERSION))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, RemotingError) as error:
+            raise RouteSnapshotError(f"{self.path} cannot be read: {error}") from error
+
+    def _routes(self, content: dict[str, Any]) -> list[SavedRoute]:
+        spelt: list[TopicRouteData] = [route_from_json(json.dumps(entry).encode()) for entry in content["routes"]]
+        wall, now = self.clock.wall(), self.clock.monotonic()
+        return [
+            # a wall clock that was set back makes nothing younger than it is
+            SavedRoute(topic, spelt[number], now - max(0.0, wall - confirmed_wall))
+            for topic, (number, confirmed_wall) in content["topics"].items()
+        ]
+
+
+logger: Final = logging.getLogger(__name__)
+
+# after a change, together with whatever else has changed by then
+_SAVE_SECONDS: Final = 5.0
+# routes that do not change are confirmed all the time, and the file says when: so old it may be
+_CONFIRM_SECONDS: Final = 300.0
+
+
+class RouteSaver:
+    """Keeps the snapshot of one client up to date."""
+
+    def __init__(self, settings: ClientSettings, clock: Clock, cache: RouteCache) -> None:
+        if settings.snapshot_file is None:
+            raise ValueError("no snapshot_file")
+        self._snapshot = RouteSnapshot(settings.snapshot_file, clock)
+        self._clock = clock
+        self._cache = cache
+        # routes differ from those in the file
+        self.is_changed = False
+        self._saved_at = clock.monotonic()
+        # Held while writing: one that was cancelled still runs in its thread, and must not overwrite the one after it.
+        self._writing = threading.Lock()
+        # why it could not be written the last time
+        self._error: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<RouteSaver [{self._snapshot.path} | {'changed' if self.is_changed else 'saved'}]>"
+
+    async def restore(self) -> None:
+        """Take what the last process left; whatever is wrong with it costs a warning."""
+        try:
+            self._cache.restore(await asyncio.to_thread(self._snapshot.load))
+        except RouteSnapshotError as error:
+            logger.warning("route snapshot not used: %s", error)
+
+    async def run(self) -> None:
+        """Save 5 s after a change, and every 5 minutes, until cancelled."""
+        while True:
+            await self._clock.sleep(_SAVE_SECONDS)
+            if self.is_changed or self._clock.monotonic() - self._saved_at >= _CONFIRM_SECONDS:
+                await self._save()
+
+    async def save_last(self) -> None:
+        """Save once more, unless nothing is known."""
+        if len(self._cache):
+            await self._save()
+
+    async def _save(self) -> None:
+        self.is_changed = False
+        self._saved_at = self._clock.monotonic()
+        try:
+            await asyncio.to_thread(self._write, self._cache.saved())
+        except OSError as error:
+            # tried again in 5 s; said once
+            self.is_changed = True
+            if str(error) != self._error:
+                logger.warning("route snapshot not written: %s", error)
+            self._error = str(error)
+        else:
+            self._error = None
+
+    def _write(self, routes: Iterable[SavedRoute]) -> None:
+        with self._writing:
+            self._snapshot.save(routes)

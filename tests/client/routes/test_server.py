@@ -1,0 +1,395 @@
+"""Does a client find out whom it talks to, and how far to trust it?"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from namesrv_client.routes.server import Server
+from namesrv_remoting.aio.server_protocols import ServerProtocols
+from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError
+from tests.support.apache_server import ApacheServer, apache_route
+from tests.support.fake_clock import FakeClock
+from tests.support.guard import GUARD_SECONDS
+from tests.support.in_process import namesrv_in_process
+from tests.support.raw_peer import until
+from tests.support.route_clients import BROKER_A, INFO, PULL, address_of, asked, client_settings, registered
+from tests.support.scripted_server import Peer, Question, ScriptedServer
+from tests.support.spelling import NATIVE, cut
+from tests.support.tcp_proxy import TcpProxy
+
+
+@asynccontextmanager
+async def server_at(address: str, clock: FakeClock, **settings: object) -> AsyncIterator[Server]:
+    """What a client makes of the server at an address."""
+    async with asyncio.timeout(GUARD_SECONDS):
+        chosen = client_settings(address, **{"protocol": "auto", **settings})
+        server = Server(address, chosen, clock, ServerProtocols())
+        try:
+            yield server
+        finally:
+            await server.close()
+
+
+def native_answer(question: Question, body: object) -> bytes:
+    """A success, natively."""
+    return cut(NATIVE, msgpack.packb([0, question.opaque, 1, 479, None, None]), msgpack.packb(body))
+
+
+async def introduced(peer: Peer, boot_id: str, uptime_seconds: float) -> None:
+    """Answer SERVER_INFO."""
+    question = await peer.receive()
+    assert INFO == question.code
+    peer.send(native_answer(question, {"boot_id": boot_id, "uptime_seconds": uptime_seconds}))
+
+
+# -- a native server --------------------------------------------------------------------------------------------------
+
+
+async def test_a_native_server_says_who_it_is(tmp_path: Path) -> None:
+    """Its boot id, and how long it has run; it is asked once on each connection."""
+    clock = FakeClock()
+    async with namesrv_in_process(tmp_path, clock=clock) as namesrv, server_at(address_of(namesrv), clock) as server:
+        await clock.advance(30.0)
+        await asyncio.gather(*(server.identify(1.0) for _ in range(5)))
+        await server.identify(1.0)
+
+        assert (True, namesrv.namesrv.boot_id) == (server.is_native, server.run)
+        assert 1 == asked(namesrv, INFO)
+        assert (False, False) == (server.is_warm, server.can_deny)
+        await clock.advance(15.0)
+        assert (True, True) == (server.is_warm, server.can_deny)
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "uptime", "is_warm"), [(45, 44.9, False), (45, 45.0, True), (0, 0.0, True), (60, 59, False)]
+)
+async def test_a_server_is_warm_when_all_brokers_have_had_time_to_come(
+    warm_up: float,
+    uptime: float,
+    is_warm: bool,  # noqa: FBT001 - a case
+) -> None:
+    """A broker registers every 30 s; 45 s leave room for one that is late."""
+    async with (
+        ScriptedServer() as scripted,
+        server_at(scripted.address, FakeClock(), warm_up_seconds=warm_up) as server,
+    ):
+        meeting = asyncio.ensure_future(server.identify(1.0))
+        await introduced(await scripted.accept(), "b1", uptime)
+        await meeting
+
+        assert (is_warm, is_warm) == (server.is_warm, server.can_deny)
+
+
+async def test_the_same_run_after_a_lost_connection_is_as_warm_as_before(tmp_path: Path) -> None:
+    """A connection is no process."""
+    clock = FakeClock()
+    async with (
+        namesrv_in_process(tmp_path, clock=clock) as namesrv,
+        TcpProxy(namesrv.address) as proxy,
+        server_at(proxy.address, clock) as server,
+    ):
+        await server.identify(1.0)
+        await clock.advance(45.0)
+        run = server.run
+
+        proxy.cut()
+        await proxy.heal()
+        await until(lambda: server.is_native is None)
+        await server.identify(1.0)
+
+        assert (run, True) == (server.run, server.is_warm)
+
+
+async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
+    """A proxy keeps ours open; the boot id in the next answer is another one, and as young as can be."""
+    clock = FakeClock()
+    async with ScriptedServer() as scripted, server_at(scripted.address, clock) as server:
+        meeting = asyncio.ensure_future(server.identify(1.0))
+        peer = await scripted.accept()
+        await introduced(peer, "b1", 1000.0)
+        await meeting
+        assert server.is_warm
+
+        pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
+        question = await peer.receive()
+        assert {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0} == msgpack.unpackb(question.body)
+        routes = {"boot_id": "b2", "revision": 3, "ready": True, "full": True, "routes": {"t": None}}
+        peer.send(native_answer(question, routes))
+        answer = await pulling
+
+        assert ("b2", 3, False, False) == (answer.run, answer.revision, answer.is_warm, answer.is_conditional)
+        assert ("b2", False) == (server.run, server.is_warm)
+
+
+async def test_nonsense_is_the_servers_fault() -> None:
+    """An error that the next server is asked after, never one that ends the client."""
+    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+        meeting = asyncio.ensure_future(server.identify(1.0))
+        peer = await scripted.accept()
+        peer.send(native_answer(await peer.receive(), {"boot_id": "b1", "uptime_seconds": "long"}))
+
+        with pytest.raises(RemotingError, match="SERVER_INFO"):
+            await meeting
+
+
+async def test_whoever_gives_up_does_not_take_the_introduction_from_the_others() -> None:
+    """One question for all who wait."""
+    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+        first, second = asyncio.ensure_future(server.identify(1.0)), asyncio.ensure_future(server.identify(1.0))
+        peer = await scripted.accept()
+        first.cancel()
+
+        await introduced(peer, "b1", 0.0)
+        await second
+
+        assert first.cancelled()
+        assert "<Server [" + scripted.address + " | native | b1]>" == repr(server)
+
+
+async def test_closing_ends_the_introduction() -> None:
+    """Whoever waits for it is told."""
+    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+        meeting = asyncio.ensure_future(server.identify(1.0))
+        await scripted.accept()
+
+        await server.close()
+
+        with pytest.raises(ConnectionClosedError, match="is no longer used"):
+            await meeting
+
+
+# -- Apache's server --------------------------------------------------------------------------------------------------
+
+
+async def test_apaches_server_closes_on_a_native_header_and_is_asked_as_rocketmq() -> None:
+    """One of which nothing is known is asked twice: a native one that just died would look the same."""
+    clock = FakeClock()
+    async with ApacheServer() as apache, server_at(apache.address, clock) as server:
+        apache.routes["t"] = apache_route("broker-a")
+
+        await server.identify(1.0)
+        answer = await server.route_by_topic("t", 1.0)
+
+        assert (False, 2, ["t"]) == (server.is_native, apache.refused, apache.topics_asked)
+        route = answer.routes["t"]
+        assert route is not None
+        assert ["broker-a"] == [data.broker_name for data in route.broker_datas]
+        assert (None, False) == (answer.revision, answer.is_conditional)
+
+
+@pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
+async def test_apaches_server_is_asked_natively_again_after_a_minute(away: float, refused: int) -> None:
+    """It may have been replaced by one of ours; until then no connection is spent on it, and one is enough then."""
+    clock = FakeClock()
+    async with ApacheServer() as apache, server_at(apache.address, clock) as server:
+        await server.identify(1.0)
+        await server.route_by_topic("t", 1.0)
+        apache.hang_up()
+        await until(lambda: server.is_native is None)
+        await clock.advance(away)
+
+        await server.identify(1.0)
+        await server.route_by_topic("t", 1.0)
+
+        assert (False, refused, 2) == (server.is_native, apache.refused, len(apache.topics_asked))
+
+
+async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process(tmp_path: Path) -> None:
+    """Of a known native server the first question does not wait for SERVER_INFO, of Apache's none is refused."""
+    clock, protocols = FakeClock(), ServerProtocols()
+    async with ScriptedServer() as scripted, ApacheServer() as apache:
+        settings = client_settings(scripted.address, protocol="auto")
+        protocols.learn(scripted.address, clock.monotonic(), is_native=True)
+        protocols.learn(apache.address, clock.monotonic(), is_native=False)
+        native = Server(scripted.address, settings, clock, protocols)
+        rocketmq = Server(apache.address, settings, clock, protocols)
+
+        await native.identify(1.0)
+        pulling = asyncio.ensure_future(native.pull(["t"], 1.0))
+        peer = await scripted.accept()
+        info, pull = await peer.receive(), await peer.receive()
+        assert (INFO, PULL) == (info.code, pull.code)
+        routes = {"boot_id": "b1", "revision": 3, "ready": True, "full": True, "routes": {"t": None}}
+        peer.send(native_answer(pull, routes) + native_answer(info, {"boot_id": "b1", "uptime_seconds": 1000.0}))
+        await rocketmq.identify(1.0)
+        await rocketmq.route_by_topic("t", 1.0)
+
+        assert (await pulling).is_warm
+        assert (0, 1) == (apache.refused, apache.accepted)
+        await native.close()
+        await rocketmq.close()
+
+
+async def test_what_was_learnt_is_forgotten_when_a_connection_closes_before_its_first_answer() -> None:
+    """Apache's server has taken the place of a native one: the next connection finds that out."""
+    clock, protocols = FakeClock(), ServerProtocols()
+    async with ApacheServer() as apache:
+        protocols.learn(apache.address, clock.monotonic(), is_native=True)
+        server = Server(apache.address, client_settings(apache.address, protocol="auto"), clock, protocols)
+        await server.identify(1.0)
+        with pytest.raises(ConnectionClosedError):
+            await server.pull(["t"], 1.0)
+
+        await server.identify(1.0)
+
+        assert (False, False) == (server.is_native, protocols.is_native(apache.address, clock.monotonic()))
+        await server.close()
+
+
+async def test_a_server_that_is_told_to_be_rocketmqs_is_asked_nothing_else() -> None:
+    """No introduction, no connection that is closed."""
+    async with ApacheServer() as apache, server_at(apache.address, FakeClock(), protocol="rocketmq") as server:
+        await server.identify(1.0)
+        answer = await server.route_by_topic("t", 1.0)
+
+        assert ({"t": None}, 0, 1) == (answer.routes, apache.refused, apache.accepted)
+
+
+async def test_a_server_that_is_told_to_be_native_and_is_not() -> None:
+    """An error, not another protocol."""
+    async with ApacheServer() as apache, server_at(apache.address, FakeClock(), protocol="native") as server:
+        await server.identify(1.0)
+        with pytest.raises(ConnectionClosedError):
+            await server.pull(["t"], 1.0)
+        assert server.is_native is None
+
+
+async def test_a_server_that_refuses_the_code_is_asked_as_rocketmq() -> None:
+    """One that knows the header and not the extension."""
+    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+        meeting = asyncio.ensure_future(server.identify(1.0))
+        peer = await scripted.accept()
+        question = await peer.receive()
+        peer.send(cut(NATIVE, msgpack.packb([3, question.opaque, 1, 479, "not supported", None])))
+        await meeting
+        assert server.is_native is False
+
+
+async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apaches() -> None:
+    """It is asked a second time, and then it speaks."""
+    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+        meeting = asyncio.ensure_future(server.identify(1.0))
+        dying = await scripted.accept()
+        await dying.receive()
+        dying.close()
+
+        await introduced(await scripted.accept(), "b2", 0.0)
+        await meeting
+
+        assert (True, "b2") == (server.is_native, server.run)
+
+
+async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
+    """It does not say how long it has run: it shrinks no route for 45 s, but may deny a topic that nobody knows.
+
+    After a lost connection it may have restarted, and may deny nothing either.
+    """
+    clock = FakeClock()
+    async with ApacheServer() as apache, server_at(apache.address, clock, protocol="rocketmq") as server:
+        await server.identify(1.0)
+        first = await server.route_by_topic("t", 1.0)
+        assert (False, True, False) == (server.is_warm, server.can_deny, first.is_warm)
+        await clock.advance(45.0)
+        assert (True, True) == (server.is_warm, server.can_deny)
+
+        apache.hang_up()
+        await until(lambda: server.is_native is None)
+        await server.identify(1.0)
+        second = await server.route_by_topic("t", 1.0)
+        assert (False, False) == (server.is_warm, server.can_deny)
+        assert first.run != second.run
+        await clock.advance(45.0)
+        assert (True, True) == (server.is_warm, server.can_deny)
+
+
+async def test_an_answer_over_a_connection_that_nobody_has_met_proves_nothing() -> None:
+    """The one before it was lost a moment ago, perhaps to a restart."""
+    clock = FakeClock()
+    async with ApacheServer() as apache, server_at(apache.address, clock, protocol="rocketmq") as server:
+        await server.identify(1.0)
+        met = await server.route_by_topic("t", 1.0)
+        await clock.advance(45.0)
+        apache.hang_up()
+        await until(lambda: server.is_native is None)
+
+        answer = await server.route_by_topic("t", 1.0)
+
+        assert not answer.is_warm
+        assert met.run != answer.run
+
+
+async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
+    """The question carries the zone."""
+    async with (
+        ScriptedServer() as scripted,
+        server_at(scripted.address, FakeClock(), protocol="rocketmq", zone_name="east") as server,
+    ):
+        await server.identify(1.0)
+        asking = asyncio.ensure_future(server.route_by_topic("t", 1.0))
+        peer = await scripted.accept()
+        question = await peer.receive()
+        peer.answer(question.opaque, apache_route("broker-a"))
+        await asking
+
+        assert {"topic": "t", "acceptStandardJsonOnly": "true", "__ZONE_NAME": "east", "__ZONE_MODE": "true"} == (
+            question.header["extFields"]
+        )
+
+
+async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
+    """PULL_ROUTES has none."""
+    clock = FakeClock()
+    async with namesrv_in_process(tmp_path, clock=clock) as namesrv:
+        peer = await namesrv.connect()
+        await peer.register(BROKER_A, __ZONE_NAME="east", zoneName="east")
+        async with server_at(address_of(namesrv), clock, zone_name="west") as server:
+            await server.identify(1.0)
+            answer = await server.pull(["T"], 1.0)
+
+            assert answer.routes["T"] is not None
+            assert [] == answer.routes["T"].broker_datas
+
+
+# -- its connection ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    """Is not met, and is tried again later."""
+    clock = FakeClock()
+    async with namesrv_in_process(tmp_path, clock=clock) as namesrv, TcpProxy(namesrv.address) as proxy:
+        proxy.cut()
+        async with server_at(proxy.address, clock) as server:
+            with pytest.raises(ConnectError):
+                await server.identify(1.0)
+
+            await proxy.heal()
+            await clock.advance(1.0)
+            await server.identify(1.0)
+            assert server.is_native
+
+
+async def test_hanging_up_fails_what_waits_and_connects_anew(tmp_path: Path) -> None:
+    """The next question meets whoever is there."""
+    clock = FakeClock()
+    async with namesrv_in_process(tmp_path, clock=clock) as namesrv:
+        await registered(namesrv, BROKER_A)
+        async with server_at(address_of(namesrv), clock) as server:
+            await server.identify(1.0)
+            before = server.socket_descriptor
+            revision = namesrv.namesrv.manager.revisions.revision
+            held = asyncio.ensure_future(server.pull(["orders"], 1.0, since=revision, wait_seconds=20.0))
+            await until(lambda: len(namesrv.namesrv.watchers) == 1)
+
+            await server.disconnect()
+
+            assert before is not None
+            assert server.socket_descriptor is None
+            with pytest.raises(ConnectionClosedError):
+                await held
+            await until(lambda: len(namesrv.namesrv.watchers) == 0)
+            await server.identify(1.0)
+            assert server.is_native
