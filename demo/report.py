@@ -1,4 +1,4 @@
-"""What does the staleness report say about the logs that the demo has just written?"""
+"""The staleness report of the logs that the demo has just written."""
 
 import asyncio
 import importlib.util

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Is Java there for Spark? If not: install it from the system's packages where that may be done, or say in one line what to do.
+# Makes sure that Java is there for Spark: installs it from the system's packages as root, or says in one line what to do.
 set -eu
 
 needed=17

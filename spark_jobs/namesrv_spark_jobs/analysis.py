@@ -11,9 +11,10 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.pipeline import Staging, Tables, at_once, make, read
+from namesrv_spark_jobs.pipeline import Lines, Staging, Tables, at_once, make, read
 from namesrv_spark_jobs.report.summary import Found, curve, downtimes, gap_rows, summary, timeline_rows
 from namesrv_spark_jobs.transforms import (
     boots,
@@ -26,7 +27,7 @@ from namesrv_spark_jobs.transforms import (
     silences,
 )
 from namesrv_spark_jobs.transforms.distributions import metric_rows, whole_ms
-from namesrv_spark_jobs.transforms.extract import bad_lines
+from namesrv_spark_jobs.transforms.extract import BAD_PART, bad_lines
 from namesrv_spark_jobs.transforms.output_rows import client_rows, interval_rows, label, replayed_rows
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
@@ -119,6 +120,7 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
 
     Raises:
         FileNotFoundError: when `files` is empty.
+        NothingToReadError: no line of them could be read.
     """
     if not files:
         raise FileNotFoundError("no file to read")
@@ -127,7 +129,9 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
-    tables = make(store, read(store, files, options), options, progress)
+    lines = read(store, files, options)
+    _require_events(lines)
+    tables = make(store, lines, options, progress)
     progress("summing up")
     intervals = store.stored(
         interval_rows(tables.intervals, tables.exposures, tables.pulls, redact=options.redact), "interval_rows"
@@ -146,6 +150,13 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
         charts={**charts, "bound_ms": made["bound_ms"], "worst": made["worst"], "what_if": made["what_if"]},
         bad=bad_lines(tables.lines.bad, tables.lines.files, options),
     )
+
+
+def _require_events(lines: Lines) -> None:
+    counted = lines.tallied.groupBy((F.col("part") == BAD_PART).alias("is_bad")).agg(F.sum("lines").alias("lines"))
+    numbers = {row["is_bad"]: row["lines"] for row in counted.collect()}
+    if False not in numbers:
+        raise NothingToReadError(numbers.get(True, 0))
 
 
 @dataclass(frozen=True)

@@ -18,3 +18,16 @@ INTERRUPTED: Final = 130
 
 class UsageError(Exception):
     """Something that the user can put right; the message is one line that says what is wrong and where."""
+
+
+class NothingToReadError(UsageError):
+    """There is no line, or not one that could be read."""
+
+    def __init__(self, lines: int) -> None:
+        self.lines = lines
+        what = (
+            f"none of the {lines:,} lines could be read; is this a heartbeat log?"
+            if lines
+            else "empty; no line to read"
+        )
+        super().__init__(what)

@@ -72,7 +72,7 @@ OF_MAKE: Final = ("make run",)
 # -- commands that are run elsewhere: by this file, which has to be there ---------------------------------------------
 
 _PACKAGING: Final = "tests/test_packaging.py"
-_REPORT: Final = "tests/spark_jobs/test_run.py"
+_REPORT: Final = "tests/spark_jobs/test_report.py"
 _CLUSTER: Final = "tests/spark_jobs/test_standalone_cluster.py"
 _IMAGES: Final = "docker/check/buildah.sh"
 _ON_HOSTS: Final = "docker/check/hosts.sh"
@@ -142,6 +142,7 @@ ELSEWHERE: Final = MappingProxyType(
         "make spark-zip": _CLUSTER,
         "python -m namesrv_spark_jobs.command.submit": _CLUSTER,
         "make setup-spark": "spark_jobs/setup_spark.sh",
+        "make spark-data": "tests/spark_jobs/test_generate.py",
         "pip install 'namesrv[spark]'": _PACKAGING,
         # a machine without a Docker engine builds, starts and checks all of it another way
         "make docker-check": "docker/check/all.sh",

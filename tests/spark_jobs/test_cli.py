@@ -1,4 +1,4 @@
-"""Does the command read its options, and say what is wrong before Spark is started? As a real process."""
+"""The command as a real process: options, and what is wrong before Spark starts."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""Do the writer and the reader of the heartbeat log mean the same? docs/heartbeat-log.md is between them.
+"""The contract between writer and reader of the heartbeat log: docs/heartbeat-log.md.
 
 Each declares it for itself. The lines are those of a real server and a real client that were made to write every
 kind there is.

@@ -1,4 +1,4 @@
-"""Is every line counted, whatever is wrong with it, and is the result the same however it is read?"""
+"""Reading: every line is counted, whatever is wrong with it, and what cannot be read is said in one line."""
 
 import gzip
 import json
@@ -10,9 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import Analysis, analyse
+from namesrv_spark_jobs.command.arguments import read_settings
+from namesrv_spark_jobs.command.cli import main
+from namesrv_spark_jobs.command.run import Sources, analysed
 from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import HeartbeatLines
-from tests.support.heartbeat_log_cases import log
+from tests.support.spark_logs import SMALL_GRID, second_server, write_plain
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
@@ -41,9 +44,15 @@ def test_everything_that_may_be_wrong_with_a_line(spark: SparkSession, tmp_path:
     invalid = good.lines[1].replace("broker-a", "broker-\udcff").encode(errors="surrogateescape")
     newer = json.dumps({**json.loads(HeartbeatLines("c").beat(5).lines[0]), "v": 3, "colour": "red"}).encode()
     unknown = HeartbeatLines("d").add("teleported", 5).lines[0].encode()
+    # numbers whose sums or microseconds would not fit into 64 bits
+    huge = [
+        HeartbeatLines("e").add("scan", 1, ts_ms=(1 << 63) - 1, scan=1),
+        HeartbeatLines("f").add("scan", 1e300, scan=1, ts_ms=0),
+        HeartbeatLines("g").add("dropped", 1, count=(1 << 63) - 1),
+    ]
     missing = b'{"v":1,"seq":1,"event":"heartbeat"}'
-    content = text(good) + b"\n".join([b"", invalid, newer, unknown, missing, b"x[]", torn])
-    (folder / "a.jsonl.open").write_bytes(content)
+    lines = [b"", invalid, newer, unknown, missing, *(text(one).rstrip() for one in huge), b"x[]", torn]
+    (folder / "a.jsonl.open").write_bytes(text(good) + b"\n".join(lines))
     (folder / "b.jsonl").write_bytes(text(good))
     (folder / "c.jsonl.gz").write_bytes(gzip.compress(text(HeartbeatLines("e").start().beat(1)) * 500)[:-30])
     (folder / "empty.jsonl").write_bytes(b"")
@@ -52,7 +61,7 @@ def test_everything_that_may_be_wrong_with_a_line(spark: SparkSession, tmp_path:
 
     prefix = "dt=2026-03-01/hour=00 [x]"
     numbers = counted(found, "bad", "duplicates", "newer_version", "unknown_events", "truncated")
-    assert (4, 0, 1, 1, False) == numbers[f"{prefix}/a.jsonl.open"]
+    assert (7, 0, 1, 1, False) == numbers[f"{prefix}/a.jsonl.open"]
     assert (0, 4, 0, 0, False) == numbers[f"{prefix}/b.jsonl"]
     assert numbers[f"{prefix}/c.jsonl.gz"][-1] is True
     assert (0, 0, 0, 0, False) == numbers[f"{prefix}/empty.jsonl"]
@@ -60,51 +69,15 @@ def test_everything_that_may_be_wrong_with_a_line(spark: SparkSession, tmp_path:
     assert 1 == found.summary["registry"]["all"]["count"]
     bad = {row["line"]: row["reason"] for row in found.bad.collect()}
     assert "no ts_ms" == bad['{"v":1,"seq":1,"event":"heartbeat"}']
-    assert "torn, no JSON, or a field of another type" == bad[torn.decode()]
-
-
-def test_the_same_summary_however_the_work_is_divided(spark: SparkSession, tmp_path: Path) -> None:
-    """From text on two partitions, from text on seven in slices of 4 KiB, and from a table."""
-    files = []
-    for name, lines in log(5, 12).items():
-        files.append(tmp_path / name)
-        files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    usual = run(spark, files, tmp_path / "s1")
-    spark.conf.set("spark.sql.shuffle.partitions", "7")
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "4096")
-    try:
-        divided = run(spark, reversed(files), tmp_path / "s2")
-        # what the session was told is still so: else neither this test nor --conf would change anything
-        assert "4096" == spark.conf.get("spark.sql.files.maxPartitionBytes")
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", "2")
-        spark.conf.unset("spark.sql.files.maxPartitionBytes")
-
-    assert json.dumps(usual.summary, sort_keys=True) == json.dumps(divided.summary, sort_keys=True)
-    assert usual.metrics == divided.metrics
-    assert usual.charts == divided.charts
-
-
-def test_a_table_says_what_the_text_says(spark: SparkSession, tmp_path: Path) -> None:
-    """Parquet of the same columns, `brokers` as a list of records."""
-    lines = HeartbeatLines("b").start().beats(0, 30_000).route(1, 1, {"name": "broker-a", "master": True, "ids": [0]})
-    lines.served(2, 1).evict(160_000).route(160_000, 2).served(165_000, 2)
-    (tmp_path / "a.jsonl").write_bytes(text(lines))
-    spark.read.json(str(tmp_path / "a.jsonl")).coalesce(1).write.parquet(str(tmp_path / "a.parquet"))
-
-    of_text = run(spark, [tmp_path / "a.jsonl"], tmp_path / "s1").summary
-    of_table = run(spark, [tmp_path / "a.parquet"], tmp_path / "s2").summary
-
-    assert 1 == of_text["client"]["seen"]
-    assert {**of_text, "input": None} == {**of_table, "input": None}
+    assert "torn, not JSON, or a field of the wrong type" == bad[torn.decode()]
+    assert {"ts_ms is not a time", "mono_ms is not a time", "count is out of range"} <= set(bad.values())
 
 
 def test_what_was_asked_to_be_hidden_is_nowhere(spark: SparkSession, tmp_path: Path) -> None:
     """Addresses, agents and clients; bad lines are counted, and not shown."""
     lines = HeartbeatLines("b").start().beat(0).route(1, 1, {"name": "broker-a", "master": True, "ids": [0]})
-    lines.served(2, 1, client="192.0.2.7:1#1").evict(130_000).route(130_000, 2).served(
-        131_000, 2, client="192.0.2.7:1#1"
-    )
+    lines.served(2, 1, client="192.0.2.7:1#1").evict(130_000).route(130_000, 2)
+    lines.served(131_000, 2, client="192.0.2.7:1#1")
     (tmp_path / "a.jsonl").write_bytes(text(lines) + b'{"client":"192.0.2.7')
 
     found = run(spark, [tmp_path / "a.jsonl"], tmp_path / "s", Options(redact=True))
@@ -115,3 +88,40 @@ def test_what_was_asked_to_be_hidden_is_nowhere(spark: SparkSession, tmp_path: P
     everything = json.dumps([found.summary, found.metrics, found.charts, tables])
     assert 1 == found.summary["client"]["seen"]
     assert [] == [hidden for hidden in ("192.0.2.7", "10.0.0.1", "agent-of") if hidden in everything]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "empty; no line to read"),
+        (['{"v":1}', "garbage"] * 600, "none of the 1,200 lines could be read; is this a heartbeat log?"),
+    ],
+    ids=["empty", "garbage"],
+)
+def test_nothing_to_read_is_no_report(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], said: str
+) -> None:
+    """That is not a report without findings: exit code 2, and nothing is written."""
+    file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
+
+    assert 2 == main([str(file), "--out", str(tmp_path / "report"), "--what-if", SMALL_GRID])
+
+    assert f"namesrv-staleness: {file}: {said}\n" == capsys.readouterr().err
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """It has another name when Spark opens it."""
+    lines = second_server().lines
+    file = write_plain(tmp_path / "logs", "ns-2-boot-2-1.jsonl.open", lines)
+    settings = read_settings([str(tmp_path / "logs"), "--out", str(tmp_path / "report"), "--what-if", SMALL_GRID])
+
+    def closed(step: str) -> None:
+        if step == "reading" and file.exists():
+            file.with_suffix(".gz").write_bytes(gzip.compress(file.read_bytes()))
+            file.unlink()
+
+    sources, found = analysed(spark, Sources([str(file)]), settings, tmp_path, closed)
+
+    assert [str(file.with_suffix(".gz"))] == sources.files
+    assert (len(lines), 1) == (found.summary["input"]["lines"], found.summary["registry"]["all"]["count"])

@@ -1,4 +1,4 @@
-"""Is a gzip that ends too early told from a whole one, and a path from a pattern?"""
+"""Log files: whether their gzip is whole, their paths and short names."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""Does a report that follows a log say the same as one that reads all of it at once?"""
+"""A report that follows a log says the same as one that reads all of it at once."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Is the report good enough?"""
+"""Gates: conditions under which the command fails."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Does the generator write what the contract says, the same for the same seed, and does it know the truth about it?"""
+"""The generator of logs: it keeps the contract, repeats itself for a seed, and knows the truth."""
 
 import gzip
 import json

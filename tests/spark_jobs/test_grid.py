@@ -1,4 +1,4 @@
-"""What does --what-if mean?"""
+"""The grid of --what-if."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Is the page one that a person would rather look at than read? Opened in a real browser."""
+"""The page of a report, opened in a real browser."""
 
 import re
 from collections.abc import Iterator
@@ -8,15 +8,25 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
+from namesrv_spark_jobs.report.charts import Staleness, draw_staleness
 from namesrv_spark_jobs.report.page import page
+from namesrv_spark_jobs.report.shown import printable
+from namesrv_spark_jobs.report.svg import WIDE
 from tests.support.browser import DESKTOP, PHONE, browser, console, requested, show, take_picture
+from tests.support.heartbeat_lines import MIDNIGHT_MS
 from tests.support.staleness_sample import NOTHING, empty_charts, empty_summary, sample_charts, sample_summary
 
 # one worker gets all of them: a browser costs seconds
 pytestmark = pytest.mark.xdist_group("browser")
-EVIL = "<script>alert(1)</script>"
-# breaks out of an attribute, if anything does
-EVIL_QUOTE = "\"'><img src=x onerror=alert(1)>"
+# what a name in a log may be made of: a script, the end of one, the end of an attribute, a change of the direction of
+# writing, and sequences that a terminal obeys
+HOSTILE = {
+    "script": "<script>document.title='taken'</script>",
+    "end": "</script></style></title></svg><img src=x onerror=document.title='taken'>",
+    "quotes": "\"'`><img src=x onerror=document.title='taken'>{{ 7 * 7 }}",
+    "direction": "\u202egnorts\u2066\u200f",
+    "terminal": "\x1b[31mred\x9b0m\x00\x7f",
+}
 PICTURES = ("staleness-picture", "timeline-picture", "what-if-picture", "gaps-picture")
 
 
@@ -115,27 +125,32 @@ def test_colours_follow_the_preference(opened: webdriver.Chrome, tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("evil", [EVIL, EVIL_QUOTE])
-def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str) -> None:
-    """A topic, broker, server or file with markup for a name is shown with that name, and does nothing."""
-    summary, charts = sample_summary(topic=evil, broker=f"c1/{evil}/0"), sample_charts(broker=f"c1/{evil}/0")
-    summary["input"]["nameservers"] = [evil]
-    summary["input"]["per_file"][0]["file"] = evil
-    summary["findings"][0]["text"] = evil
-    summary["settings"][0]["boot_id"] = evil
-    charts["worst"][0]["reason"] = evil
-    text = page(summary, charts)
+def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path) -> None:
+    """Names of topics, brokers, servers, clients and files are shown as they are, and do nothing."""
+    for evil in HOSTILE.values():
+        broker = f"c1/{evil}/0"
+        summary, charts = sample_summary(topic=evil, broker=broker), sample_charts(broker=broker)
+        summary["input"]["nameservers"] = [evil]
+        summary["input"]["per_file"][0]["file"] = evil
+        summary["findings"][0]["text"] = evil
+        summary["settings"][0] |= {"nameserver": evil, "boot_id": evil, "version": evil}
+        summary["client"]["by_client"] = {evil: summary["client"]["all"]}
+        charts["worst"][0] |= {"reason": evil, "nameserver": evil, "broker_addr": evil}
+        charts["timeline"]["brokers"][0]["nameserver"] = evil
+        charts["timeline"]["down"] = {evil: [[MIDNIGHT_MS, MIDNIGHT_MS + 60_000]]}
+        text = page(summary, charts)
+        outline = _outline(text)
 
-    show(opened, _page(tmp_path, text))
+        show(opened, _page(tmp_path, text))
 
-    assert not {"script", "img"} & _outline(text).names
-    assert not {name for name in _outline(text).attributes if name.startswith("on")}
-    # an alert that was open would be an error here
-    assert "How long stale routes lasted" == opened.title
-    assert [] == console(opened)
-    groups = opened.execute_script("return document.querySelector('#groups').textContent")
-    assert evil in groups
-    assert evil in opened.execute_script("return document.querySelector('.findings').textContent")
+        assert not {"script", "img"} & outline.names
+        assert not {name for name in outline.attributes if name.startswith("on")}
+        assert text.isprintable() or {"\n"} == {one for one in text if not one.isprintable()}
+        assert "How long stale routes lasted" == opened.title
+        assert [] == console(opened)
+        for place in ("#groups", "#worst", "#timeline", "#input", ".findings", ".lead"):
+            shown = opened.execute_script("return document.querySelector(arguments[0]).textContent", place)
+            assert printable(evil) in shown, place
 
 
 @pytest.mark.slow
@@ -233,3 +248,39 @@ def test_chapters_stand_in_order() -> None:
 def test_same_numbers_make_the_same_page() -> None:
     """No time of day, no random name."""
     assert page(sample_summary(), sample_charts()) == page(sample_summary(), sample_charts())
+
+
+def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
+    """Only silence and closed connections are red; where a server was not running, the time line says so."""
+    charts = sample_charts()
+    (row, *_) = charts["timeline"]["brokers"]
+    goodbye = {**row["lives"][0], "reason": "unregistered", "stale_ms": 0}
+    charts["timeline"]["brokers"] = [{**row, "lives": [goodbye]}]
+
+    text = page(sample_summary(), charts)
+
+    picture = re.search(r'<svg class="wide"[^>]*aria-labelledby="timeline-picture-wide-title.*?</svg>', text)
+    assert picture is not None
+    assert 'class="stale"' not in picture[0]
+    assert "alive from 2026-03-01 00:00:00 to 2026-03-01 01:01:58 (unregistered)" in picture[0]
+    assert "ns-1 was not running, or its log is missing, for 10 min" in picture[0]
+    assert "the NameServer was not running, or its log is missing</span>" in text
+
+
+@pytest.mark.parametrize(("p99", "bound"), [(6_300, 8_000), (7_900, 8_000), (8_000, 8_000)])
+def test_labels_stand_beside_each_other(p99: int, bound: int) -> None:
+    """No label is printed over another, however close their values are; one that has no room is left out."""
+    curve = [(5_000 + step * 15, step / 200) for step in range(201)]
+    marks = {kind: {"p50": 6_000, "p99": p99} for kind in ("registry", "client")}
+
+    drawn = draw_staleness(Staleness(curve, curve, bound, marks), WIDE).render("x", kind="wide")
+
+    label = r'x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">((?:p\d|bound)[^<]*)<'
+    labels = [
+        (float(x) - (len(words) * 6 if anchor == "end" else 0), float(y), len(words) * 6)
+        for x, y, anchor, words in re.findall(label, drawn)
+    ]
+    assert len(labels) >= 3
+    for index, (x, y, width) in enumerate(labels):
+        for left, top, length in labels[:index]:
+            assert abs(y - top) >= 12 or x >= left + length or left >= x + width

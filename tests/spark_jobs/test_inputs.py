@@ -1,4 +1,4 @@
-"""Which files does an INPUT mean?"""
+"""The files that an INPUT names."""
 
 from pathlib import Path
 

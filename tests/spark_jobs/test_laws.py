@@ -1,4 +1,4 @@
-"""Do logs of many independent deaths follow the laws that periods, expiry, scans and polls make?
+"""Logs of many independent deaths follow the laws that periods, expiry, scans and polls make.
 
 A time T is a constant and a sum of uniform waits: H since the last heartbeat (30 s), S to the scan that finds it (5 or
 10 s), P to the client's next poll (30 s); the expiry E is 120 s. When a broker dies is in no heartbeat log: whatever
@@ -11,10 +11,7 @@ Our server has no idle timer: a silent broker waits for the scan, strictly after
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs.analysis import analyse as spark_analyse
-from namesrv_spark_jobs.options import Options, WhatIf
 from tests.spark_jobs.reference import analyse
 from tests.spark_jobs.reference.exposure import Routes
 from tests.spark_jobs.reference.lives import Life
@@ -94,42 +91,6 @@ def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:
     Law(9, (1, 5, 30)).check(found.seen_after_death)
     Law(9, (1, 5)).check(found.removed_after_death)
     Law(10, (5,)).check(found.removed_after_last_beat)
-
-
-@pytest.mark.xdist_group("spark")
-# Spark's client leaves its sockets to the garbage collector
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning")
-def test_spark_finds_the_same_laws(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a crash, and of silence with either scan; all in one log."""
-    laws = {
-        Deaths.written(settings_for(5, seed=1), Kind.CRASH, PAIRS, tmp_path / "crash"): (Law(0, (30,)), None),
-        Deaths.written(settings_for(5, seed=2), Kind.SILENCE, PAIRS, tmp_path / "five"): (
-            Law(90, (30, 5, 30)),
-            Law(120, (5,)),
-        ),
-        Deaths.written(settings_for(10, seed=3), Kind.SILENCE, PAIRS, tmp_path / "ten"): (
-            Law(90, (30, 10, 30)),
-            Law(120, (10,)),
-        ),
-    }
-    grid = WhatIf(expiry_ms=(120_000,), scan_ms=(5_000,), poll_ms=(30_000,), phi=())
-    paths = [path for deaths in laws for path in deaths.paths]
-    found = spark_analyse(spark, paths, Options(what_if=grid), str(tmp_path / "staging"), lambda _line: None)
-
-    names = ["boot_id", "broker_addr"]
-    columns = [*names, "removed_ms", "upper_ms", "staleness_ms"]
-    seen = found.clients.filter("outcome = 'seen'").select(*names, "staleness_ms")
-    rows = found.intervals.join(seen, on=names, how="inner").select(*columns).collect()
-    for deaths, (after_death, after_last_beat) in laws.items():
-        ours = [row for row in rows if row["boot_id"] == deaths.boot_id]
-        assert PAIRS == len(ours)
-        waits = [(row["staleness_ms"] - row["upper_ms"]) / 1000 for row in ours]
-        Law(0, (30,)).check(waits)
-        removed = [row["removed_ms"] / 1000 - deaths.died[row["broker_addr"]] for row in ours]
-        after_death.check([moment + wait for moment, wait in zip(removed, waits, strict=True)])
-        if after_last_beat is not None:
-            after_last_beat.check([row["upper_ms"] / 1000 for row in ours])
-    assert found.summary["as_logged"]["exact"]
 
 
 def test_a_server_with_an_idle_timer_would_be_found_out(tmp_path: Path) -> None:

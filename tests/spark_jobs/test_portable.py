@@ -1,4 +1,4 @@
-"""Does the analysis keep to what runs anywhere: DataFrame functions, and no Python on the executors?"""
+"""The analysis keeps to what runs anywhere: DataFrame functions, and no Python on the executors."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Is everything there that Spark needs?"""
+"""What Spark needs: Java, and a master that answers."""
 
 import socket
 from pathlib import Path

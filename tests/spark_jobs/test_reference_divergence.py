@@ -1,4 +1,4 @@
-"""Does the reference find when NameServers did not agree?"""
+"""The reference: disagreement of NameServers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Does the reference find what clients saw of a broker's end?"""
+"""The reference: what clients saw of a broker's end."""
 
 import pytest
 

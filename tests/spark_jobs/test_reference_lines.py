@@ -1,4 +1,4 @@
-"""Is every line either an event or counted, and is its time read as the contract says?"""
+"""The reference: every line is an event or counted, and its time is read as the contract says."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Does the reference find lives, staleness, false evictions and near misses as docs/staleness.md has them?"""
+"""The reference: lives, staleness, false evictions and near misses, as docs/staleness.md has them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Does the reference replay heartbeats under other settings as docs/staleness.md says?"""
+"""The reference: replays under other settings, as docs/staleness.md has them."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Where does the SparkSession come from, and who may choose its master?"""
+"""The Spark session: where it comes from, and who chooses its master."""
 
 import pytest
 from pyspark.sql import SparkSession

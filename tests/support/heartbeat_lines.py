@@ -1,4 +1,4 @@
-"""How does a test write a heartbeat log by hand, one line a call?"""
+"""Heartbeat logs written by hand, one line a call."""
 
 import json
 from typing import Any, Final, Self

@@ -1,4 +1,4 @@
-"""What may a heartbeat log say? Logs of several servers, mostly about brokers that live and die, partly absurd.
+"""Random heartbeat logs of several servers, mostly about brokers that live and die, partly absurd.
 
 A log of sixty boots is made of far more choices than hypothesis draws for one example: it draws the seed.
 """

@@ -1,4 +1,4 @@
-"""How does a test get a Spark cluster: a master and two workers, as processes of their own on loopback?"""
+"""A Spark cluster for tests: a master and two workers, as processes of their own on loopback."""
 
 import os
 import re

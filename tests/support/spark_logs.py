@@ -1,4 +1,4 @@
-"""Which heartbeat logs do the tests of the report's shell read? Two boots by hand, in files as the daemon has them."""
+"""Heartbeat logs for tests of the report's command: two boots by hand, in files as the daemon has them."""
 
 import gzip
 from pathlib import Path
@@ -9,6 +9,8 @@ from tests.support.heartbeat_lines import HeartbeatLines, broker, member
 # everything is there to be seen once: replays of the whole grid only take time
 SMALL_GRID: Final = "expiry=60 scan=10 poll=30 phi="
 BAD_LINE: Final = '{"v": 1, "seq": 4, "ts_ms": 1772323'
+# microseconds of this moment do not fit into 64 bits
+HUGE_TIME: Final = HeartbeatLines("boot-9", "ns-9").add("scan", 1, ts_ms=9_223_372_036_854_775_807, scan=1).lines[0]
 
 
 def first_server() -> HeartbeatLines:
@@ -54,3 +56,11 @@ def write_log(folder: Path) -> Path:
     write_plain(folder, "ns-1-boot-1-2.jsonl", [*first[6:], BAD_LINE])
     write_plain(folder, "ns-2-boot-2-1.jsonl.open", second_server().lines)
     return folder
+
+
+def contents(folder: Path) -> dict[str, list[bytes]]:
+    """The lines of every file below it, by the name that a report gives it."""
+    files = sorted(path for path in folder.rglob("*.jsonl*") if path.exists())
+    data = {path: path.read_bytes() for path in files}
+    plain = {path: gzip.decompress(of) if path.suffix == ".gz" else of for path, of in data.items()}
+    return {f"dt=2026-03-01/hour=00/{path.name}": of.splitlines() for path, of in plain.items()}

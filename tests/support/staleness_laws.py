@@ -1,4 +1,4 @@
-"""How is a sample compared with a sum of uniform waits, and how does a test get a thousand deaths to sample?"""
+"""Samples of a thousand deaths, and their comparison with sums of uniform waits."""
 
 import json
 import math

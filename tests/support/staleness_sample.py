@@ -1,4 +1,4 @@
-"""What does an analysis hand to the report? A sample by hand, with something of everything."""
+"""A sample of what an analysis hands to the report, with something of everything."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What does one server hear of one broker, and when does it give up on it?"""
+"""Heartbeats of one broker at one server, and its evictions there."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise

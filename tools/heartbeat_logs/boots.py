@@ -1,4 +1,4 @@
-"""When does a server run, scan, sleep and have its clock set?"""
+"""Runs of a server: its scans, its stalls and the steps of its clock."""
 
 from bisect import bisect_right
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How is the generator told what to write? `python -m tools.heartbeat_logs --lines 20_000_000 --out DIR`."""
+"""Command line of the generator: `python -m tools.heartbeat_logs --lines 20_000_000 --out DIR`."""
 
 import argparse
 import multiprocessing

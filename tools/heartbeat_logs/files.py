@@ -1,4 +1,4 @@
-"""Where does each line go? One file an hour and per 64 MiB, as the contract has it."""
+"""Files of the log: one an hour and per 64 MiB, as the contract has it."""
 
 import gzip
 import io

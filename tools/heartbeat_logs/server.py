@@ -1,4 +1,4 @@
-"""What does one NameServer write into its log?"""
+"""The log of one NameServer, chunk by chunk."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence

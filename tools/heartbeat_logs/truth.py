@@ -1,4 +1,4 @@
-"""What really happened? One line for every death, with who removed the broker when and what each client saw of it."""
+"""The truth about a log: one line for every death, with who removed the broker when and what each client saw of it."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Which brokers and clients are there, when is each process up, and when does it die of what?
+"""Brokers and clients of the fleet: when each process is up, and when it dies of what.
 
 This is the truth that the logs are about: it is drawn from the seed before any server looks at it.
 """

@@ -1,4 +1,4 @@
-"""How does a report grow with the log? New closed files are taken in once, and kept as tables beside the report."""
+"""Following a log: new closed files are read once, and kept as tables beside the report."""
 
 import json
 import os

@@ -19,7 +19,7 @@ from namesrv_spark_jobs.command.arguments import Settings
 from namesrv_spark_jobs.command.gates import Verdict, judge
 from namesrv_spark_jobs.command.output import Run, out_directory, write_json, write_numbers, write_tables, written_aside
 from namesrv_spark_jobs.command.session import spark_session
-from namesrv_spark_jobs.errors import PROGRAM, UsageError
+from namesrv_spark_jobs.errors import PROGRAM, NothingToReadError, UsageError
 from namesrv_spark_jobs.log_files import RUN_FILE, log_files
 from namesrv_spark_jobs.report.text_table import as_json, as_table
 
@@ -116,17 +116,11 @@ def analysed(
                     raise UsageError(f"{named}: {_first_line(error)}") from error
                 raise
             sources = now
+        except NothingToReadError as error:
+            raise UsageError(f"{named}: {error}") from error
         else:
-            _require_lines(named, found.summary["input"])
             return sources, found
     raise AssertionError  # the last attempt returns or raises
-
-
-def _require_lines(named: str, read: Mapping[str, Any]) -> None:
-    if not read["lines"]:
-        raise UsageError(f"{named}: empty; there is no line to report on")
-    if read["bad"] == read["lines"]:
-        raise UsageError(f"{named}: none of the {read['lines']:,} lines could be read; is this a heartbeat log?")
 
 
 def _condition(error: PySparkException) -> str | None:

@@ -1,4 +1,4 @@
-"""How are the staleness values distributed, in all and for each of the things they belong to?"""
+"""Distributions of staleness, in all and for each server, cluster, broker, topic, client and reason."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

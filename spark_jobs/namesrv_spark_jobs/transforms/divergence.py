@@ -1,4 +1,4 @@
-"""When did two NameServers not agree about a broker?"""
+"""Divergence: when NameServers disagreed about a broker."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it

@@ -1,4 +1,4 @@
-"""What does a heartbeat log say, event for event? The definitions of docs/staleness.md, in plain Python."""
+"""The whole analysis: the definitions of docs/staleness.md, in plain Python."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

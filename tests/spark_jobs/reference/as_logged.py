@@ -1,4 +1,4 @@
-"""Does the replay under the logged settings give the logged evictions, each at the same scan?"""
+"""Whether the replay under the logged settings gives the logged evictions, each at the same scan."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

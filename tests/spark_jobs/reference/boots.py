@@ -1,4 +1,4 @@
-"""Which clock and which settings does each boot have?"""
+"""Boots: the clock and the settings of each."""
 
 from collections import defaultdict
 from collections.abc import Iterable

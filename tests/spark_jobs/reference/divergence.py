@@ -1,4 +1,4 @@
-"""When did two NameServers not agree about a broker?"""
+"""Divergence: when NameServers disagreed about a broker."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Who went on getting the route of a broker that was gone, and for how long?"""
+"""Client staleness: who went on getting the route of a broker that was gone, and for how long."""
 
 from collections import defaultdict
 from collections.abc import Iterator

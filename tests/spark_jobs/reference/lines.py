@@ -1,4 +1,4 @@
-"""What do the files say? Every line is either an event or counted as something that is none."""
+"""Lines of the files: each is an event, or counted as something that is none."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""From when to when did each server know each broker, and how stale was it at the end?"""
+"""Lives of brokers at each server, and how stale each was at its end."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How are times counted, rounded and summed up?
+"""Times: how they are counted, rounded and summed up.
 
 Times are whole microseconds, so that nothing is lost when they are added and compared.
 """

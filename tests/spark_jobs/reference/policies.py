@@ -1,4 +1,4 @@
-"""By when has a broker to be heard again, and when is that looked at?"""
+"""Policies of eviction: deadlines, and the scans that look at them."""
 
 import math
 from bisect import bisect_right

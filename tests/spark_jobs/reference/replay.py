@@ -1,4 +1,4 @@
-"""Who would have been evicted, and when, had the settings been others?"""
+"""Replays: who would have been evicted, and when, under other settings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

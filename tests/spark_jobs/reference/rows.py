@@ -1,4 +1,4 @@
-"""How do the rows look that are compared with the report's? Names and milliseconds, columns as they have there."""
+"""Rows as the report has them, with names and milliseconds."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""What would summary.json say?"""
+"""The content of summary.json."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +40,14 @@ def summary(analysis: "Analysis", grid: WhatIf, poll_ms: int) -> dict[str, Any]:
         "as_logged": analysis.as_logged.numbers(),
         "what_if": _what_if(analysis, grid),
     }
+
+
+def comparable(summary: dict[str, Any]) -> dict[str, Any]:
+    """Without what the reference does not say: which files end too early, and which near miss was the worst."""
+    files = [{name: row[name] for name in row if name != "truncated"} for row in summary["input"]["per_file"]]
+    known = {name: value for name, value in summary["input"].items() if name != "truncated_files"}
+    near = {name: value for name, value in summary["near_misses"].items() if name != "worst"}
+    return {**summary, "input": {**known, "per_file": files}, "near_misses": near}
 
 
 def stats(values: Sequence[float]) -> Stats:

@@ -1,4 +1,4 @@
-"""Which settings are tried out, and what does each of them come to?"""
+"""The settings that are tried, and what each comes to."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

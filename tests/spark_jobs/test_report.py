@@ -1,0 +1,93 @@
+"""A report, from the command line to its files: one small log with something of everything."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from namesrv_spark_jobs.command.cli import main
+from tests.spark_jobs import reference
+from tests.spark_jobs.reference.summary import comparable
+from tests.support.heartbeat_lines import HeartbeatLines, broker, member
+from tests.support.spark_logs import BAD_LINE, HUGE_TIME, SMALL_GRID, contents, write_log, write_plain
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    # pyspark leaves the sockets of collected rows to the garbage collector
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+HOSTILE = "</script><b onload='x'>\x1b[31m\u202e"
+
+
+def odd_server() -> HeartbeatLines:
+    """In version 2: a broker with a hostile name says goodbye; the server restarts later than the others begin."""
+    evil = broker(HOSTILE)
+    lines = HeartbeatLines("boot-3", "ns-2").start(300_000).beats(300_010, 330_010, of=evil)
+    change = {"topics": ["t", "<u>"], "set": [member(HOSTILE)], "whole": True}
+    lines.add("route", 300_020, v=2, revision=1, changes=[change])
+    lines.add("served", 300_030, v=2, client="k#9", topics=["t", "<u>"], revisions=[1, 1])
+    return lines.evict(350_000, evil, "unregistered").scan(360_000, 6)
+
+
+def test_report_has_all_its_parts(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers as the reference has them; what is wrong with the input is counted; a failed gate ends with 1."""
+    logs, out = write_log(tmp_path / "logs"), tmp_path / "out" / "report"
+    write_plain(logs, "ns-2-boot-3-1.jsonl", [*odd_server().lines, HUGE_TIME])
+    (logs / "gone.jsonl.gz").symlink_to(tmp_path / "nowhere")
+    gates = ["--fail-if", "p99>2m", "--fail-if", "client.p99>10m", "--max-bad-ratio", "0.001"]
+
+    assert 1 == main([str(logs), "--out", str(out), "--what-if", SMALL_GRID, *gates])
+
+    said = capsys.readouterr()
+    assert f"skipped {logs}/gone.jsonl.gz: a link to nothing\n" in said.err
+    assert "FAILED p99>2m: registry.p99 is 124.99 s (125 s)" in said.err
+    assert "FAILED max-bad-ratio 0.001: 2 of " in said.err
+    assert "client.p99>10m" not in said.err
+    assert "lines, 2 bad, " in said.err
+    assert "at NameServers      3" in said.out
+    assert said.out.endswith(f"{out}/report.html\n")
+    assert ["report"] == [path.name for path in out.parent.iterdir()]
+    names = {"report.html", "summary.json", "metrics.csv", "run.json", "intervals", "bad_records", "_SUCCESS"}
+    assert names == {path.name for path in out.iterdir()}
+    _check_numbers(out, logs)
+    _check_tables(spark, out)
+    _check_page((out / "report.html").read_text(), str(logs))
+
+
+def _check_numbers(out: Path, logs: Path) -> None:
+    summary = json.loads((out / "summary.json").read_text())
+    expected = reference.analyse(contents(logs)).summary
+    for part in ("input", "registry", "client", "false_evictions", "exposed_pulls", "near_misses", "divergence"):
+        assert expected[part] == comparable(summary)[part], part
+    # a goodbye leaves no stale route, and is none of the worst
+    assert [125_000, 124_500] == [row["upper_ms"] for row in summary["worst"]]
+    run = json.loads((out / "run.json").read_text())
+    assert 4 == len(run["files"])
+    assert [True, False, True] == [gate["failed"] for gate in run["gates"]]
+
+
+def _check_tables(spark: SparkSession, out: Path) -> None:
+    """Two evictions for silence, one of them false, and a goodbye."""
+    intervals = spark.read.parquet(f"file://{out}/intervals").select("nameserver", "reason", "upper_ms").collect()
+    assert [("ns-1", "silent", 125_000.0), ("ns-2", "silent", 124_500.0), ("ns-2", "unregistered", 0.0)] == sorted(
+        tuple(row) for row in intervals
+    )
+    assert ["date=2026-03-01"] == [path.name for path in (out / "intervals").glob("date=*")]
+    bad = [json.loads(line) for file in (out / "bad_records").glob("*.json") for line in file.read_text().splitlines()]
+    reasons = {row["reason"]: row["line"] for row in bad}
+    assert BAD_LINE == reasons["torn, not JSON, or a field of the wrong type"]
+    assert {"seq": 1, "ts_ms": (1 << 63) - 1}.items() <= json.loads(reasons["ts_ms is not a time"]).items()
+    with (out / "metrics.csv").open(newline="") as file:
+        assert {"registry", "registry_lower", "client"} == {row["measure"] for row in csv.DictReader(file)}
+
+
+def _check_page(page: str, logs: str) -> None:
+    assert "ns-1 and ns-2, 2026-03-01 00:00:00 to 2026-03-01 00:06:00 UTC" in page
+    assert "ns-2 was not running, or its log is missing, for 59.9 s" in page
+    assert "(unregistered)" in page
+    assert logs not in page
+    assert not {"<b onload", "\x1b", "\u202e"} & {found for found in ("<b onload", "\x1b", "\u202e") if found in page}
+    assert "&lt;/script&gt;&lt;b onload=&#39;x&#39;&gt;\\x1b[31m\\u202e" in page
