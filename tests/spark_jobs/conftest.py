@@ -18,8 +18,9 @@ _CONF = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # jobs of a second: compiling them well would take longer than running them
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    # jobs of a second: compiling them well would take longer than running them. The room for what is compiled would be
+    # 48 MB then, which a few analyses fill
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
 }
 
 
