@@ -1,6 +1,7 @@
 """Does a server that is told to stop answer what it was asked, send everybody away gently, and remember its brokers?"""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -98,6 +99,28 @@ def test_thread_that_hangs(start: Start, tmp_path: Path) -> None:
     assert "threads_left_behind" == left["event"]
     assert "pathlib.py" in left["threads"][0]
     assert "stopped" == stopped["event"]
+
+
+def test_bug_is_in_the_log(data_dir: Path) -> None:
+    """A server that runs into a bug of its own ends with 70, and its last line has the traceback."""
+    script = """if True:
+        from namesrv.server.housekeeping import Housekeeping
+        from namesrv_runtime import program
+
+        async def bug(self):
+            raise ZeroDivisionError("a bug")
+
+        Housekeeping.run = bug
+        program.namesrv()
+    """
+    place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={data_dir}"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *place], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False
+    )
+
+    *_, last = map(json.loads, done.stderr.splitlines())
+    assert (70, "crashed") == (done.returncode, last["event"])
+    assert last["traceback"].endswith("ZeroDivisionError: a bug\n")
 
 
 @pytest.mark.slow

@@ -50,7 +50,8 @@ _new_tuple: Final = tuple.__new__
 
 # Topics of one line.
 _TOPICS_PER_LINE: Final = 1000
-# A copy of so many groups takes as much as a unit of weight in the queue.
+# What takes as much memory in the queue as an ordinary line: topics of a line, or groups in a copy of all groups.
+_TOPICS_PER_WEIGHT: Final = 8
 _GROUPS_PER_WEIGHT: Final = 4
 # (connection, topic) pairs that are remembered as served; then all are forgotten, and some are told twice.
 MAX_SERVED_PAIRS: Final = 500_000
@@ -193,7 +194,7 @@ class HeartbeatLog:
         for part in _parts(ordered):
             rows_before, rows = [topics[topic] for topic in part], [find(topic) for topic in part]
             published = RoutesPublished(revision, part, rows_before, rows, before.groups, groups)
-            self._note(now, published, 1 + len(part) + len(groups) // _GROUPS_PER_WEIGHT)
+            self._note(now, published, _weight(part) + len(groups) // _GROUPS_PER_WEIGHT)
         if len(revisions) > 2 * len(tables.topic_queue_table) + _TOPICS_PER_LINE:
             self._revisions = {topic: revisions[topic] for topic in revisions if topic in tables.topic_queue_table}
 
@@ -229,7 +230,7 @@ class HeartbeatLog:
         now, client = self._clock.monotonic(), client_name(connection)
         for part in _parts(news):
             names, revisions = zip(*part, strict=True)
-            self._note(now, Served(client, names, revisions), len(part))
+            self._note(now, Served(client, names, revisions), _weight(part))
 
     def gone(self, connection: ServerConnection) -> None:
         """A connection has ended."""
@@ -266,7 +267,7 @@ class HeartbeatLog:
         find, now = self._revisions.get, self._clock.monotonic()
         for part in _parts(pulls):
             topics, counts = zip(*part, strict=True)
-            self._note(now, LatePulls(topics, [find(topic, 0) for topic in topics], counts), len(part))
+            self._note(now, LatePulls(topics, [find(topic, 0) for topic in topics], counts), _weight(part))
 
     def _monotonic(self, live: float) -> float:
         return live + self._liveness.late_seconds
@@ -284,6 +285,10 @@ class HeartbeatLog:
 
 def _parts(entries: Sequence[T]) -> Iterator[Sequence[T]]:
     return (entries[at : at + _TOPICS_PER_LINE] for at in range(0, len(entries), _TOPICS_PER_LINE))
+
+
+def _weight(topics: Sequence[object]) -> int:
+    return 1 + len(topics) // _TOPICS_PER_WEIGHT
 
 
 def client_name(connection: ServerConnection) -> str:
