@@ -1,9 +1,7 @@
 """Does the table survive in its file, and does a damaged or full disk harm neither?"""
 
-import errno
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 from namesrv_broker_agent.topics import TopicStateError, TopicTable
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_runtime.sealed_file import write_sealed
-from tests.support.python_script import run_script
 
 ORDERS = TopicConfig("orders", 8, 8)
 BILLS = TopicConfig("bills", 4, 4, 4, 1)
@@ -176,39 +173,3 @@ def test_missing_directory_is_an_error_at_once(tmp_path: Path) -> None:
     """And not with the first change, days later."""
     with pytest.raises(FileNotFoundError, match="gone"):
         table_of(state_file=tmp_path / "gone" / "topics.json")
-
-
-FULL_DISK = """
-import resource, sys
-from pathlib import Path
-from namesrv_broker_agent.topics import TopicTable
-from namesrv_remoting.bodies.topic import TopicConfig
-
-table = TopicTable([TopicConfig("orders")], Path(sys.argv[1]))
-# as a disk with room for 5,000 bytes: takes the first part and refuses the rest
-resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY))
-try:
-    table.replace_all(TopicConfig(f"topic-{number}") for number in range(1_000))
-except OSError as error:
-    print(error.strerror)
-print(table)
-table.create(TopicConfig("bills"))
-print(table)
-# whoever measures coverage writes more
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-"""
-
-
-def test_file_that_does_not_fit(path: Path) -> None:
-    """A disk that takes half of it: neither the table nor the file has changed; a smaller change is kept."""
-    with run_script(FULL_DISK, path) as process:
-        output, _ = process.communicate()
-
-    assert 0 == process.returncode
-    assert [
-        os.strerror(errno.EFBIG),
-        "<TopicTable [1 topics | version 0]>",
-        "<TopicTable [2 topics | version 1]>",
-    ] == output.splitlines()
-    assert ["orders", "bills"] == [topic.topic_name for topic in table_of(state_file=path).all()]
-    assert [path] == list(path.parent.iterdir())

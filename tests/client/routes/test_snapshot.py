@@ -1,7 +1,6 @@
 """Do routes survive the process, and is nothing but what was written ever used?"""
 
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -92,18 +91,6 @@ def test_a_route_that_many_topics_share_is_written_once(snapshot: RouteSnapshot)
 # -- who may read and write it ----------------------------------------------------------------------------------------
 
 
-def test_only_its_owner_can_read_it(snapshot: RouteSnapshot) -> None:
-    """Whatever the umask; and nothing is left beside it."""
-    old = os.umask(0)
-    try:
-        snapshot.save(ROUTES)
-    finally:
-        os.umask(old)
-
-    assert 0o600 == stat.S_IMODE(snapshot.path.stat().st_mode)
-    assert ["routes.json"] == [path.name for path in snapshot.path.parent.iterdir()]
-
-
 def test_a_file_of_somebody_else_is_not_used(snapshot: RouteSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Routes decide where messages go."""
     snapshot.save(ROUTES)
@@ -183,19 +170,3 @@ def test_content_of_another_kind_is_refused(snapshot: RouteSnapshot, content: di
 
     with pytest.raises(RouteSnapshotError, match="cannot be read"):
         snapshot.load()
-
-
-def test_a_disk_that_is_full_leaves_the_old_file(snapshot: RouteSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing beside it."""
-    snapshot.save(ROUTES)
-
-    def full(_file: int, _data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match="No space left"):
-        snapshot.save(ROUTES[:1])
-    monkeypatch.undo()
-
-    assert ROUTES == snapshot.load()
-    assert ["routes.json"] == [path.name for path in snapshot.path.parent.iterdir()]
