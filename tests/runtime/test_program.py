@@ -11,9 +11,14 @@ import pytest
 from tests.support.guard import GUARD_SECONDS
 from tests.support.notify_socket import NotifySocket
 
-# each with something short to print; the second one prints it while a loop runs
+# each with something short to print
 COMMANDS = [["namesrv", "--help"], ["namesrvctl", "completion", "bash"], ["namesrv_broker_agent", "--help"]]
-each_command = pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(command) for command in COMMANDS])
+each_command = pytest.mark.parametrize(
+    "command",
+    # all begin and end in the same code
+    [pytest.param(command, marks=[pytest.mark.slow] * (number > 0)) for number, command in enumerate(COMMANDS)],
+    ids=[command[0] for command in COMMANDS],
+)
 
 
 def python(command: list[str], *options: str) -> list[str]:
