@@ -8,15 +8,38 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from namesrv_client.ctl import answers
-from namesrv_client.ctl.answers import ClusterInfo, Connection, Events, LiveBroker, ServerInfo
-from namesrv_client.routes.decode import PulledRoutes, pulled_routes, route_from_json
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.bodies.extensions import to_msgpack
+from namesrv_remoting.bodies.answers import ClusterInfo, read_cluster_info, read_kv_table, read_route, read_topic_list
+from namesrv_remoting.bodies.extension_answers import (
+    Connection,
+    Events,
+    LiveBroker,
+    PulledRoutes,
+    ServerInfo,
+    read_brokers,
+    read_connections,
+    read_events,
+    read_routes,
+    read_server_info,
+)
+from namesrv_remoting.bodies.extensions import (
+    ListBrokersRequest,
+    ListConnectionsRequest,
+    PullRoutesRequest,
+    Question,
+    RecentEventsRequest,
+    encode_question,
+)
+from namesrv_remoting.bodies.properties import PropertiesError, format_properties, parse_properties
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
-from namesrv_remoting.errors import QueryNotFoundError, RequestCodeNotSupportedError, TopicNotExistError
+from namesrv_remoting.errors import (
+    QueryNotFoundError,
+    RemoteProtocolError,
+    RequestCodeNotSupportedError,
+    TopicNotExistError,
+)
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 
@@ -50,7 +73,7 @@ class NameServer:
         if self._client.speaks_native() is False:
             return None
         body = await self._client.server_info(self.timeout_seconds)
-        return None if body is None else answers.server_info(body)
+        return None if body is None else read_server_info(body)
 
     async def is_native(self) -> bool:
         """Whether it speaks our protocol."""
@@ -59,25 +82,24 @@ class NameServer:
 
     async def connections(self, role: str | None) -> list[Connection]:
         """Who is connected."""
-        return answers.connections(await self._extension(RequestCode.LIST_CONNECTIONS, {"role": role}))
+        return read_connections(await self._extension(RequestCode.LIST_CONNECTIONS, ListConnectionsRequest(role)))
 
     async def events(self, since: int, limit: int) -> Events:
         """What happened last."""
-        question = {"since": since, "limit": limit}
-        return answers.events(await self._extension(RequestCode.RECENT_EVENTS, question))
+        return read_events(await self._extension(RequestCode.RECENT_EVENTS, RecentEventsRequest(since, limit)))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
     async def cluster_info(self) -> ClusterInfo:
         """All clusters and broker groups."""
         answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return answers.cluster_info(answer.body, native=answer.is_native)
+        return read_cluster_info(answer.body, native=answer.is_native)
 
     async def brokers(self, cluster: str | None = None, broker_name: str | None = None) -> list[LiveBroker]:
         """Every live instance; from Apache's server only what 106 tells of it."""
         if await self.is_native():
-            question = {"cluster": cluster, "broker_name": broker_name}
-            return answers.live_brokers(await self._extension(RequestCode.LIST_BROKERS, question))
+            question = ListBrokersRequest(cluster, broker_name)
+            return read_brokers(await self._extension(RequestCode.LIST_BROKERS, question))
         found = await self.cluster_info()
         return [
             LiveBroker(group.cluster, group.broker_name, broker_id, group.broker_addrs[broker_id])
@@ -107,7 +129,7 @@ class NameServer:
             answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
             answer = await self._ask(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": cluster})
-        return sorted(answers.topic_list(answer.body, native=answer.is_native))
+        return sorted(read_topic_list(answer.body, native=answer.is_native))
 
     async def routes(self, topics: Sequence[str]) -> dict[str, TopicRouteData | None]:
         """The routes of topics; None for one that positively does not exist."""
@@ -131,14 +153,14 @@ class NameServer:
             answer = await self._invoke(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields, native=False)
         except TopicNotExistError:
             return None
-        return route_from_json(answer.body)
+        return read_route(answer.body)
 
     async def pull_routes(
         self, topics: list[str], *, boot_id: str | None = None, since: int = 0, wait_seconds: float = 0.0
     ) -> PulledRoutes:
         """PULL_ROUTES, which Apache's server does not know."""
-        question = {"topics": topics, "boot_id": boot_id, "since": since, "wait_ms": int(wait_seconds * 1000)}
-        return pulled_routes(await self._extension(RequestCode.PULL_ROUTES, question, wait_seconds=wait_seconds))
+        question = PullRoutesRequest(topics, boot_id, since, int(wait_seconds * 1000))
+        return read_routes(await self._extension(RequestCode.PULL_ROUTES, question, wait_seconds=wait_seconds))
 
     async def delete_topic(self, topic: str, cluster: str | None) -> None:
         """Forget a topic, everywhere or on a cluster's brokers."""
@@ -161,7 +183,7 @@ class NameServer:
             answer = await self._ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
         except QueryNotFoundError:
             return None
-        return answers.kv_table(answer.body, native=answer.is_native)
+        return read_kv_table(answer.body, native=answer.is_native)
 
     async def kv_put(self, namespace: str, key: str, value: str) -> None:
         """Set a value."""
@@ -173,21 +195,25 @@ class NameServer:
 
     async def config(self) -> dict[str, str]:
         """All settings as they are now, by Apache's names."""
-        return answers.properties((await self._ask(RequestCode.GET_NAMESRV_CONFIG)).body)
+        body = (await self._ask(RequestCode.GET_NAMESRV_CONFIG)).body
+        try:
+            return parse_properties(body.decode(errors="backslashreplace"))
+        except PropertiesError as error:
+            raise RemoteProtocolError(f"settings cannot be read: {error}") from error
 
     async def set_config(self, settings: Mapping[str, str]) -> None:
         """Change settings of the running server."""
-        await self._ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=answers.properties_text(settings))
+        await self._ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=format_properties(settings).encode())
 
     # -- the two ways of asking ---------------------------------------------------------------------------------------
 
     async def _ask(self, code: RequestCode, ext_fields: ExtFields | None = None, body: bytes = b"") -> RemotingCommand:
         return await self._invoke(code, ext_fields, body, native=await self.is_native())
 
-    async def _extension(self, code: RequestCode, question: object, *, wait_seconds: float = 0.0) -> bytes:
+    async def _extension(self, code: RequestCode, question: Question, *, wait_seconds: float = 0.0) -> bytes:
         if not await self.is_native():
             raise RequestCodeNotSupportedError("not supported by Apache's NameServer")
-        answer = await self._invoke(code, None, to_msgpack(question), native=True, wait_seconds=wait_seconds)
+        answer = await self._invoke(code, None, encode_question(question), native=True, wait_seconds=wait_seconds)
         return answer.body
 
     async def _invoke(

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from namesrv_client.routes.decode import ServerInfo, pulled_routes, route_from_json, server_info
 from namesrv_client.routes.route import Answer
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from namesrv_remoting.bodies.extensions import to_msgpack
+from namesrv_remoting.bodies.answers import read_route
+from namesrv_remoting.bodies.extension_answers import ServerInfo, read_routes, read_server_info
+from namesrv_remoting.bodies.extensions import PullRoutesRequest, encode_question
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.codes import RequestCode, SerializeType
@@ -119,7 +120,7 @@ class Server:
             elif (body := await self._client.server_info(timeout_seconds)) is None:
                 self._is_rocketmq()
             else:
-                self._is_run(server_info(body))
+                self._is_run(read_server_info(body))
         except RemotingError as error:
             return error
         finally:
@@ -135,7 +136,7 @@ class Server:
         answer = await self._client.invoke(
             RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
         )
-        self._is_run(server_info(answer.body))
+        self._is_run(read_server_info(answer.body))
 
     def _is_run(self, info: ServerInfo) -> None:
         self._answered()
@@ -206,19 +207,15 @@ class Server:
         Raises:
             RemotingError: it does not answer, or refuses.
         """
-        question = {
-            "topics": topics,
-            "boot_id": None if since is None else self.run,
-            "since": since or 0,
-            "wait_ms": int(wait_seconds * 1000),
-        }
+        boot_id = None if since is None else self.run
+        question = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000))
         answer = await self._client.invoke(
             RequestCode.PULL_ROUTES,
-            body=to_msgpack(question),
+            body=encode_question(question),
             timeout_seconds=timeout_seconds + wait_seconds,
             serialize_type=SerializeType.MSGPACK,
         )
-        pulled = pulled_routes(answer.body)
+        pulled = read_routes(answer.body)
         self._answered()
         if pulled.boot_id != self.run:
             # SERVER_INFO may be under way, and says how long this run has lasted
@@ -245,7 +242,7 @@ class Server:
             answer = await self._client.invoke(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
             )
-            route = route_from_json(answer.body)
+            route = read_route(answer.body)
         except TopicNotExistError:
             route = None
         except ResponseError:

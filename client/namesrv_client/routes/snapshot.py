@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_client.routes.cache import RouteCache, SavedRoute
-from namesrv_client.routes.decode import route_from_json
 from namesrv_client.settings import ClientSettings
+from namesrv_remoting.bodies.answers import read_route
 from namesrv_remoting.bodies.route import TopicRouteData, route_to_json
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
@@ -88,7 +88,7 @@ class RouteSnapshot:
             raise RouteSnapshotError(f"{self.path} cannot be read: {error}") from error
 
     def _routes(self, content: dict[str, Any]) -> list[SavedRoute]:
-        spelt: list[TopicRouteData] = [route_from_json(json.dumps(entry).encode()) for entry in content["routes"]]
+        spelt: list[TopicRouteData] = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
         wall, now = self.clock.wall(), self.clock.monotonic()
         return [
             # a wall clock that was set back makes nothing younger than it is

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from namesrv.context import Namesrv
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
+from namesrv_remoting.bodies.extension_answers import ABSENT_ROUTE, RoutesAnswer, routes_answer
 from namesrv_remoting.bodies.extensions import PullRoutesRequest, pull_routes_request
 from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.codes import RequestCode
@@ -58,25 +59,19 @@ class ClientProcessor:
             with contextlib.suppress(TimeoutError):
                 async with timeout_on(namesrv.clock, asked.wait_ms / 1000):
                     await namesrv.watchers.wait(set(asked.topics))
-        routes: dict[str, msgspec.Raw | None] = {}
+        routes: dict[str, msgspec.Raw] = {}
         # under the read lock: the revision in the answer must hold for all of its routes
         async with namesrv.manager.lock.read():
             revision = namesrv.manager.revisions.revision
             changed = self._changed(asked)
             for number, topic in enumerate(asked.topics if changed is None else changed, start=1):
                 body = namesrv.answers.native_body(topic)
-                routes[topic] = None if body is None else msgspec.Raw(body)
+                routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
                 if number % _CHUNK == 0:
                     await asyncio.sleep(0)
-        answer: dict[str, Any] = {
-            "boot_id": namesrv.boot_id,
-            "revision": revision,
-            "ready": True,
-            "full": changed is None,
-            "routes": routes,
-        }
+        answer = RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes)
         self._note_served(request, tuple(routes))
-        return Reply(msgspec.msgpack.encode(answer))
+        return Reply(routes_answer(answer))
 
     def _note_served(self, request: Request, topics: Sequence[str]) -> None:
         log = self._namesrv.heartbeat_log

@@ -2,18 +2,21 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from namesrv import version
 from namesrv.context import Namesrv
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.aio.protocol import ServerConnection
-from namesrv_remoting.bodies.extensions import (
-    list_brokers_request,
-    list_connections_request,
-    recent_events_request,
-    to_msgpack,
+from namesrv_remoting.bodies.extension_answers import (
+    Connection,
+    LiveBroker,
+    ServerInfo,
+    brokers_answer,
+    connections_answer,
+    events_answer,
+    server_info_answer,
 )
+from namesrv_remoting.bodies.extensions import list_brokers_request, list_connections_request, recent_events_request
 from namesrv_remoting.codes import RequestCode, SerializeType
 
 _PROTOCOLS = {SerializeType.JSON: "json", SerializeType.ROCKETMQ: "rocketmq", SerializeType.MSGPACK: "msgpack"}
@@ -31,7 +34,7 @@ def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
 
 
 class ExtensionProcessor:
-    """Describes the running server as plain maps."""
+    """Describes the running server."""
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
@@ -40,28 +43,28 @@ class ExtensionProcessor:
         """20002."""
         namesrv, manager = self._namesrv, self._namesrv.manager
         return Reply(
-            to_msgpack(
-                {
-                    "boot_id": namesrv.boot_id,
-                    "nameserver": namesrv.settings.nameserver_name,
-                    "revision": manager.revisions.revision,
-                    "ready": namesrv.is_ready(),
-                    "readiness": namesrv.readiness.reason(namesrv.clock.monotonic()),
-                    "draining": namesrv.is_draining,
-                    "started_ms": int(namesrv.started_wall * 1000),
-                    "uptime_seconds": round(namesrv.uptime(), 3),
-                    "version": version(),
-                    "pid": os.getpid(),
-                    "clusters": len(manager.tables.cluster_addr_table),
-                    "brokers": len(manager.tables.broker_live_table),
-                    "topics": len(manager.tables.topic_queue_table),
-                    "connections": len(namesrv.connections),
-                    "watchers": len(namesrv.watchers),
-                    "pulls": namesrv.fast_lane.pulls,
-                    "heartbeats": namesrv.fast_lane.heartbeats,
-                    "refusals": namesrv.counters.refusals_by_reason(),
-                    "last_event_seq": namesrv.events.last_seq,
-                }
+            server_info_answer(
+                ServerInfo(
+                    boot_id=namesrv.boot_id,
+                    nameserver=namesrv.settings.nameserver_name,
+                    revision=manager.revisions.revision,
+                    ready=namesrv.is_ready(),
+                    readiness=namesrv.readiness.reason(namesrv.clock.monotonic()),
+                    draining=namesrv.is_draining,
+                    started_ms=int(namesrv.started_wall * 1000),
+                    uptime_seconds=round(namesrv.uptime(), 3),
+                    version=version(),
+                    pid=os.getpid(),
+                    clusters=len(manager.tables.cluster_addr_table),
+                    brokers=len(manager.tables.broker_live_table),
+                    topics=len(manager.tables.topic_queue_table),
+                    connections=len(namesrv.connections),
+                    watchers=len(namesrv.watchers),
+                    pulls=namesrv.fast_lane.pulls,
+                    heartbeats=namesrv.fast_lane.heartbeats,
+                    refusals=namesrv.counters.refusals_by_reason(),
+                    last_event_seq=namesrv.events.last_seq,
+                )
             )
         )
 
@@ -69,7 +72,7 @@ class ExtensionProcessor:
         """20003."""
         asked = recent_events_request(request.command.body)
         events = self._namesrv.events.since(asked.since, asked.limit)
-        return Reply(to_msgpack({"boot_id": self._namesrv.boot_id, "events": events}))
+        return Reply(events_answer(self._namesrv.boot_id, events))
 
     async def list_connections(self, request: Request) -> Reply:
         """20004."""
@@ -80,54 +83,48 @@ class ExtensionProcessor:
             for connection in self._namesrv.connections.values()
             if asked.role in (None, connection.role)
         ]
-        return Reply(to_msgpack({"connections": found}))
+        return Reply(connections_answer(found))
 
-    def _connection(self, connection: ServerConnection, now: float) -> dict[str, Any]:
-        return {
-            "id": connection.id,
-            "peer": connection.peer,
-            "proxied": connection.proxied,
-            "role": connection.role or None,
-            "protocol": _PROTOCOLS.get(SerializeType(connection.serialize_type))
+    def _connection(self, connection: ServerConnection, now: float) -> Connection:
+        return Connection(
+            id=connection.id,
+            peer=connection.peer,
+            proxied=connection.proxied,
+            role=connection.role or None,
+            protocol=_PROTOCOLS.get(SerializeType(connection.serialize_type))
             if connection.serialize_type >= 0
             else None,
-            "since_ms": int(connection.opened_wall * 1000),
-            "last_request_seconds": round(now - connection.last_read, 3),
-            "requests": connection.requests,
-            "in_flight": connection.in_flight,
-            "unsent_bytes": connection.unsent_bytes,
-        }
+            since_ms=int(connection.opened_wall * 1000),
+            last_request_seconds=round(now - connection.last_read, 3),
+            requests=connection.requests,
+            in_flight=connection.in_flight,
+            unsent_bytes=connection.unsent_bytes,
+        )
 
     async def list_brokers(self, request: Request) -> Reply:
         """20005."""
         asked = list_brokers_request(request.command.body)
         tables, now = self._namesrv.manager.tables, self._namesrv.manager.now()
         found = [
-            {
-                "cluster": key.cluster_name,
-                "broker_name": live.broker_name,
-                "broker_id": live.broker_id,
-                "broker_addr": key.broker_addr,
-                "ha_server_addr": live.ha_server_addr,
-                "age_seconds": round(now - live.last_update, 3),
-                "expires_in_seconds": round(live.expires_at() - now, 3),
-                "expiry_seconds": live.expiry_seconds,
-                "data_version": None
-                if live.data_version is None
-                else {
-                    "counter": live.data_version.counter,
-                    "state_version": live.data_version.state_version,
-                    "timestamp": live.data_version.timestamp,
-                },
-                "topics": len(tables.topics_of_broker.get(live.broker_name, ())),
-                "write_wiped": live.broker_name in tables.wiped,
-                "agent_id": live.agent_id,
-                "registration_seq": live.registration_seq,
-                "connection": live.connection_id,
-                "protocol": "msgpack" if live.is_native else "rocketmq",
-                "state": None if live.state is None else dict(live.state),
-            }
+            LiveBroker(
+                cluster=key.cluster_name,
+                broker_name=live.broker_name,
+                broker_id=live.broker_id,
+                broker_addr=key.broker_addr,
+                ha_server_addr=live.ha_server_addr,
+                age_seconds=round(now - live.last_update, 3),
+                expires_in_seconds=round(live.expires_at() - now, 3),
+                expiry_seconds=live.expiry_seconds,
+                data_version=live.data_version,
+                topics=len(tables.topics_of_broker.get(live.broker_name, ())),
+                write_wiped=live.broker_name in tables.wiped,
+                agent_id=live.agent_id,
+                registration_seq=live.registration_seq,
+                connection=live.connection_id,
+                protocol="msgpack" if live.is_native else "rocketmq",
+                state=None if live.state is None else dict(live.state),
+            )
             for key, live in sorted(tables.broker_live_table.items())
             if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
         ]
-        return Reply(to_msgpack({"boot_id": self._namesrv.boot_id, "brokers": found}))
+        return Reply(brokers_answer(self._namesrv.boot_id, found))

@@ -1,6 +1,6 @@
-"""What do the questions of the extension codes (20001 to 20005) hold?
+"""The questions of the extension codes (20001 to 20005), and native bodies as plain values.
 
-Answers are plain maps; DESIGN's table and `namesrv/README.md` name their members.
+The answers are in `extension_answers.py`.
 """
 
 from typing import Annotated, Any, Final
@@ -112,6 +112,14 @@ def heartbeat_state(body: bytes) -> dict[str, Any] | None:
         message = f"state of {len(body)} bytes, limit {MAX_STATE_BYTES}"
         raise BadRequestError(message)
     return read_msgpack(_heartbeat_decoder, body, "BROKER_HEARTBEAT").state
+
+
+Question = PullRoutesRequest | RecentEventsRequest | ListConnectionsRequest | ListBrokersRequest
+
+
+def encode_question(question: Question) -> bytes:
+    """The body of a question, as a client sends it."""
+    return msgspec.msgpack.encode(question)
 
 
 def to_msgpack(members: object) -> bytes:

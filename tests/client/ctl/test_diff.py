@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from namesrv_client.ctl.answers import ClusterInfo
 from namesrv_client.ctl.commands.diff import (
     Alike,
     Difference,
@@ -13,6 +12,7 @@ from namesrv_client.ctl.commands.diff import (
     route_facts,
     topic_facts,
 )
+from namesrv_remoting.bodies.answers import ClusterInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.ctl import ApacheFront, address_of, at, ctl, nobody

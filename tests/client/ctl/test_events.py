@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from namesrv_client.ctl.answers import Event, Events
 from namesrv_client.ctl.commands.events import _missed, _what
 from namesrv_client.ctl.nameserver import NameServer
+from namesrv_remoting.bodies.extension_answers import Event, Events
 from namesrv_runtime.clock import SystemClock
 from tests.support import broker as sync_broker
 from tests.support.ctl import COMMAND, ApacheFront, address_of, at, ctl, nobody

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_client.ctl.answers import LiveBroker
 from namesrv_client.ctl.commands.explain import Instance
+from namesrv_remoting.bodies.extension_answers import LiveBroker
 from namesrv_remoting.bodies.route import QueueData
 from tests.support.ctl import ApacheFront, address_of, at, ctl, nobody
 from tests.support.in_process import namesrv_in_process

@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from namesrv_client.ctl.answers import ClusterInfo, Connection, LiveBroker, Scalar
 from namesrv_client.ctl.listing import absences_in, listing
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Servers
 from namesrv_client.ctl.wording import lasting
+from namesrv_remoting.bodies.answers import ClusterInfo
+from namesrv_remoting.bodies.extension_answers import Connection, LiveBroker, Scalar
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.codes import MASTER_ID
 

@@ -9,7 +9,6 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import exit_codes
-from namesrv_client.ctl.answers import ClusterInfo
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report
@@ -17,6 +16,7 @@ from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Answers, Servers
 from namesrv_client.ctl.tables import cell, table
 from namesrv_client.ctl.wording import perm_text
+from namesrv_remoting.bodies.answers import ClusterInfo
 from namesrv_remoting.bodies.route import TopicRouteData
 
 Kind = Literal["broker", "topic"]

@@ -8,7 +8,6 @@ import typer
 from rich.text import Text
 
 from namesrv_client.ctl import exit_codes
-from namesrv_client.ctl.answers import Event, Events
 from namesrv_client.ctl.listing import listing
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
@@ -16,6 +15,7 @@ from namesrv_client.ctl.output import Output, Report, complain
 from namesrv_client.ctl.running import follow, show
 from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_client.ctl.wording import moment, shown
+from namesrv_remoting.bodies.extension_answers import Event, Events
 from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 
 _FOLLOW_SECONDS: Final = 1.0

@@ -10,7 +10,6 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import exit_codes
-from namesrv_client.ctl.answers import LiveBroker
 from namesrv_client.ctl.commands.diff import Fact, Facts, View, difference_table, differences, route_facts
 from namesrv_client.ctl.commands.topics import joined
 from namesrv_client.ctl.listing import absences_in
@@ -21,6 +20,7 @@ from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Answers, Servers
 from namesrv_client.ctl.tables import table
 from namesrv_client.ctl.wording import lasting, perm_text
+from namesrv_remoting.bodies.extension_answers import LiveBroker
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 
 # of the time that a broker may be silent; with 120 s and a heartbeat every 30 s one is late that missed a second one

@@ -7,7 +7,6 @@ import msgspec
 from rich.text import Text
 
 from namesrv_client.ctl import exit_codes
-from namesrv_client.ctl.answers import ServerInfo
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report
@@ -15,6 +14,7 @@ from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Answers, Servers
 from namesrv_client.ctl.tables import table
 from namesrv_client.ctl.wording import lasting
+from namesrv_remoting.bodies.extension_answers import ServerInfo
 from namesrv_remoting.errors import ResponseError
 
 
