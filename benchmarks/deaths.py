@@ -13,6 +13,7 @@ import time
 from typing import Final
 
 from namesrv.fast_lane import RouteAnswers
+from namesrv.routeinfo.limits import TableLimits
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import Effect, Registration, RouteOptions
@@ -39,6 +40,7 @@ class _Nameserver:
             tables,
             LivenessClock(SystemClock().monotonic, 130.0),
             options,
+            TableLimits(1, 1_000_000, 1_000_000_000, 1_000_000_000, 1_000_000),
             sink=_forget,
             is_connected=lambda _: True,
             caches=(answers.json, answers.native),

@@ -4,6 +4,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 from namesrv.routeinfo.eviction import Removal, plan_removal
+from namesrv.routeinfo.limits import TableLimits
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import (
@@ -24,6 +25,8 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from tests.support.fake_clock import FakeClock
 
 T = TypeVar("T")
+# more than any test fills
+ROOMY = TableLimits(1_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000)
 
 
 # -- what a broker says -----------------------------------------------------------------------------------------------
@@ -94,7 +97,7 @@ def register(
     """Check, work out and apply registrations; what each came to."""
     plans = []
     for number, broker in enumerate(brokers, start=1):
-        check_registration(tables, broker)
+        check_registration(tables, broker, options or RouteOptions(), ROOMY)
         plans.append(finish(plan_registration(tables, broker, options or RouteOptions(), now, number)))
         tables.apply(plans[-1].changes)
     return plans
@@ -147,6 +150,7 @@ class RouteScene:
             self.tables,
             LivenessClock(self.clock.monotonic, 130.0),
             self.options,
+            ROOMY,
             sink=self.effects.append,
             is_connected=lambda connection_id: connection_id not in self.closed,
             caches=(self.json_cache, self.native_cache),

@@ -7,12 +7,12 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from namesrv.kv import file as kv_file
 from namesrv.kv.file import LONE_SURROGATE, KVReadError, Tables
+from namesrv.kv.limits import KVLimits
 from namesrv_runtime.log import event
 
 __all__ = ["KVConfig", "KVLimitError", "KVLimits", "KVReadError", "KVWriteError"]
@@ -20,19 +20,6 @@ __all__ = ["KVConfig", "KVLimitError", "KVLimits", "KVReadError", "KVWriteError"
 logger = logging.getLogger(__name__)
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-@dataclass(frozen=True, slots=True)
-class KVLimits:
-    """How much may be put. What the file already holds at start is kept, whatever its size."""
-
-    max_value_bytes: int = 16 * 1024
-    max_keys_per_namespace: int = 10_000
-    max_namespaces: int = 1_000
-    max_name_characters: int = 255
-    # The file is rewritten by every change, and one namespace travels whole, in one frame of at most 16 MiB: to who
-    # lists it, and ORDER_TOPIC_CONFIG to every broker that registers.
-    max_file_bytes: int = 8 * 1024 * 1024
 
 
 class KVLimitError(ValueError):

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from namesrv.routeinfo.eviction import Removal, plan_perms, plan_removal, silent_brokers
+from namesrv.routeinfo.limits import TableLimits, check_topics
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
@@ -58,6 +59,7 @@ class RouteInfoManager:
         tables: RouteTables,
         liveness: LivenessClock,
         options: RouteOptions,
+        limits: TableLimits,
         *,
         sink: Callable[[Effect], None],
         is_connected: Callable[[int], bool],
@@ -70,6 +72,7 @@ class RouteInfoManager:
         self.lock = ReadWriteLock()
         self.revisions = RouteRevisions()
         self.options = options
+        self.limits = limits
         # what has to forget a topic as soon as its route changes
         self._caches = caches
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
@@ -119,7 +122,7 @@ class RouteInfoManager:
         """
         effects: list[Effect] = []
         async with self.lock.write():
-            check_registration(self.tables, registration)
+            check_registration(self.tables, registration, self.options, self.limits)
             await self._remove_former_name(registration, effects)
             self._last_generation += 1
             generation = self._last_generation
@@ -392,9 +395,15 @@ class RouteInfoManager:
         self._perform(effects)
 
     async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
-        """Put one topic's queues on brokers that are known."""
+        """Put one topic's queues on brokers that are known.
+
+        Raises:
+            BadRequestError: the tables would hold too much; nothing has changed.
+        """
         async with self.lock.write():
             changes = plan_register_topic(self.tables, topic, queue_datas)
+            for queues in changes.rows.get(topic) or ():
+                check_topics(self.tables, self.limits, queues.broker_name, [topic])
             effects = self._change_topic(changes, changes.rows.get(topic))
         self._perform(effects)
 

@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from namesrv.routeinfo.limits import TableLimits, check_new_broker, check_topics
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -37,12 +38,14 @@ class Plan:
     min_id_changed: MinBrokerIdChanged | None
 
 
-def check_registration(tables: RouteTables, registration: Registration) -> None:
+def check_registration(
+    tables: RouteTables, registration: Registration, options: RouteOptions, limits: TableLimits
+) -> None:
     """Refuse what must not be applied, before anything is worked out.
 
     Raises:
         QueryNotFoundError: a delta of a broker that is not known under this agent: it has to register fully.
-        BadRequestError: another address holds the id with a higher state version.
+        BadRequestError: another address holds the id with a higher state version, or the tables would hold too much.
         SystemError_: a first registration with exactly one topic, which could be a part taken for the whole.
     """
     key, live = registration.key, tables.broker_live_table.get(registration.key)
@@ -63,6 +66,10 @@ def check_registration(tables: RouteTables, registration: Registration) -> None:
         and len({topic.topic_name for topic in registration.body.topic_configs}) == 1
     ):
         raise SystemError_("register broker failed", ext_fields={})
+    check_new_broker(tables, limits, registration)
+    if _creates_routes(registration, _addrs_after(registration, addrs)):
+        named = [topic.topic_name for topic in registration.body.topic_configs]
+        check_topics(tables, limits, registration.broker_name, named, _topics_dropped(tables, registration, options))
 
 
 def _check_registration_seq(registration: Registration, live: BrokerLiveInfo | None) -> None:
@@ -97,9 +104,7 @@ def plan_registration(
     before = tables.broker_addr_table.get(name)
     addrs_before = {} if before is None else dict(before.broker_addrs)
     holder = addrs_before.get(registration.broker_id)
-    # 4: the same address under another id is this broker in its former role
-    addrs = {i: addr for i, addr in addrs_before.items() if addr != key.broker_addr or i == registration.broker_id}
-    addrs[registration.broker_id] = key.broker_addr
+    addrs = _addrs_after(registration, addrs_before)
     changes = Changes(cluster_name=registration.cluster_name)
     changes.groups[name] = BrokerData(
         # the first cluster's: a name is global, as in Java
@@ -113,18 +118,12 @@ def plan_registration(
     changes.dropped.extend(displaced)
 
     live = tables.broker_live_table.get(key)
-    is_prime_slave = (
-        registration.enable_acting_master is not None
-        and registration.broker_id != MASTER_ID
-        and registration.broker_id == min(addrs)
-    )
-    # 8: only a master creates routes, or the slave that stands in for one
-    if registration.broker_id == MASTER_ID or is_prime_slave:
+    if _creates_routes(registration, addrs):
         taken = 0
-        if name in tables.wiped or (is_prime_slave and registration.enable_acting_master):
+        if name in tables.wiped or (registration.broker_id != MASTER_ID and registration.enable_acting_master):
             taken = PERM_WRITE
         yield from _plan_rows(tables, registration, changes, without_perm=taken)
-        yield from _plan_dropped_topics(tables, registration, changes, options)
+        yield from plan_rows_without(tables, changes, name, _topics_dropped(tables, registration, options))
         _plan_mappings(tables, registration, changes)
 
     changes.live[key] = BrokerLiveInfo(
@@ -149,6 +148,18 @@ def plan_registration(
         displaced,
         _min_id_changed(registration, addrs_before, addrs) if options.notify_min_broker_id_changed else None,
     )
+
+
+def _addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[int, str]:
+    """4: the same address under another id is this broker in its former role."""
+    own, broker_id = registration.broker_addr, registration.broker_id
+    return {**{i: addr for i, addr in before.items() if addr != own or i == broker_id}, broker_id: own}
+
+
+def _creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool:
+    """8: only a master creates routes, or the slave that stands in for one."""
+    broker_id = registration.broker_id
+    return broker_id == MASTER_ID or (registration.enable_acting_master is not None and broker_id == min(addrs))
 
 
 def _displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> tuple[BrokerAddrInfo, ...]:
@@ -214,22 +225,17 @@ def _row_after(row: QueueRow | None, name: str, queues: QueueData) -> QueueRow:
     return (*row, queues)
 
 
-def _plan_dropped_topics(
-    tables: RouteTables, registration: Registration, changes: Changes, options: RouteOptions
-) -> Generator[None, None, None]:
+def _topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> set[str]:
     """8a: topics that the broker does not name any more.
 
     A RocketMQ registration may be a part of the table, so that only the setting makes it the whole; a native one says.
     """
-    name = registration.broker_name
-    known = tables.topics_of_broker.get(name, set())
+    known = tables.topics_of_broker.get(registration.broker_name, set())
     if registration.kind == "delta":
-        gone = known.intersection(registration.body.deleted_topics)
-    elif registration.is_native or (options.delete_topic_with_broker_registration and not registration.body.mappings):
-        gone = known - {topic.topic_name for topic in registration.body.topic_configs}
-    else:
-        return
-    yield from plan_rows_without(tables, changes, name, gone)
+        return known.intersection(registration.body.deleted_topics)
+    if registration.is_native or (options.delete_topic_with_broker_registration and not registration.body.mappings):
+        return known - {topic.topic_name for topic in registration.body.topic_configs}
+    return set()
 
 
 def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> None:

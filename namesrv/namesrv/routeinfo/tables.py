@@ -70,7 +70,8 @@ class RouteTables:
         self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         # topic -> its queues; never an empty row, never a broker that is not in broker_addr_table
         self.topic_queue_table: dict[str, QueueRow] = {}
-        # queues in all its rows
+        # entries of all its rows: a topic on a broker is one; and queues in all of them
+        self.route_count = 0
         self.queue_count = 0
 
         # filter servers of an address; never an empty tuple
@@ -257,6 +258,7 @@ class RouteTables:
                 steps[id(before), id(row)] = step
             added, removed, more, _, _ = step
             self.queue_count += more
+            self.route_count += len(added) - len(removed)
             name = names.setdefault(topic, topic)
             if row is not None:
                 table[name] = row
@@ -355,6 +357,8 @@ class RouteTables:
         if on_connection != self.brokers_on_connection:
             found.append("brokers_on_connection is not what the live table says")
         self._carrier_violations(found)
+        if self.route_count != sum(map(len, self.topic_queue_table.values())):
+            found.append("route_count is not what the rows say")
         if self.queue_count != sum(map(queues_in, self.topic_queue_table.values())):
             found.append("queue_count is not what the rows say")
         if self._topic_names.keys() != self.topic_queue_table.keys():

@@ -30,7 +30,7 @@ from namesrv.server.sd_notify import ServiceManager
 from namesrv.server.snapshot import Readiness
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.server.watchers import RouteWatchers
-from namesrv.settings.limits import kv_limits, server_limits
+from namesrv.settings.limits import kv_limits, server_limits, table_limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded
 from namesrv_remoting.aio.dispatch import Dispatcher
@@ -246,6 +246,7 @@ class NamesrvController:
             tables,
             liveness,
             live,
+            table_limits(settings),
             sink=sink,
             is_connected=connections.__contains__,
             caches=(answers.json, answers.native),

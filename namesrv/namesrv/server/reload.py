@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from namesrv.context import LiveSettings, Namesrv
+from namesrv.routeinfo.limits import TableLimits
 from namesrv.settings.catalog import SETTINGS
-from namesrv.settings.limits import kv_limits, retention, server_limits
+from namesrv.settings.limits import kv_limits, retention, server_limits, table_limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.aio.server import RemotingServer
@@ -38,6 +39,7 @@ _SERVER_LIMITS: Final = frozenset(
         "tcp_user_timeout_seconds",
     }
 )
+_TABLE_LIMITS: Final = frozenset(item.name for item in fields(TableLimits))
 _KV_LIMITS: Final = frozenset({"kv_max_value_bytes", "kv_max_keys_per_namespace", "kv_max_namespaces"})
 _RETENTION: Final = frozenset({"heartbeat_log_keep_days", "heartbeat_log_max_bytes"})
 _LOG: Final = frozenset({"log_level", "log_format"})
@@ -46,13 +48,12 @@ _LOG: Final = frozenset({"log_level", "log_format"})
 _LOOKED_UP: Final = frozenset(
     {
         "drain_seconds",
-        "max_topics_per_broker",
         "max_inflated_bytes",
         "max_inflate_ratio",
         "admin_enabled",
     }
 )
-RELOADABLE: Final = _LIVE | _SERVER_LIMITS | _KV_LIMITS | _RETENTION | _LOG | _LOOKED_UP
+RELOADABLE: Final = _LIVE | _SERVER_LIMITS | _TABLE_LIMITS | _KV_LIMITS | _RETENTION | _LOG | _LOOKED_UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object
     if names & _SERVER_LIMITS:
         server.limits = server_limits(settings)
         server.dispatcher.max_frame_bytes = settings.max_frame_bytes
+    if names & _TABLE_LIMITS:
+        namesrv.manager.limits = table_limits(settings)
     if names & _KV_LIMITS:
         namesrv.kv.limits = kv_limits(settings)
     for name in names & _LIVE:

@@ -1,6 +1,7 @@
-"""Which settings are bounds, in the terms of what enforces them?"""
+"""The settings that are limits, in the terms of what enforces them."""
 
-from namesrv.kv.store import KVLimits
+from namesrv.kv.limits import KVLimits
+from namesrv.routeinfo.limits import TableLimits
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_runtime.line_files import Retention
@@ -29,6 +30,17 @@ def kv_limits(settings: Settings) -> KVLimits:
         max_value_bytes=settings.kv_max_value_bytes,
         max_keys_per_namespace=settings.kv_max_keys_per_namespace,
         max_namespaces=settings.kv_max_namespaces,
+    )
+
+
+def table_limits(settings: Settings) -> TableLimits:
+    """Those of the routes."""
+    return TableLimits(
+        max_clusters=settings.max_clusters,
+        max_brokers=settings.max_brokers,
+        max_topics=settings.max_topics,
+        max_routes=settings.max_routes,
+        max_topics_per_broker=settings.max_topics_per_broker,
     )
 
 

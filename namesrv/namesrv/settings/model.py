@@ -6,6 +6,7 @@ from typing import Any, Literal, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from namesrv.kv.limits import KVLimits
 from namesrv.settings.values import (
     checked_endpoint,
     checked_hosts,
@@ -161,10 +162,37 @@ class Settings(BaseModel):
     )
     max_topics_per_broker: int = _setting(
         ROUTES,
-        "Topics in one registration; one with more is refused. Raised, one broker can take more memory and time; "
-        "lowered, large brokers cannot register.",
+        "Topics of one broker, in one registration or in several; a registration that would make more is refused. "
+        "Raised, one broker can take more memory and time; lowered, large brokers cannot register.",
         default=100_000,
         between=(1, 10_000_000),
+    )
+    max_clusters: int = _setting(
+        ROUTES,
+        "Clusters in all; a registration that names one more is refused. The largest deployments have tens.",
+        default=1_000,
+        between=(1, 100_000),
+    )
+    max_brokers: int = _setting(
+        ROUTES,
+        "Live brokers in all, slaves included; one more is refused. Raised, strangers can take more memory and the "
+        "snapshot grows; lowered, brokers that come back may be refused.",
+        default=10_000,
+        between=(1, 1_000_000),
+    )
+    max_topics: int = _setting(
+        ROUTES,
+        "Topics in all; a registration that would make more is refused. A million take 0.3 to 0.6 GB with their "
+        "answers. Raised, strangers can take more memory; lowered, brokers with new topics are refused.",
+        default=1_000_000,
+        between=(1, 100_000_000),
+    )
+    max_routes: int = _setting(
+        ROUTES,
+        "Routes in all: a topic on three brokers has three. A registration that would make more is refused. It is "
+        "what bounds the memory of many brokers with the same topics.",
+        default=4_000_000,
+        between=(1, 1_000_000_000),
     )
 
     max_frame_bytes: int = _setting(
@@ -260,19 +288,19 @@ class Settings(BaseModel):
         KV,
         "Largest value; a larger one is refused. Raised, every change takes longer, since it writes all values again. "
         "A value travels in a header, and one of more than 32 KiB ends the connection before it could be refused.",
-        default=16 * KIB,
+        default=KVLimits.max_value_bytes,
         between=(1, 32 * KIB),
     )
     kv_max_keys_per_namespace: int = _setting(
         KV,
         "Keys in one namespace; one more is refused. Raised, every change takes longer.",
-        default=10_000,
+        default=KVLimits.max_keys_per_namespace,
         between=(1, 1_000_000),
     )
     kv_max_namespaces: int = _setting(
         KV,
         "Namespaces; one more is refused. Raised, every change takes longer.",
-        default=256,
+        default=KVLimits.max_namespaces,
         between=(1, 100_000),
     )
 

@@ -17,14 +17,16 @@ from namesrv.routeinfo.records import (
     MinBrokerIdChanged,
     Registered,
     RegisterResult,
+    Registration,
     RouteChanged,
     RouteOptions,
 )
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
-from namesrv_remoting.errors import SystemError_
+from namesrv_remoting.errors import BadRequestError, SystemError_
 from tests.support.fake_clock import FakeClock
-from tests.support.route_builders import RouteScene, addresses, body, key, queue_data, registration, rows, topic
+from tests.support.route_builders import ROOMY, RouteScene, addresses, body, key, queue_data, registration, rows, topic
+from tests.support.route_model import facts_of
 
 MASTER = registration("b1", 0, "m:1", digest=b"master", enable_acting_master=True, ha_server_addr="m:2")
 SLAVE = registration("b1", 1, "s:1", digest=b"slave", enable_acting_master=True, connection_id=2)
@@ -619,6 +621,54 @@ async def test_membership_grows_with_what_a_snapshot_is_about(scene: RouteScene)
     assert before == scene.manager.membership
 
 
+# ---- limits ----
+
+
+@pytest.mark.parametrize(
+    ("limits", "refused", "said"),
+    [
+        ({"max_brokers": 2}, OTHER, "3 brokers, limit 2"),
+        ({"max_clusters": 1}, replace(OTHER, cluster_name="c2"), "2 clusters, limit 1"),
+        ({"max_topics": 2}, replace(OTHER, body=body("t1", "t3")), "3 topics, limit 2"),
+        ({"max_routes": 3}, OTHER, "4 routes, limit 3"),
+        ({"max_topics_per_broker": 3}, replace(MASTER, body=body("t3", "t4")), "4 topics per broker, limit 3"),
+        # the process at an address takes another name: the former one must not go for a refusal
+        ({"max_topics": 2}, replace(MASTER, broker_name="b9", body=body("t1", "t3")), "3 topics, limit 2"),
+    ],
+    ids=["brokers", "clusters", "topics", "routes", "topics per broker", "other name"],
+)
+async def test_what_would_be_too_much_is_refused_and_changes_nothing(
+    scene: RouteScene, limits: dict[str, int], refused: Registration, said: str
+) -> None:
+    """Whoever is there may register again, be replaced, and drop some topics for as many others."""
+    await scene.register(MASTER, SLAVE)
+    scene.manager.limits = replace(ROOMY, **limits)
+    before = facts_of(scene.tables)
+    scene.take_effects()
+
+    with pytest.raises(BadRequestError, match=f"^{said}$"):
+        await scene.register(refused)
+
+    assert (before, []) == (facts_of(scene.tables), scene.take_effects())
+    for again in (MASTER, SLAVE, replace(MASTER, broker_addr="m:9"), replace(SLAVE, body=body("t1", "t3", "t4", "t5"))):
+        await scene.register(again)
+    natively = replace(MASTER, is_native=True, agent_id="a", broker_addr="m:9")
+    await scene.register(replace(natively, body=body("t1", "t2")), replace(natively, body=body("t1", "t3")))
+    assert {"t1", "t3"} == scene.tables.topic_queue_table.keys()
+    assert [] == scene.tables.violations()
+
+
+async def test_operators_topic_counts_too(scene: RouteScene) -> None:
+    """217 may not make more than a registration."""
+    await scene.register(MASTER)
+    scene.manager.limits = replace(ROOMY, max_topics=2)
+
+    with pytest.raises(BadRequestError, match=r"^3 topics, limit 2$"):
+        await scene.manager.register_topic("t3", [queue_data("b1")])
+
+    assert {"t1", "t2"} == scene.tables.topic_queue_table.keys()
+
+
 # ---- effects and the lock ----
 
 
@@ -633,6 +683,7 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
         RouteTables(),
         LivenessClock(FakeClock().monotonic, 130.0),
         RouteOptions(),
+        ROOMY,
         sink=sink,
         is_connected=lambda _: True,
     )

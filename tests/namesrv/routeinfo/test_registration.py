@@ -15,6 +15,7 @@ from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_
 from tests.support.route_builders import (
+    ROOMY,
     addresses,
     body,
     count_chunks,
@@ -45,7 +46,7 @@ def refusal(tables: RouteTables, refused: Registration) -> ResponseError:
     """How a registration is refused; the tables are as they were before."""
     before = facts_of(tables)
     with pytest.raises(ResponseError) as caught:
-        check_registration(tables, refused)
+        check_registration(tables, refused, RouteOptions(), ROOMY)
     assert before == facts_of(tables)
     assert [] == tables.violations()
     return caught.value
@@ -375,7 +376,7 @@ def test_unchanged_topics_change_no_row() -> None:
     """What is registered again as it is costs no route its cached answer."""
     tables = tables_of(MASTER)
 
-    check_registration(tables, MASTER)
+    check_registration(tables, MASTER, RouteOptions(), ROOMY)
     _, plan = count_chunks(plan_registration(tables, MASTER, RouteOptions(), 1.0, 2))
 
     assert {} == plan.changes.rows
@@ -632,4 +633,6 @@ def test_registration_that_is_not_older_is_taken(agent_id: str, registration_seq
     """The same number again, a later one, and another process of the broker, which counts from the beginning."""
     tables = tables_of(replace(native("T2"), registration_seq=5))
 
-    check_registration(tables, replace(native("T1"), agent_id=agent_id, registration_seq=registration_seq))
+    check_registration(
+        tables, replace(native("T1"), agent_id=agent_id, registration_seq=registration_seq), RouteOptions(), ROOMY
+    )
