@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from namesrv.counters import Counters
@@ -63,8 +63,14 @@ class Namesrv:
     spawn: Spawn
     started_wall: float
     started_monotonic: float
-    is_listening: bool = False
+    # (host, port) of every listening socket, once there are any
+    addresses: list[tuple[str, int]] = field(default_factory=list)
     is_draining: bool = False
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether brokers and clients can connect."""
+        return bool(self.addresses)
 
     def uptime(self) -> float:
         """Seconds since the start, whatever happened to the wall clock."""
@@ -73,3 +79,7 @@ class Namesrv:
     def is_ready(self) -> bool:
         """Whether route questions may be answered."""
         return self.readiness.is_ready(self.clock.monotonic())
+
+    def is_ready_without_brokers(self) -> bool:
+        """Whether routes are answered though there are none, and the last run had some: somebody must look."""
+        return self.is_ready() and self.readiness.expects_brokers and not self.manager.tables.broker_live_table

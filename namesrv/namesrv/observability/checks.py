@@ -33,6 +33,7 @@ def readiness(namesrv: Namesrv) -> list[Check]:
     return [
         Check("listening", namesrv.is_listening, "yes" if namesrv.is_listening else "not yet"),
         Check("brokers", namesrv.is_ready(), reason),
+        Check("registered", True, _registered(namesrv)),  # noqa: FBT003 - for people: other servers may have no more
         Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
         _housekeeping(namesrv),
     ]
@@ -43,6 +44,12 @@ def report(checks: list[Check], *, verbose: bool) -> str:
     shown = [str(check) for check in checks if verbose or not check.is_ok]
     is_ok = all(check.is_ok for check in checks)
     return "\n".join([*shown, "ok" if is_ok else "failed"]) + "\n"
+
+
+def _registered(namesrv: Namesrv) -> str:
+    if namesrv.is_ready_without_brokers():
+        return "no broker, though there were some before the start: look at their logs and at the network"
+    return f"{len(namesrv.manager.tables.broker_live_table)} brokers"
 
 
 def _housekeeping(namesrv: Namesrv) -> Check:

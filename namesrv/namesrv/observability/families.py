@@ -36,6 +36,11 @@ def server_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
     )
     is_ready = namesrv.is_ready() and namesrv.is_listening and not namesrv.is_draining
     yield _single("ready", "Whether route questions are to be sent here: listening, warm, and not draining.", is_ready)
+    yield _single(
+        "ready_without_brokers",
+        "Whether it is ready though no broker is registered, and there were brokers before the start.",
+        namesrv.is_ready_without_brokers(),
+    )
     yield _single("watchers", "Questions that wait for a route to change.", len(namesrv.watchers))
     counters, now = namesrv.counters, namesrv.clock.monotonic()
     current_at = namesrv.started_monotonic if counters.snapshot_current_at is None else counters.snapshot_current_at

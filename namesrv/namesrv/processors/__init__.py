@@ -5,6 +5,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.processors import admin, broker, client, extensions, kvconfig
+from namesrv.processors.changes import log_change
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import RequestCodeNotSupportedError
@@ -27,6 +28,20 @@ NATIVE_ONLY: Final = frozenset(
 )
 # answered when something happens, not in turn
 CONCURRENT: Final = frozenset({int(RequestCode.PULL_ROUTES)})
+
+
+# what operators change with: each success is a line in the log
+OPERATORS_CHANGES: Final = frozenset(
+    {
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+    }
+)
 
 
 def handlers(namesrv: Namesrv) -> dict[int, Handler]:
@@ -52,7 +67,10 @@ def _noting(role: str, handler: Handler) -> Handler:
         if not connection.is_broker and (role != "admin" or not connection.role):
             connection.role = role
             connection.is_broker = role == "broker"
-        return await handler(request)
+        reply = await handler(request)
+        if request.command.code in OPERATORS_CHANGES:
+            log_change(request)
+        return reply
 
     return note_and_handle
 

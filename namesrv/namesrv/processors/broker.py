@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from namesrv.context import Namesrv
+from namesrv.processors.changes import log_change
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
@@ -135,13 +136,18 @@ class BrokerProcessor:
     async def unregister(self, request: Request) -> Reply:
         """104: done before it is answered."""
         header = UnregisterBrokerRequestHeader.from_ext(request.command.ext_fields)
-        await self._manager.unregister(
-            BrokerAddrInfo(header.cluster_name, header.broker_addr),
+        key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
+        live = self._manager.tables.broker_live_table.get(key)
+        is_gone = await self._manager.unregister(
+            key,
             header.broker_name,
             request.connection.id,
             agent_id=header.agent_id,
             registration_seq=header.registration_seq,
         )
+        if is_gone and live is not None and live.connection_id != request.connection.id:
+            # not the broker itself
+            log_change(request)
         return SUCCESS
 
     async def heartbeat(self, request: Request) -> Reply:

@@ -25,6 +25,8 @@ BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPa
 _START_KEYS: Final = frozenset(JAVA_NAMES.values()) - frozenset(LIVE_KEYS)
 # Every key there is, on a line of its own, is under 2 KiB.
 _MAX_UPDATE_BYTES: Final = 16 * 1024
+# where files are: of use to an intruder, and to nobody who cannot administer
+_PATHS: Final = ("data_dir", "heartbeat_log_dir")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -67,7 +69,13 @@ def apply_update(namesrv: Namesrv, body: bytes) -> None:
 
 
 def effective_properties(namesrv: Namesrv) -> str:
-    """All settings as they are now, as sorted `key=value` lines."""
+    """All settings as they are now, as sorted `key=value` lines; anybody may ask, so that paths are told to few."""
     values = dict(namesrv.settings)
+    if namesrv.addresses:
+        # 0 asked for any free one
+        values["listen_port"] = namesrv.addresses[0][1]
+    if not namesrv.settings.admin_enabled:
+        for name in _PATHS:
+            del values[name]
     values.update({item.name: getattr(namesrv.live, item.name) for item in fields(LiveSettings)})
     return as_properties(values)

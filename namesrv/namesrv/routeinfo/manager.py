@@ -281,13 +281,14 @@ class RouteInfoManager:
         *,
         agent_id: str | None = None,
         registration_seq: int | None = None,
-    ) -> None:
-        """Take a broker out at its own wish, unless it has registered anew since it said so."""
+    ) -> bool:
+        """Take a broker out at its own wish, unless it has registered anew since it said so; whether it is out."""
         effects: list[Effect] = []
+        is_gone = False
         async with self.lock.write():
             live = self.tables.broker_live_table.get(key)
             if live is None or live.broker_name != broker_name:
-                return
+                return False
             # an agent's broker leaves only when that agent says so
             is_stale = (
                 live.connection_id > connection_id
@@ -299,8 +300,11 @@ class RouteInfoManager:
             else:
                 effects.append(Unregistered(key, live))
                 generation = live.generation
-                await self._remove(key, live, "unregistered", effects, lambda now: now.generation == generation)
+                is_gone = await self._remove(
+                    key, live, "unregistered", effects, lambda now: now.generation == generation
+                )
         self._perform(effects)
+        return is_gone
 
     def is_anyone_overdue(self) -> bool:
         """Whether a scan would find a broker that was silent for too long."""

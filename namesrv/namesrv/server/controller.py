@@ -316,7 +316,7 @@ class NamesrvController:
             raise StartError(
                 f"cannot listen on {settings.listen_host}:{settings.listen_port}: {error.strerror}"
             ) from error
-        namesrv.is_listening = True
+        namesrv.addresses.extend(self.addresses)
         if namesrv.heartbeat_log is not None:
             namesrv.heartbeat_log.start()
             spawn(namesrv.heartbeat_log.run())

@@ -92,6 +92,9 @@ class Housekeeping:
         reason = namesrv.readiness.reason(namesrv.clock.monotonic())
         namesrv.service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)
+        if namesrv.is_ready_without_brokers():
+            # clients that ask now are told that there are no topics
+            event(logger, logging.ERROR, "ready_without_brokers", reason=reason)
 
     # -- the server's connections -------------------------------------------------------------------------------------
 

@@ -117,6 +117,11 @@ class Readiness:
         """Who is not back yet, in the order of the snapshot."""
         return tuple(self._missing.values())
 
+    @property
+    def expects_brokers(self) -> bool:
+        """Whether there were brokers in the last run, back or not."""
+        return self._expected_count > 0 or self._is_lost
+
     def broker_seen(
         self,
         cluster: str,

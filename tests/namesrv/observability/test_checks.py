@@ -66,6 +66,6 @@ async def test_draining_and_not_listening(tmp_path: Path) -> None:
         server.namesrv.is_draining = True
         assert ["[-] staying: draining"] == [str(check) for check in readiness(server.namesrv) if not check.is_ok]
         server.namesrv.is_draining = False
-        server.namesrv.is_listening = False
+        addresses, server.namesrv.addresses = server.namesrv.addresses, []
         assert ["[-] listening: not yet"] == [str(check) for check in readiness(server.namesrv) if not check.is_ok]
-        server.namesrv.is_listening = True
+        server.namesrv.addresses = addresses

@@ -13,7 +13,7 @@ from tests.support.in_process import namesrv_in_process
 
 @pytest.mark.parametrize(
     ("query", "lines"),
-    [("", 1), ("?verbose", 5), ("?verbose=1", 5), ("?x&verbose", 5), ("?verbos", 1), ("?x=verbose", 1)],
+    [("", 1), ("?verbose", 6), ("?verbose=1", 6), ("?x&verbose", 6), ("?verbos", 1), ("?x=verbose", 1)],
 )
 async def test_verbose_is_a_word_of_the_query(tmp_path: Path, query: str, lines: int) -> None:
     """With or without a value, among others or alone; nothing is to be cached."""

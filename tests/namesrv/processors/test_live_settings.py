@@ -133,7 +133,9 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         "enableAllTopicList=true",
         "scanNotActiveBrokerInterval=5000",
         "adminEnabled=true",
-        "listenPort=0",
+        # 0 was asked for
+        f"listenPort={server.address[1]}",
+        f"dataDir={tmp_path}",
         "bindAddress=127.0.0.1",
     } <= set(lines)
     translation = translate(parse_properties(answer.body.decode()), "file F")
@@ -176,7 +178,11 @@ async def test_update_needs_administration(tmp_path: Path) -> None:
             remark = "administration is disabled on this server, see its setting admin-enabled"
             assert (16, remark) == outcome(await peer.call(318, None, body))
         assert DEFAULTS == asdict(server.namesrv.live)
-        assert "adminEnabled=false" in (await peer.call(319)).body.decode().splitlines()
+        shown = (await peer.call(319)).body.decode()
+        assert "adminEnabled=false" in shown.splitlines()
+        # nothing of where files are
+        assert str(tmp_path) not in shown
+        assert not [key for key in parse_properties(shown) if "Dir" in key]
 
 
 def test_refusals_are_of_their_class(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from namesrv.observability.checks import readiness, report
+from namesrv.observability.exposition import exposition
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration
 
@@ -63,8 +65,13 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
         assert not answers_routes(server)
         await server.clock.advance(1)
         assert answers_routes(server)
+        alarm = await exposition(server.namesrv, server.controller.server)
+        assert b"\nnameserver_ready_without_brokers 1.0\n" in alarm
+        assert "[+] registered: no broker, though" in report(readiness(server.namesrv), verbose=True)
+        await (await server.connect()).register(B)
+        assert not server.namesrv.is_ready_without_brokers()
     waited = "ready: waited 45 s, without 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
-    assert [{"reason": waited}] == logged(caplog, "ready")
+    assert [{"reason": waited}] == logged(caplog, "ready") == logged(caplog, "ready_without_brokers")
 
 
 async def test_wait_may_be_switched_off(tmp_path: Path) -> None:
