@@ -66,7 +66,7 @@ class _Watcher:
 
 
 def _agent(number: int, ports: Sequence[int]) -> BrokerAgent:
-    settings = AgentSettings.checked(
+    settings = AgentSettings(
         cluster_name="DefaultCluster",
         broker_name=f"broker-{number}",
         broker_addr=f"10.0.{number // 250}.{number % 250}:10911",

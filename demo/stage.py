@@ -85,7 +85,7 @@ async def _end_broker(broker: Broker) -> None:
 
 
 async def _client(stack: AsyncExitStack, name_servers: str, times: Times, *, watch: bool) -> RouteClient:
-    settings = ClientSettings.checked(
+    settings = ClientSettings(
         name_servers=name_servers,
         protocol="native",
         poll_seconds=times.poll_seconds,

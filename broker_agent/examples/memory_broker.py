@@ -140,7 +140,7 @@ async def serve(options: argparse.Namespace) -> int:
 
     server = await asyncio.start_server(peer, options.host, options.port, limit=_LONGEST_LINE)
     port = server.sockets[0].getsockname()[1]
-    settings = AgentSettings.checked(
+    settings = AgentSettings(
         cluster_name=options.cluster,
         broker_name=options.name,
         broker_id=options.id,

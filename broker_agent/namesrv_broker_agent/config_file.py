@@ -48,7 +48,7 @@ def read_config(path: Path) -> AgentConfig:
         raise ConfigFileError(f"{path}: {error}") from error
     entries = data.pop("topics", [])
     try:
-        return AgentConfig(AgentSettings.checked(**data), _topics(entries))
+        return AgentConfig(AgentSettings(**data), _topics(entries))
     except ValueError as error:
         raise ConfigFileError(f"{path}: {error}") from error
 

@@ -1,13 +1,13 @@
 """The settings of a broker agent."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
-from namesrv_runtime.settings_errors import plain_words
+from namesrv_runtime.settings import CheckedSettings
 
 MAX_NAME_CHARACTERS = 255
 
@@ -30,10 +30,8 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
-class AgentSettings(BaseModel):
+class AgentSettings(CheckedSettings):
     """One broker, and how its agent behaves. Checked when made: a wrong value is a ValueError that names it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     cluster_name: Name
     broker_name: Name
@@ -74,15 +72,3 @@ class AgentSettings(BaseModel):
         if seconds is not None and heartbeat is not None and seconds <= heartbeat:
             raise ValueError(f"must be longer than heartbeat_seconds ({heartbeat:g})")
         return seconds
-
-    @classmethod
-    def checked(cls, /, **values: Any) -> Self:
-        """The settings, with errors in plain words.
-
-        Raises:
-            ValueError: a value is missing, unknown or out of range; the message names each.
-        """
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise ValueError(plain_words(error)) from error

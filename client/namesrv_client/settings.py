@@ -5,12 +5,12 @@ import re
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
-from namesrv_runtime.settings_errors import plain_words
+from namesrv_runtime.settings import CheckedSettings
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -20,10 +20,8 @@ def _default_client_name() -> str:
     return f"{host[:40] or 'client'}-{os.getpid()}"
 
 
-class ClientSettings(BaseModel):
+class ClientSettings(CheckedSettings):
     """How routes are found and kept. Checked when made: a wrong value is a ValueError that names it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # see namesrv_remoting.aio.name_servers for the forms; empty is env:NAMESRV_ADDR
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
@@ -72,7 +70,7 @@ class ClientSettings(BaseModel):
         """
         if isinstance(settings, ClientSettings):
             return settings
-        return cls.checked(name_servers=settings if isinstance(settings, str) else ";".join(settings))
+        return cls(name_servers=settings if isinstance(settings, str) else ";".join(settings))
 
     @model_validator(mode="after")
     def _attempts_fit(self) -> Self:
@@ -82,15 +80,3 @@ class ClientSettings(BaseModel):
                 f"call_timeout_seconds {self.call_timeout_seconds:g}"
             )
         return self
-
-    @classmethod
-    def checked(cls, **values: Any) -> Self:
-        """The settings, with errors in plain words.
-
-        Raises:
-            ValueError: a value is unknown or out of range; the message names each.
-        """
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise ValueError(plain_words(error)) from error

@@ -44,7 +44,7 @@ topic_name = "счета"
     )
 
     assert AgentConfig(
-        AgentSettings.checked(
+        AgentSettings(
             cluster_name="c1",
             broker_name="broker-a",
             broker_addr="10.0.0.5:10911",
@@ -83,12 +83,12 @@ def test_file_of_the_readme(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "cluster_name is missing; broker_name is missing; broker_addr is missing"),
+        ("", "missing setting cluster_name; missing setting broker_name; missing setting broker_addr"),
         ("cluster_name =", "Invalid value (at end of document)"),
         (BROKER + 'broker_name = "b"', "Cannot overwrite a value (at end of document)"),
         (BROKER + "broker_id = -1", "broker_id: -1: input should be greater than or equal to 0"),
-        (BROKER + "brokerId = 0", "brokerId is no setting"),
-        (BROKER + "[[topic]]", "topic is no setting"),
+        (BROKER + "brokerId = 0", "unknown setting brokerId"),
+        (BROKER + "[[topic]]", "unknown setting topic"),
         (BROKER + "topics = 5", "topics: 5 is not an array of tables, [[topics]]"),
         (BROKER + '[topics]\ntopic_name = "T"', "topics: {'topic_name': 'T'} is not an array of tables, [[topics]]"),
         (BROKER + 'topics = ["T"]', "topic 1 is not a table"),

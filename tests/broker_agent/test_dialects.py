@@ -32,7 +32,7 @@ BILLS = TopicConfig("bills", 2, 2, 4, 0)
 
 def identity_of(*topics: TopicConfig, state: Any = None) -> BrokerIdentity:
     """A broker with these topics, under the agent id `agent`."""
-    settings = AgentSettings.checked(
+    settings = AgentSettings(
         cluster_name="c1", broker_name="broker-a", broker_addr="10.0.0.5:10911", ha_server_addr="10.0.0.5:10912"
     )
     identity = BrokerIdentity(settings, TopicTable(topics, wall=lambda: 1_700_000_000.0), state)

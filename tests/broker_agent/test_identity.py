@@ -17,7 +17,7 @@ NEEDED = {"cluster_name": "c1", "broker_name": "broker-a", "broker_addr": "10.0.
 def identity_of(*topics: TopicConfig, state: Any = None, **settings: Any) -> BrokerIdentity:
     """A broker with these topics, and with settings besides those that are needed."""
     return BrokerIdentity(
-        AgentSettings.checked(**{**NEEDED, **settings}), TopicTable(topics, wall=lambda: 1_700_000_000.0), state
+        AgentSettings(**{**NEEDED, **settings}), TopicTable(topics, wall=lambda: 1_700_000_000.0), state
     )
 
 

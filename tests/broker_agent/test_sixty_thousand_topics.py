@@ -71,7 +71,7 @@ async def test_sixty_thousand_topics_are_seen_all_or_none(
     ends = (topics[0], topics[-1])
     async with namesrv_in_process(tmp_path) as server:
         host, port = server.address
-        settings = AgentSettings.checked(
+        settings = AgentSettings(
             cluster_name="c1",
             broker_name="broker-a",
             broker_addr="10.0.0.5:10911",

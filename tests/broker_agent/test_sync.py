@@ -41,7 +41,7 @@ def address_of(namesrv: Daemon) -> str:
 
 def settings_of(namesrv: Daemon, name: str, **values: Any) -> AgentSettings:
     """A broker at an address of its own."""
-    return AgentSettings.checked(
+    return AgentSettings(
         **{
             "cluster_name": "c1",
             "broker_name": name,

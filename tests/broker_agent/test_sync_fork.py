@@ -46,7 +46,7 @@ def connections():
     return found
 
 
-settings = AgentSettings.checked(
+settings = AgentSettings(
     cluster_name="c1",
     broker_name=name,
     broker_addr=name + ":1",

@@ -92,7 +92,7 @@ async def test_a_client_of_name_servers_alone_has_the_default_settings(listed: s
     """A string or a list; before it is started it says so."""
     client = RouteClient(listed)
 
-    assert ClientSettings.checked(name_servers="a:1;b:2", client_name=client.settings.client_name) == client.settings
+    assert ClientSettings(name_servers="a:1;b:2", client_name=client.settings.client_name) == client.settings
     for asking in (client.route("t"), client.refresh(), client.select_queue("t"), client.subscribe_queues("t")):
         with pytest.raises(RuntimeError, match=r"^the client is not started$"):
             await asking

@@ -80,4 +80,4 @@ def test_threads_may_report(tmp_path: Path) -> None:
 def test_the_name_must_be_fit_for_a_file(name: str) -> None:
     """Nothing that is configured chooses a path."""
     with pytest.raises(ValueError, match="client_name"):
-        ClientSettings.checked(client_name=name)
+        ClientSettings(client_name=name)

@@ -47,7 +47,7 @@ class Cluster:
         """A client of these servers, which are asked in this order."""
         addresses = ";".join(f"{host}:{port}" for host, port in (daemon.address for daemon in daemons))
         settings = {"name_servers": addresses, "attempt_timeout_seconds": 0.5, **values}
-        return self._stack.enter_context(SyncRouteClient(ClientSettings.checked(**settings), shuffle=lambda _: None))
+        return self._stack.enter_context(SyncRouteClient(ClientSettings(**settings), shuffle=lambda _: None))
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_agents_and_clients_meet(cluster: Cluster) -> None:
     daemon = cluster.namesrv()
     host, port = daemon.address
     client = cluster.client(daemon, watch=True, poll_seconds=3600.0, warm_up_seconds=0.0)
-    settings = AgentSettings.checked(
+    settings = AgentSettings(
         cluster_name="c1", broker_name="broker-z", broker_addr="10.0.0.26:10911", name_servers=f"{host}:{port}"
     )
     with SyncBrokerAgent(settings, [TopicConfig("orders", 4, 4), TopicConfig("TBW102", 8, 8, 7)]) as agent:

@@ -42,7 +42,7 @@ def connections():
     return found
 
 
-client = SyncRouteClient(ClientSettings.checked(name_servers=server, watch=True))
+client = SyncRouteClient(ClientSettings(name_servers=server, watch=True))
 client.start()
 brokers = list(client.route("orders").brokers)
 """

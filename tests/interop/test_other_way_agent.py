@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -21,6 +22,8 @@ from tests.support.talking_process import TalkingProcess
 EXAMPLE = ROOT / "broker_agent" / "examples" / "memory_broker.py"
 TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 2))
 
+Protocol = Literal["rocketmq", "auto"]
+
 
 @pytest.fixture(scope="module")
 def apache(place: Path, stage: ExitStack) -> tuple[ApacheNameServer, ApacheNameServer]:
@@ -35,9 +38,9 @@ def mqadmin(place: Path, apache: tuple[ApacheNameServer, ApacheNameServer]) -> M
     return MqAdmin(place / "mqadmin", [apache[0].address])
 
 
-def settings(apache: tuple[ApacheNameServer, ...], name: str, protocol: str, **others: object) -> AgentSettings:
+def settings(apache: tuple[ApacheNameServer, ...], name: str, protocol: Protocol, **others: Any) -> AgentSettings:
     """Those of a broker nobody can reach: what counts is what the NameServers say."""
-    return AgentSettings.checked(
+    return AgentSettings(
         cluster_name=f"cluster-{name}",
         broker_name=name,
         broker_addr=f"127.0.0.1:{free_port()}",
@@ -50,7 +53,7 @@ def settings(apache: tuple[ApacheNameServer, ...], name: str, protocol: str, **o
 
 @pytest.mark.parametrize("protocol", ["rocketmq", "auto"])
 def test_agent_is_in_the_cluster_list(
-    apache: tuple[ApacheNameServer, ApacheNameServer], mqadmin: MqAdmin, protocol: str
+    apache: tuple[ApacheNameServer, ApacheNameServer], mqadmin: MqAdmin, protocol: Protocol
 ) -> None:
     """Told to speak RocketMQ's protocol, or finding out that it has to: both servers and mqadmin know the broker."""
     chosen = settings(apache, f"agent-{protocol}", protocol)

@@ -41,7 +41,7 @@ def agent_settings(name_servers: str, **overrides: Any) -> AgentSettings:
         "name_servers": name_servers,
         "protocol": "native",
     }
-    return AgentSettings.checked(**{**defaults, **overrides})
+    return AgentSettings(**{**defaults, **overrides})
 
 
 @asynccontextmanager

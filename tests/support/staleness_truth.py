@@ -49,7 +49,7 @@ async def main():
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     async with AsyncExitStack() as stack:
         for settings, topics in json.loads(sys.argv[1]):
-            agent = BrokerAgent(AgentSettings.checked(**settings), [TopicConfig(topic, 4, 4) for topic in topics])
+            agent = BrokerAgent(AgentSettings(**settings), [TopicConfig(topic, 4, 4) for topic in topics])
             await stack.enter_async_context(agent)
             assert await agent.registered(timeout_seconds=90) == 2
         print("registered", flush=True)
