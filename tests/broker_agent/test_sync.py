@@ -238,7 +238,7 @@ def test_all_verbs(namesrv: Daemon, name: str) -> None:
             agent.delete_topic("bills")
         agent.demote(3)
         agent.promote(7)
-        with pytest.raises(ValueError, match=r"^broker_id 0 is not that of a slave \(1 or more\)$"):
+        with pytest.raises(ValueError, match=r"^not the id of a slave: 0 \(must be 1 or more\)$"):
             agent.demote(0)
         agent.registered()
 
