@@ -27,6 +27,7 @@ STAND_INS: Final = MappingProxyType(
         "ns2:9876": "{ns2}",
         "ns3:9876": "{ns3}",
         "ns4:9876": "{ns3}",
+        "ns1,ns2": "{ns1},{ns2}",
         "127.0.0.1:9877": "{http}",
         "/path/to/": "",
         "/etc/namesrv/": "",

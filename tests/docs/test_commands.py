@@ -54,8 +54,9 @@ class Command:
 
 
 def manuals() -> list[Path]:
-    """The pages for users; those below tests/ are notes for whoever changes them."""
-    return [page for page in pages() if page.relative_to(ROOT).parts[0] not in ("tests", "CHANGELOG.md")]
+    """The pages for users; the others are notes for whoever changes something, or look back."""
+    others = ("CHANGELOG.md", "docs/bugs.md", "tests/")
+    return [page for page in pages() if not str(page.relative_to(ROOT)).startswith(others)]
 
 
 def commands() -> dict[str, Command]:
@@ -187,7 +188,9 @@ class Scene:
         done = dry_run(text)
         done.check_returncode()
         return (
-            done.stdout.splitlines()[-1].replace(".venv/bin/", f"{Path(sys.executable).parent}/").removeprefix("exec ")
+            done.stdout.splitlines()[-1]
+            .replace(".venv/bin/", f"{Path(sys.executable).parent}/")
+            .replace("exec ", "", 1)
         )
 
 
@@ -257,7 +260,7 @@ def test_command(text: str, scene: Scene) -> None:
 
 def lasting(scene: Scene, words: str, run: Run) -> None:
     """Wait until it has said what it should, and end it as Ctrl-C does."""
-    with TalkingProcess("sh", "-c", f"cd '{scene.directory}' && exec {words}", **scene.environ) as process:
+    with TalkingProcess("sh", "-c", f"cd '{scene.directory}' && exec env {words}", **scene.environ) as process:
         process.wait_for(run.says)
         process.send_signal(signal.SIGINT)
         assert run.code == process.wait(), process.lines
