@@ -34,27 +34,23 @@ def namesrvctl() -> NoReturn:
 
 def run(name: str, module: str) -> NoReturn:
     """Run the module's `main` and exit with its code."""
+    # In the background of a script it is ignored, and stays so. No exception: an import could make anything of it.
+    is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_interruptible:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
     _open_streams(name)
+    main = import_module(module).main
     try:
+        if is_interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            code = _imported(module).main()
+            code = main()
         finally:
             # here, where it can still be said that it does not work
             sys.stdout.flush()
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     sys.exit(code)
-
-
-def _imported(module: str) -> Any:
-    # in the background of a script it is ignored, and stays so
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return import_module(module)
-    # an exception could come out of any import, as whatever that makes of it
-    signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
-    found = import_module(module)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    return found
 
 
 def _open_streams(name: str) -> None:
