@@ -11,11 +11,11 @@ from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv.store import KVConfig
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import RouteOptions
-from namesrv.server.events import EventRing
-from namesrv.server.sd_notify import ServiceManager
-from namesrv.server.snapshot import Readiness
-from namesrv.server.watchers import RouteWatchers
 from namesrv.settings.model import Settings
+from namesrv.state.events import EventRing
+from namesrv.state.sd_notify import ServiceManager
+from namesrv.state.snapshot import Readiness
+from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_runtime.clock import Clock
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.server import snapshot
-from namesrv.server.snapshot import ExpectedBroker
+from namesrv.state import snapshot
+from namesrv.state.snapshot import ExpectedBroker
 from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
 from tests.support.broker import Broker
 from tests.support.daemon import Start

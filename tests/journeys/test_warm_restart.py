@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.server import snapshot
-from namesrv.server.snapshot import ExpectedBroker, Snapshot
+from namesrv.state import snapshot
+from namesrv.state.snapshot import ExpectedBroker, Snapshot
 from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
 from tests.support.peer import Connect, Peer

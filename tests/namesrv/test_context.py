@@ -8,8 +8,8 @@ from typing import Any
 from namesrv.context import LiveSettings
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.server.controller import NamesrvController
-from namesrv.server.snapshot import ExpectedBroker, Snapshot, save
 from namesrv.settings.model import Settings
+from namesrv.state.snapshot import ExpectedBroker, Snapshot, save
 from tests.support.fake_clock import FakeClock
 
 

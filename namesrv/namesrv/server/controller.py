@@ -19,20 +19,20 @@ from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager, Touched
 from namesrv.routeinfo.records import Effect
 from namesrv.routeinfo.tables import RouteTables
-from namesrv.server import snapshot
 from namesrv.server.effects import EffectSink
-from namesrv.server.events import EventRing
 from namesrv.server.housekeeping import Housekeeping
 from namesrv.server.notifier import MinBrokerIdNotifier
 from namesrv.server.process import StartError, lock_data_dir, settle_garbage_collector
 from namesrv.server.reload import Reloader, has_terminal
-from namesrv.server.sd_notify import ServiceManager
-from namesrv.server.snapshot import Readiness
 from namesrv.server.snapshotter import Snapshotter
-from namesrv.server.watchers import RouteWatchers
 from namesrv.settings.limits import kv_limits, server_limits, table_limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded
+from namesrv.state import snapshot
+from namesrv.state.events import EventRing
+from namesrv.state.sd_notify import ServiceManager
+from namesrv.state.snapshot import Readiness
+from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.peer import address_text
 from namesrv_remoting.aio.protocol import ServerConnection

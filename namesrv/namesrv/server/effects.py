@@ -20,9 +20,9 @@ from namesrv.routeinfo.records import (
     Unregistered,
 )
 from namesrv.routeinfo.tables import RouteTables
-from namesrv.server.events import EventRing
-from namesrv.server.snapshot import Readiness
-from namesrv.server.watchers import RouteWatchers
+from namesrv.state.events import EventRing
+from namesrv.state.snapshot import Readiness
+from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.server import snapshot
-from namesrv.server.snapshot import ExpectedBroker, Snapshot, WipedBroker
+from namesrv.state import snapshot
+from namesrv.state.snapshot import ExpectedBroker, Snapshot, WipedBroker
 from namesrv_runtime.log import event
 from namesrv_runtime.periodic import Periodic
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from namesrv.server import snapshot
-from namesrv.server.snapshot import ExpectedBroker, WipedBroker
+from namesrv.state import snapshot
+from namesrv.state.snapshot import ExpectedBroker, WipedBroker
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker
 from tests.support.raw_peer import until

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from namesrv.server.watchers import BATCH, RouteWatchers
+from namesrv.state.watchers import BATCH, RouteWatchers
 from tests.support.fake_clock import settle
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.server.sd_notify import ServiceManager
+from namesrv.state.sd_notify import ServiceManager
 from tests.support.notify_socket import NotifySocket
 
 

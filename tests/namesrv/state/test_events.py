@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv.server.events import RING_SIZE, EventRing
+from namesrv.state.events import RING_SIZE, EventRing
 
 
 def ring_of(count: int, size: int = 3) -> EventRing:

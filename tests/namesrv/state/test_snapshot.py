@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.server.snapshot import (
+from namesrv.state.snapshot import (
     ExpectedBroker,
     Readiness,
     Snapshot,
