@@ -85,7 +85,7 @@ class MemoryBroker:
                 await self.agent.create_topic(TopicConfig(asked.get("topic", ""), queues, queues))
                 return {"ok": True}
             case other:
-                raise RefusedError(f"op {other!r} is none of produce, consume, create")
+                raise RefusedError(f"unknown op {other!r} (one of produce, consume, create)")
 
     def _queue(self, asked: Mapping[str, Any], perm: int) -> Queue:
         name, number = asked.get("topic", ""), int(asked.get("queue", 0))

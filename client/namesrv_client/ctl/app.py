@@ -31,9 +31,9 @@ app = typer.Typer(
 
 @group(app)
 def root() -> None:
-    """What NameServers know, and what can be changed in them; ours and Apache RocketMQ's.
+    """Inspect and change NameServers, ours and Apache RocketMQ's.
 
-    Exit codes: 0 done, or yes; 1 no (absent, different, unhealthy, refused); 2 wrong usage, or no server answered.
+    Exit codes: 0 success; 1 absent, different, unhealthy or refused; 2 usage error, or no server answered.
     """
 
 
@@ -78,6 +78,6 @@ def _add_group(name: str, text: str, commands: Mapping[str, Callable[..., None]]
 
 
 _add(app, _COMMANDS)
-_add_group("kv", "The key-value configuration.", _KV)
-_add_group("config", "The settings of the servers.", _CONFIG)
+_add_group("kv", "Read and change the key-value configuration.", _KV)
+_add_group("config", "Read and change settings of running servers.", _CONFIG)
 _add(app, mqadmin.COMMANDS, are_mqadmins=True)

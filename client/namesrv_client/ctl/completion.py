@@ -19,9 +19,9 @@ Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 def completion(
     options: Options,  # noqa: ARG001 - every command has them
-    shell: Annotated[Shell | None, typer.Argument(help="Default: what SHELL says.", show_default=False)] = None,
+    shell: Annotated[Shell | None, typer.Argument(help="Default: the shell in $SHELL.", show_default=False)] = None,
 ) -> None:
-    """Print what makes a shell complete commands and options.
+    """Print the completion script for a shell.
 
     For bash: namesrvctl completion bash > ~/.local/share/bash-completion/completions/namesrvctl
     """

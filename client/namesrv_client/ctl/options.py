@@ -34,8 +34,8 @@ Server = Annotated[
         "--server",
         "-s",
         metavar="HOST[:PORT]",
-        help="A NameServer, on port 9876 unless another one is given; several with several -s, or separated by ',' "
-        "or ';'. Default: NAMESRV_ADDR, else 127.0.0.1:9876.",
+        help="NameServer to ask; the port defaults to 9876. Repeat the option or separate several with ',' or ';'. "
+        "Default: NAMESRV_ADDR, else 127.0.0.1:9876.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -54,14 +54,14 @@ MqadminServer = Annotated[
 ]
 Output = Annotated[
     OutputFormat | None,
-    typer.Option("--output", "-o", help="How to print; default: table.", show_default=False, rich_help_panel=_PANEL),
+    typer.Option("--output", "-o", help="Output format; default: table.", show_default=False, rich_help_panel=_PANEL),
 ]
 Watch = Annotated[
     str | None,
     typer.Option(
         "--watch",
         metavar="TIME",
-        help="Ask again and repaint that often (2s, 500ms), until Ctrl-C, which ends with 0.",
+        help="Repeat at this interval (2s, 500ms) until Ctrl-C, which exits with 0.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -71,15 +71,15 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="TIME",
-        help="How long to wait for one answer (500ms, 10s); default: 3s.",
+        help="How long to wait for each answer (500ms, 10s); default: 3s.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
 ]
-NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set.", rich_help_panel=_PANEL)]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask before something is changed.", rich_help_panel=_PANEL)
+NoColor = Annotated[
+    bool, typer.Option("--no-color", help="Plain text; the same as setting NO_COLOR.", rich_help_panel=_PANEL)
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.", rich_help_panel=_PANEL)]
 
 
 def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - how typer calls it

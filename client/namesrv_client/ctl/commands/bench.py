@@ -87,17 +87,18 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 def bench(
     options: Options,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Whose route. Default: the first topic.", show_default=False)
+        str | None,
+        typer.Option("--topic", "-t", help="Topic to ask for; default: the first topic.", show_default=False),
     ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=MAX_SECONDS, help="For how long.")] = 3.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=MAX_SECONDS, help="How long to measure.")] = 3.0,
     connections: Annotated[
-        int, typer.Option("--connections", min=1, max=MAX_CONNECTIONS, help="Over how many connections.")
+        int, typer.Option("--connections", min=1, max=MAX_CONNECTIONS, help="Number of connections.")
     ] = 16,
 ) -> None:
-    """Ask each server for one route as fast as it answers, and say how fast that was.
+    """Measure how fast each server answers route questions.
 
-    Every connection asks, waits for the answer and asks again. This machine's Python is measured along with the
-    server: where it is the slower one, the figures are its own. Ends with 1 when an answer was an error.
+    Each connection asks, waits for the answer and asks again. The figures include the Python of this machine, which
+    may be the slower side. Exits with 1 if an answer was an error.
     """
     follow(
         options,

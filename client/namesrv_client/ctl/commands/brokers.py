@@ -23,10 +23,10 @@ Role = Literal["broker", "client", "admin"]
 
 
 def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = None) -> None:
-    """Every live broker: when it was last heard, when it expires, what it says of itself.
+    """List live brokers: when each was last heard, when it expires, and the state that it reports.
 
-    Apache's NameServer tells only cluster, name, id and address. Ends with 1 when a cluster or name was given and
-    nobody was found.
+    Of Apache's NameServer only cluster, name, id and address. Exits with 1 if the given cluster or name matches no
+    broker.
     """
     named = "" if name is None else f" {name}"
     asked = f"broker{named} in cluster {cluster}" if cluster else f"broker{named}" if name else ""
@@ -81,9 +81,9 @@ def _scalar(value: Scalar) -> str:
 
 
 def clusters(options: Options, cluster: ClusterOption = None) -> None:
-    """Clusters and their broker groups.
+    """List clusters and their broker groups.
 
-    Ends with 1 when a cluster was given that a server does not have.
+    Exits with 1 if a server does not have the given cluster.
     """
 
     async def ask(servers: Servers) -> Report:
@@ -144,11 +144,11 @@ def slaves(group: BrokerData) -> str | None:
 
 def connections(
     options: Options,
-    role: Annotated[Role | None, typer.Option("--role", help="Only those of brokers, clients or tools.")] = None,
+    role: Annotated[Role | None, typer.Option("--role", help="Only connections of brokers, clients or tools.")] = None,
 ) -> None:
-    """Who is connected: since when, with how many requests, and how many bytes wait to be read.
+    """List connections: since when they are open, how many requests they sent, how many bytes are unsent.
 
-    Apache's NameServer does not tell.
+    Not available from Apache's NameServer.
     """
 
     async def ask(servers: Servers) -> Report:

@@ -17,18 +17,18 @@ BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Name of a bro
 
 
 def wipe_write_perm(options: Options, broker: BrokerName) -> None:
-    """Take the write permission from all topics of a broker, so that producers leave it.
+    """Remove the write permission from all topics of a broker, so that producers leave it.
 
-    Ends with 1 when a server does not know the broker or was not reached.
+    Exits with 1 if a server does not know the broker or was not reached.
     """
     confirm(options, f"wipe the write permission of broker {broker} {on(options)}")
     change(options, lambda servers: _change_perm(servers, broker, lambda server: server.wipe_write_perm(broker)))
 
 
 def add_write_perm(options: Options, broker: BrokerName) -> None:
-    """Make all topics of a broker readable and writable, those that were read-only before included.
+    """Make all topics of a broker readable and writable, also those that were read-only before.
 
-    Ends with 1 when a server does not know the broker or was not reached.
+    Exits with 1 if a server does not know the broker or was not reached.
     """
     confirm(options, f"make all topics of broker {broker} readable and writable {on(options)}")
     change(options, lambda servers: _change_perm(servers, broker, lambda server: server.add_write_perm(broker)))
@@ -47,9 +47,9 @@ def delete_topic(
         str | None, typer.Option("--cluster", "-c", help="Only from this cluster's brokers.", show_default=False)
     ] = None,
 ) -> None:
-    """Make every server forget a topic. Brokers that still have it register it again within 30 s.
+    """Delete a topic from every server. Brokers that still have it register it again within 30 s.
 
-    Ends with 1 when no server that answered had it, or one was not reached.
+    Exits with 1 if no server that answered had it, or one was not reached.
     """
     where = "" if cluster is None else f" of cluster {cluster}"
     confirm(options, f"delete topic {topic}{where} {on(options)}")

@@ -10,13 +10,13 @@ from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import change, confirm, on, show
 from namesrv_client.ctl.servers import Servers
 
-Namespace = Annotated[str, typer.Argument(help="Such as ORDER_TOPIC_CONFIG.", show_default=False)]
-Key = Annotated[str, typer.Argument(help="A name in it.", show_default=False)]
-Value = Annotated[str, typer.Argument(help="Its new value.", show_default=False)]
+Namespace = Annotated[str, typer.Argument(help="Namespace, such as ORDER_TOPIC_CONFIG.", show_default=False)]
+Key = Annotated[str, typer.Argument(help="Key in the namespace.", show_default=False)]
+Value = Annotated[str, typer.Argument(help="New value.", show_default=False)]
 
 
 def kv_get(options: Options, namespace: Namespace, key: Key) -> None:
-    """One value. Ends with 1 when a server that answered has none."""
+    """Show one value. Exits with 1 if a server that answered has none."""
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.kv_get(namespace, key))
@@ -33,7 +33,7 @@ def kv_get(options: Options, namespace: Namespace, key: Key) -> None:
 
 
 def kv_put(options: Options, namespace: Namespace, key: Key, value: Value) -> None:
-    """Set a value on every server. Ends with 1 when one of them did not take it."""
+    """Set a value on every server. Exits with 1 if one of them did not accept it."""
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.kv_put(namespace, key, value))
@@ -43,7 +43,7 @@ def kv_put(options: Options, namespace: Namespace, key: Key, value: Value) -> No
 
 
 def kv_delete(options: Options, namespace: Namespace, key: Key) -> None:
-    """Remove a value from every server; it may be absent. Ends with 1 when one of them did not do it."""
+    """Remove a value from every server; it may be absent. Exits with 1 if one of them refused."""
     confirm(options, f"delete {key} from {namespace} {on(options)}")
 
     async def ask(servers: Servers) -> Report:
@@ -54,7 +54,7 @@ def kv_delete(options: Options, namespace: Namespace, key: Key) -> None:
 
 
 def kv_list(options: Options, namespace: Namespace) -> None:
-    """A whole namespace. Ends with 1 when a server that answered has no such."""
+    """Show a whole namespace. Exits with 1 if a server that answered has none of that name."""
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.kv_list(namespace))
@@ -70,14 +70,16 @@ def kv_list(options: Options, namespace: Namespace) -> None:
     show(options, ask)
 
 
-Keys = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Only these.", show_default=False)]
+Keys = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY", help="Settings to show; default: all.", show_default=False)
+]
 Assignments = Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="New values.", show_default=False)]
 
 
 def show_config(options: Options, keys: Keys = None) -> None:
-    """The settings in effect, by the names of Apache's namesrv.properties.
+    """Show the settings in effect, by their names in Apache's namesrv.properties.
 
-    Ends with 1 when a server that answered lacks one of the keys asked for.
+    Exits with 1 if a server that answered lacks one of the given keys.
     """
 
     async def ask(servers: Servers) -> Report:
@@ -99,9 +101,9 @@ def _chosen(found: dict[str, str], keys: list[str] | None) -> dict[str, str]:
 
 
 def set_config(options: Options, assignments: Assignments) -> None:
-    """Change settings of the running servers; a server of namesrv allows it with --admin-enabled only.
+    """Change settings of running servers; ours require --admin-enabled.
 
-    Ends with 1 when one of them did not take the change.
+    Exits with 1 if one of them did not accept the change.
     """
     settings = dict(_assignment(text) for text in assignments)
     change_settings(options, settings)

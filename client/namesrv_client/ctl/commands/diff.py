@@ -139,10 +139,10 @@ class _Known:
 
 
 def diff(options: Options) -> None:
-    """In what the NameServers differ: brokers (addresses, zone), topics (queues, permissions, order).
+    """Compare NameServers: brokers (addresses, zone) and topics (queues, permissions, order).
 
-    Ends with 1 when they differ, or when one of them cannot be compared. What happens between the questions looks
-    like a difference; ask again.
+    Exits with 1 if they differ, or if one of them cannot be compared. A change between the questions looks like a
+    difference; run it again to be sure.
     """
     if len(options.addresses) < 2:  # noqa: PLR2004 - two make a comparison
         raise typer.BadParameter("diff needs at least two servers", param_hint="--server")

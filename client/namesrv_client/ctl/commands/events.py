@@ -29,17 +29,19 @@ _LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 def events(
     options: Options,
     *,
-    follows: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_MAX_EVENTS, help="How many of the last ones.")] = 50,
-    since: Annotated[int, typer.Option("--since", min=0, help="Only those with a larger number.")] = 0,
+    follows: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing events until Ctrl-C.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MAX_EVENTS, help="How many of the last events.")] = 50,
+    since: Annotated[int, typer.Option("--since", min=0, help="Only events with a larger number.")] = 0,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--type", help="Only these: register, unregister, evict, route, fenced.", show_default=False),
+        typer.Option(
+            "--type", help="Only events of this type: register, unregister, evict, route, fenced.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """The last registrations, evictions and route changes; a server remembers 1,000.
+    """Show the last registrations, evictions and route changes; a server remembers 1,000.
 
-    Apache's NameServer does not tell.
+    Not available from Apache's NameServer.
     """
     if follows:
         follow(options, lambda servers, output: _follow(servers, output, since, limit, kind or ()))

@@ -141,11 +141,12 @@ class Explained:
 def explain(
     options: Options, topic: Annotated[str, typer.Argument(help="Name of a topic.", show_default=False)]
 ) -> None:
-    """For each broker of a topic's route on each server: when it was last heard, and when it would be evicted.
+    """Show when each broker of a topic's route was last heard and will be evicted, on each server.
 
     The verdict is fine, late (silent for over half of its time), overdue (the next scan evicts it), gone (in the
-    route, but not alive), missing (only other servers have it) or unknown (Apache's NameServer does not tell).
-    Ends with 1 when a server does not know the topic, when servers disagree, or when one of them did not answer.
+    route, but not alive), missing (only other servers have it) or unknown (not available from Apache's
+    NameServer).
+    Exits with 1 if a server does not know the topic, if servers disagree, or if one of them did not answer.
     """
     show(options, lambda servers: explain_report(servers, topic))
 

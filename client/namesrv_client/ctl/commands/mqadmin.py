@@ -20,9 +20,11 @@ from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 Topic = Annotated[str, typer.Option("--topic", "-t", help="Name of a topic.", show_default=False)]
 Broker = Annotated[str, typer.Option("--brokerName", "-b", help="Name of a broker group.", show_default=False)]
 Cluster = Annotated[str | None, typer.Option("--clusterName", "-c", help="Only this cluster.", show_default=False)]
-Namespace = Annotated[str, typer.Option("--namespace", "-s", help="Such as ORDER_TOPIC_CONFIG.", show_default=False)]
-Key = Annotated[str, typer.Option("--key", "-k", help="A name in it.", show_default=False)]
-Value = Annotated[str, typer.Option("--value", "-v", help="Its new value.", show_default=False)]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-s", help="Namespace, such as ORDER_TOPIC_CONFIG.", show_default=False)
+]
+Key = Annotated[str, typer.Option("--key", "-k", help="Key in the namespace.", show_default=False)]
+Value = Annotated[str, typer.Option("--value", "-v", help="New value.", show_default=False)]
 
 
 def cluster_list(options: Options, cluster: Cluster = None) -> None:
@@ -41,7 +43,7 @@ def topic_route(options: Options, topic: Topic) -> None:
 
 
 def topic_cluster_list(options: Options, topic: Topic) -> None:
-    """The clusters that have a topic. Ends with 1 when a server does not know it."""
+    """The clusters that have a topic. Exits with 1 if a server does not know it."""
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(lambda server: server.routes([topic]))
@@ -99,7 +101,9 @@ def update_namesrv_config(options: Options, key: Key, value: Value) -> None:
 def update_order_conf(
     options: Options,
     topic: Topic,
-    method: Annotated[Literal["get", "put", "delete"], typer.Option("--method", "-m", help="What to do with it.")],
+    method: Annotated[
+        Literal["get", "put", "delete"], typer.Option("--method", "-m", help="What to do with the order configuration.")
+    ],
     value: Annotated[
         str | None, typer.Option("--orderConf", "-v", help="Such as broker-a:4;broker-b:4.", show_default=False)
     ] = None,

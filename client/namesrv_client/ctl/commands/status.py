@@ -50,9 +50,9 @@ class Status:
 
 
 def status(options: Options) -> None:
-    """Whether each NameServer answers and is ready, and how much it knows.
+    """Show whether each NameServer answers and is ready, and how much it knows.
 
-    Ends with 1 when one of them is unreachable, not ready or draining.
+    Exits with 1 if one of them is unreachable, not ready or draining.
     """
     show(options, _status)
 

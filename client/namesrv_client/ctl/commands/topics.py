@@ -26,9 +26,9 @@ def topics(
     options: Options,
     cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only topics of this cluster.")] = None,
 ) -> None:
-    """All topics, by name.
+    """List all topics.
 
-    Ends with 1 when a cluster was given that has none.
+    Exits with 1 if the given cluster has none.
     """
     show(options, lambda servers: topic_report(servers, cluster))
 
@@ -59,9 +59,9 @@ def _where(topic: str, known: Mapping[str, frozenset[str]]) -> str:
 
 
 def route(options: Options, topics: TopicsArgument) -> None:
-    """Where the queues of topics are.
+    """Show where the queues of topics are.
 
-    Ends with 1 when a server that answered does not know one of them.
+    Exits with 1 if a server that answered does not know one of them.
     """
     show(options, lambda servers: route_report(servers, topics))
 

@@ -50,12 +50,12 @@ def watch(
     options: Options,
     topics: TopicsArgument,
     changes: Annotated[
-        int | None, typer.Option("--changes", min=1, help="End after so many changes.", show_default=False)
+        int | None, typer.Option("--changes", min=1, help="Stop after this many changes.", show_default=False)
     ] = None,
 ) -> None:
-    """Routes as they are, and then every change as it happens, until Ctrl-C.
+    """Show the routes of topics, then every change as it happens, until Ctrl-C.
 
-    Apache's NameServer cannot be waited for; it is asked every 2 s.
+    Apache's NameServer does not support watches; it is asked every 2 s.
     """
     follow(options, lambda servers, output: _Watch(servers, output, list(dict.fromkeys(topics)), changes).run())
 
