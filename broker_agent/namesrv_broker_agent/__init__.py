@@ -6,11 +6,13 @@ from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.sync import SyncBrokerAgent
 from namesrv_broker_agent.topics import TopicStateError
 from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.codes import Permission
 
 __all__ = [
     "AgentSettings",
     "BrokerAgent",
     "MasterInfo",
+    "Permission",
     "ServerState",
     "SyncBrokerAgent",
     "TopicConfig",

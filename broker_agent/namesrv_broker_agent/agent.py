@@ -18,7 +18,7 @@ from namesrv_broker_agent.tasks import call_back, cancelled, report_bug, whole
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.codes import MASTER_ID, RequestCode
+from namesrv_remoting.codes import MASTER_ID, Permission, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
@@ -232,7 +232,7 @@ class BrokerAgent:
         """Remove a topic, and tell all servers at once. Raises ValueError if it does not exist."""
         await self._change(self._table.delete, name)
 
-    async def set_perm(self, name: str, perm: int) -> None:
+    async def set_perm(self, name: str, perm: Permission) -> None:
         """Change a topic's permission (4 read, 2 write). Raises ValueError."""
         await self._change(self._table.set_perm, name, perm)
 

@@ -13,6 +13,7 @@ from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.codes import Permission
 from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
 
 __all__ = ["StoppedError", "SyncBrokerAgent"]
@@ -146,7 +147,7 @@ class SyncBrokerAgent:
         """Remove a topic. Raises ValueError."""
         self._call(self._started().delete_topic(name))
 
-    def set_perm(self, name: str, perm: int) -> None:
+    def set_perm(self, name: str, perm: Permission) -> None:
         """Change a topic's permission. Raises ValueError."""
         self._call(self._started().set_perm(name, perm))
 

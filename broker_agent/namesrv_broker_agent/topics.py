@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_remoting.codes import Permission
 from namesrv_runtime.durable_file import remove_leftovers
 from namesrv_runtime.sealed_file import enveloped, unseal, write_sealed
 
@@ -66,7 +67,7 @@ def checked_topic(topic: TopicConfig) -> TopicConfig:
 
 def _is_one_of(allowed: range, number: object) -> bool:
     # True and 6.0 are in a range, too, and no server reads them as numbers of a topic
-    return type(number) is int and number in allowed
+    return isinstance(number, int) and not isinstance(number, bool) and number in allowed
 
 
 class TopicTable:
@@ -136,7 +137,7 @@ class TopicTable:
         self._known(name)
         return self._change({}, (name,))
 
-    def set_perm(self, name: str, perm: int) -> TopicChange:
+    def set_perm(self, name: str, perm: Permission) -> TopicChange:
         """Change who may read (4) and write (2). Raises ValueError for an unknown topic or a permission outside 0-7."""
         return self.update(_with_perm(self._known(name), perm))
 
@@ -219,8 +220,8 @@ def _by_name(topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
     return found
 
 
-def _with_perm(topic: TopicConfig, perm: int) -> TopicConfig:
-    return TopicConfig(topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag)
+def _with_perm(topic: TopicConfig, perm: Permission) -> TopicConfig:
+    return TopicConfig(topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, int(perm), topic.topic_sys_flag)
 
 
 def _document(topics: Mapping[str, TopicConfig], version: DataVersion) -> dict[str, Any]:

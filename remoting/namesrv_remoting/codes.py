@@ -4,7 +4,7 @@ The numbers are RocketMQ's (`RequestCode`, `ResponseCode`, `LanguageCode`, `MQVe
 20001 to 20005 and serialize type 77, which are ours.
 """
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Final
 
 
@@ -93,10 +93,19 @@ VERSION_REGISTER_BODY: Final = 37
 # from V5_0_0 on a compressed registration ends with the static-topic mappings
 VERSION_MAPPING_TAIL: Final = 413
 
-PERM_PRIORITY: Final = 8
-PERM_READ: Final = 4
-PERM_WRITE: Final = 2
-PERM_INHERIT: Final = 1
+
+class Permission(IntFlag):
+    """What may be done with a topic on a broker (PermName.java)."""
+
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+    PRIORITY = 8
+
+
+# plain numbers: where ten thousand topics are gone through, a flag's operators cost ten times as much
+PERM_READ: Final = Permission.READ.value
+PERM_WRITE: Final = Permission.WRITE.value
 
 # bits of topicSysFlag
 UNIT_FLAG: Final = 1

@@ -6,6 +6,7 @@ import pytest
 
 from namesrv.routeinfo.records import Unregistered
 from namesrv_broker_agent import TopicConfig
+from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
     NAME,
@@ -56,7 +57,7 @@ async def test_changes_reach_every_server_as_deltas_with_their_data_version(tmp_
             [
                 (agent.create_topic(TopicConfig("refunds", 2, 1)), "refunds", (2, 1, 6)),
                 (agent.update_topic(TopicConfig("refunds", 3, 3)), "refunds", (3, 3, 6)),
-                (agent.set_perm("orders", 4), "orders", (8, 8, 4)),
+                (agent.set_perm("orders", Permission.READ), "orders", (8, 8, 4)),
                 (agent.delete_topic("bills"), "bills", None),
             ],
             start=1,

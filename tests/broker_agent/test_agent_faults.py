@@ -10,6 +10,7 @@ import pytest
 
 from namesrv.routeinfo.records import Evicted, Fenced
 from namesrv_broker_agent import TopicConfig
+from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
     NAME,
@@ -75,7 +76,7 @@ async def test_dead_and_black_holed_and_slow_servers_delay_nobody(tmp_path: Path
             await until(lambda: brokers(well))
             await agent.create_topic(TopicConfig("refunds", 2, 2))
             await until(lambda: queues(well, "refunds") == (2, 2, 6))
-            await agent.set_perm("refunds", 4)
+            await agent.set_perm("refunds", Permission.READ)
             await until(lambda: queues(well, "refunds") == (2, 2, 4))
             await agent.delete_topic("refunds")
             await until(lambda: queues(well, "refunds") is None)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_broker_agent import BrokerAgent, TopicConfig, TopicStateError
+from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     TOPICS,
     address_of,
@@ -111,7 +112,7 @@ async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path
 
         for change in (
             agent.create_topic(REFUNDS),
-            agent.set_perm("orders", 4),
+            agent.set_perm("orders", Permission.READ),
             agent.replace_topics([]),
             agent.promote(9),
             agent.demote(1),
@@ -161,7 +162,7 @@ async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, slo
         server.effects.clear()
         disk = slow_disk()
         create = asyncio.create_task(agent.create_topic(REFUNDS))
-        change = asyncio.create_task(agent.set_perm("refunds", 4))
+        change = asyncio.create_task(agent.set_perm("refunds", Permission.READ))
         await until(lambda: disk.began == 1)
         await clock.advance(30.0)
         await until(lambda: heartbeats(server))

@@ -19,6 +19,7 @@ from namesrv_broker_agent.dialects import Dialect, NativeDialect, Registered, Ro
 from namesrv_broker_agent.identity import BrokerIdentity
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.codes import Permission
 from namesrv_remoting.errors import QueryNotFoundError, RequestTimeoutError
 from tests.support.fake_clock import FakeClock
 from tests.support.scripted_server import Peer, Question, ScriptedServer
@@ -110,7 +111,7 @@ async def test_native_delta() -> None:
     """What changed, what is gone, the version of now, and the next number."""
     identity = identity_of(ORDERS, BILLS)
     dialect = NativeDialect(identity, 5.0)
-    identity.table.set_perm("orders", 4)
+    identity.table.set_perm("orders", Permission.READ)
     change = TopicChange((identity.table.topics["orders"],), ("gone",))
     async with scripted() as asking:
         await asking.question(dialect.register(asking.client, None))

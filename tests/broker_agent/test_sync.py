@@ -12,6 +12,7 @@ import pytest
 
 from namesrv_broker_agent import AgentSettings, MasterInfo, SyncBrokerAgent, TopicConfig, TopicStateError
 from namesrv_broker_agent.sync import StoppedError
+from namesrv_remoting.codes import Permission
 from tests.support.daemon import Daemon
 from tests.support.guard import GUARD_SECONDS
 from tests.support.peer import Peer
@@ -136,7 +137,7 @@ VERBS: dict[str, Callable[[SyncBrokerAgent], object]] = {
     "create_topic": lambda agent: agent.create_topic(BILLS),
     "update_topic": lambda agent: agent.update_topic(ORDERS),
     "delete_topic": lambda agent: agent.delete_topic("orders"),
-    "set_perm": lambda agent: agent.set_perm("orders", 4),
+    "set_perm": lambda agent: agent.set_perm("orders", Permission.READ),
     "replace_topics": lambda agent: agent.replace_topics([]),
     "promote": lambda agent: agent.promote(),
     "demote": lambda agent: agent.demote(1),
@@ -227,7 +228,7 @@ def test_all_verbs(namesrv: Daemon, name: str) -> None:
     """Each of them reaches the server, or says what is wrong."""
     with SyncBrokerAgent(settings_of(namesrv, name), [ORDERS]) as agent:
         agent.create_topic(BILLS)
-        agent.set_perm("bills", 4)
+        agent.set_perm("bills", Permission.READ)
         agent.update_topic(TopicConfig("orders", 1, 1, 2))
         agent.registered()
         assert {"orders": 2, "bills": 4} == routes_of(namesrv, name, "orders", "bills")

@@ -8,6 +8,7 @@ import pytest
 
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_remoting.codes import Permission
 
 ORDERS = TopicConfig("orders", 8, 8)
 BILLS = TopicConfig("bills", 4, 4, 4, 1)
@@ -93,7 +94,7 @@ def test_update_is_checked_too() -> None:
     with pytest.raises(ValueError, match=r"^topic orders: perm 9 is not between 0 and 7$"):
         table.update(TopicConfig("orders", 8, 8, 9))
     with pytest.raises(ValueError, match=r"^topic orders: perm 8 is not between 0 and 7$"):
-        table.set_perm("orders", 8)
+        table.set_perm("orders", Permission.PRIORITY)
 
     assert (ORDERS,) == table.all()
 
@@ -118,7 +119,7 @@ def test_topic_that_does_not_exist() -> None:
     changes: list[Change] = [
         lambda: table.update(BILLS),
         lambda: table.delete("bills"),
-        lambda: table.set_perm("bills", 4),
+        lambda: table.set_perm("bills", Permission.READ),
     ]
     for change in changes:
         with pytest.raises(ValueError, match=r"^topic 'bills' does not exist$"):
@@ -138,7 +139,7 @@ def test_every_change_counts_the_version_up() -> None:
     changes: list[Change] = [
         lambda: table.create(BILLS),
         lambda: table.update(TopicConfig("orders", 16, 16)),
-        lambda: table.set_perm("orders", 4),
+        lambda: table.set_perm("orders", Permission.READ),
         lambda: table.delete("bills"),
         lambda: table.replace_all([BILLS]),
     ]
@@ -162,7 +163,9 @@ def test_change_says_what_it_did() -> None:
     table = table_of(ORDERS)
 
     assert TopicChange((BILLS,), ()) == table.create(BILLS)
-    assert TopicChange((TopicConfig("bills", 4, 4, 6, 1),), ()) == table.set_perm("bills", 6)
+    assert TopicChange((TopicConfig("bills", 4, 4, 6, 1),), ()) == table.set_perm(
+        "bills", Permission.READ | Permission.WRITE
+    )
     assert TopicChange((), ("orders",)) == table.delete("orders")
     assert TopicChange((ORDERS,), ("bills",)) == table.replace_all([ORDERS])
     assert {"orders": ORDERS} == table.topics

@@ -10,6 +10,7 @@ import pytest
 
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteChange, RouteUnavailableError, SyncRouteClient
+from namesrv_remoting.codes import Permission
 from tests.support.broker import Broker
 from tests.support.daemon import Daemon
 from tests.support.peer import Peer, until
@@ -158,7 +159,7 @@ def test_agents_and_clients_meet(cluster: Cluster) -> None:
         agent.create_topic(TopicConfig("new", 2, 2))
         until(lambda: brokers_of(client, "new") == ["broker-z"])
         assert 2 == client.publish_info("new").count
-        agent.set_perm("new", 4)
+        agent.set_perm("new", Permission.READ)
         until(lambda: client.route("new").data.queue_datas[0].perm == 4)
 
     until(lambda: client.route("orders").confirmed_absent_since is not None)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
+from namesrv_remoting.codes import Permission
 from tests.interop.peers.mqadmin import MqAdmin
 from tests.interop.peers.name_server import ApacheNameServer
 from tests.interop.peers.place import ROOT
@@ -76,7 +77,7 @@ def test_agent_is_in_the_cluster_list(
     [
         (lambda agent: agent.create_topic(TopicConfig("refunds", 3, 3)), "refunds", (3, 3, 6)),
         (lambda agent: agent.update_topic(TopicConfig("orders", 16, 16)), "orders", (16, 16, 6)),
-        (lambda agent: agent.set_perm("bills", 4), "bills", (4, 2, 4)),
+        (lambda agent: agent.set_perm("bills", Permission.READ), "bills", (4, 2, 4)),
     ],
     ids=["create", "update", "perm"],
 )

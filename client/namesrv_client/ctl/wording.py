@@ -9,6 +9,8 @@ import re
 import time
 from typing import Final
 
+from namesrv_remoting.codes import Permission
+
 
 def lasting(seconds: float | None) -> str | None:
     """A time as people say it: 0.3 s, 3 m 20 s, 2 h 5 m, 4 d 1 h."""
@@ -35,7 +37,10 @@ def moment(ts_ms: int | None) -> str | None:
 
 def perm_text(perm: int) -> str:
     """A permission as RocketMQ writes it: read, write, inherit."""
-    return "".join(letter if perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    return "".join(
+        letter if perm & bit else "-"
+        for letter, bit in (("R", Permission.READ), ("W", Permission.WRITE), ("X", Permission.INHERIT))
+    )
 
 
 # in JSON the only unprintable character outside of strings is the line break

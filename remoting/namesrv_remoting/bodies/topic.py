@@ -8,20 +8,21 @@ from typing import Annotated
 
 import msgspec
 
+from namesrv_remoting.codes import Permission
 from namesrv_remoting.headers.base import Int32, Int64
 
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 # TopicConfig.java: what a topic has when its sender leaves it out
 DEFAULT_QUEUE_NUMS = 16
-DEFAULT_PERM = 6
+DEFAULT_PERM = (Permission.READ | Permission.WRITE).value
 
 # three numbers and their names, however they are spelt and whatever a later version adds
 MAX_DATA_VERSION_BYTES = 512
 
 
 class TopicConfig(msgspec.Struct, frozen=True, gc=False):
-    """One topic on one broker: how many queues, who may read and write (4 read, 2 write), unit flags."""
+    """One topic on one broker: how many queues, a `Permission`, unit flags."""
 
     topic_name: TopicName
     read_queue_nums: Int32 = DEFAULT_QUEUE_NUMS
