@@ -16,7 +16,7 @@ from namesrv.state.events import EventRing
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
-from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_runtime.clock import Clock
 
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]

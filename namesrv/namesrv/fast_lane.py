@@ -17,7 +17,7 @@ from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.route import TopicRouteData, route_to_json, route_to_native
 from namesrv_remoting.bodies.tables import data_version_from_json, data_version_to_json

@@ -68,7 +68,7 @@ def test_chopping_makes_no_difference_to_the_frame_reader() -> None:
         frames = []
         for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
             frames += reader.receive_data(data[start:end])
-        return frames, repr(reader.error), reader.buffered_bytes
+        return frames, repr(reader.error), reader.is_inside_frame
 
     def batch(numbers: tuple[int, ...]) -> None:
         for at in range(0, len(numbers), 4):

@@ -257,7 +257,7 @@ class FuzzServer:
     async def _check_late_peers(self) -> None:
         """Whoever began a frame and did not end it is closed when its time is over; nobody else is."""
         connections = self._controller.namesrv.connections
-        late = {one.id for one in connections.values() if one._reader is not None and one._reader.is_inside_frame}
+        late = {one.id for one in connections.values() if one.is_inside_frame}
         others = {one.id for one in connections.values() if one.is_open} - late
         await self._clock.advance(31.5)
         async with asyncio.timeout(GUARD_SECONDS):

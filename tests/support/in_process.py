@@ -10,7 +10,7 @@ from namesrv.context import Namesrv
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
-from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.connection import ServerConnection
 from tests.support.fake_clock import FakeClock
 from tests.support.guard import GUARD_SECONDS
 from tests.support.namesrv_peer import NamesrvPeer

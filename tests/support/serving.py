@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
 from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.server import FastLane, RemotingServer, no_fast_lane
 from namesrv_remoting.errors import RemoteProtocolError
 from tests.support.fake_clock import FakeClock
@@ -16,6 +17,8 @@ from tests.support.raw_peer import RawPeer, until
 # request codes that these servers know
 ECHO = 1
 FAIL = 2
+# for tests about frames larger than those that anybody may send
+LARGE = ServerLimits(large_frames={ECHO: 16 * 1024 * 1024})
 
 
 class Heard:
@@ -65,7 +68,7 @@ class Serving:
         return peer
 
     def _met(self) -> int:
-        return len(self.heard.opened) + sum(self.server.refusals[key] for key in ("connections", "connections_per_ip"))
+        return len(self.heard.opened) + sum(self.server.refusals[key] for key in ("connections", "connections_per_ip", "memory"))
 
     def connection_of(self, peer: RawPeer) -> ServerConnection:
         """The server's end of a peer."""
@@ -85,6 +88,7 @@ async def serving(
     limits: ServerLimits | None = None,
     fast_lane: FastLane = no_fast_lane,
     hosts: Sequence[str] = ("127.0.0.1",),
+    budget: MemoryBudget | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve ECHO, which answers with the question's body, FAIL, which has a bug, and the given handlers."""
     clock, heard = FakeClock(), Heard()
@@ -94,7 +98,9 @@ async def serving(
         try:
             async with asyncio.TaskGroup() as tasks:
                 dispatcher = Dispatcher(table, concurrent=concurrent, native_ext={"boot_id": "b00t"})
-                server = RemotingServer(dispatcher, heard, clock=clock, tasks=tasks, limits=limits, fast_lane=fast_lane)
+                server = RemotingServer(
+                    dispatcher, heard, clock=clock, tasks=tasks, limits=limits, fast_lane=fast_lane, budget=budget
+                )
                 served = Serving(server, clock, heard)
                 try:
                     served.addresses = await server.listen(hosts, 0)

@@ -36,7 +36,7 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.tables import Before, RouteTables
 from namesrv.settings.limits import retention
 from namesrv.settings.model import Settings
-from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles
 from namesrv_runtime.line_log import Item, LineLog

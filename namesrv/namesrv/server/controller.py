@@ -34,8 +34,7 @@ from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.aio.dispatch import Dispatcher
-from namesrv_remoting.aio.peer import address_text
-from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.connection import ServerConnection, address_text
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_runtime import log, loops

@@ -23,7 +23,7 @@ from namesrv.routeinfo.tables import RouteTables
 from namesrv.state.events import EventRing
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
-from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 

@@ -13,7 +13,7 @@ from namesrv.context import Spawn
 from namesrv.routeinfo.records import MinBrokerIdChanged
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.protocol import ServerConnection
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemotingError

@@ -8,8 +8,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from namesrv_remoting.aio.connection import Answer, ServerConnection
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import (
@@ -17,13 +18,11 @@ from namesrv_remoting.errors import (
     NotReadyError,
     RequestCodeNotSupportedError,
     ResponseError,
+    SystemBusyError,
     SystemError_,
 )
 from namesrv_remoting.frames import MAX_FRAME_BYTES
 from namesrv_remoting.serializers import encode_command
-
-if TYPE_CHECKING:
-    from namesrv_remoting.aio.protocol import ServerConnection
 
 logger: Final = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ class Request:
     """What a handler gets: the command, and the connection that it came over."""
 
     command: RemotingCommand
-    connection: "ServerConnection"
+    connection: ServerConnection
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,14 +42,6 @@ class Reply:
     body: bytes = b""
     ext_fields: Mapping[str, str] | None = None
     remark: str | None = None
-
-
-@dataclass(slots=True, frozen=True)
-class Answer:
-    """The encoded answer (empty for oneway), and whether the connection is to be closed after it."""
-
-    data: bytes
-    closes: bool = False
 
 
 Handler = Callable[[Request], Awaitable[Reply]]
@@ -79,6 +70,7 @@ class Dispatcher:
         self.max_frame_bytes = max_frame_bytes
         # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
         self._timed = timed
+        self._last_opaque = 0
         # answers by (request code, response code), for metrics
         self.answered: dict[tuple[int, int], int] = {}
 
@@ -111,25 +103,34 @@ class Dispatcher:
             self._timed(key[0], time.monotonic() - began)
         if command.is_oneway:
             return Answer(b"", closes)
-        return Answer(self._encode(command, code, reply, request.connection), closes)
+        return Answer(self._encode(command, code, reply), closes)
 
-    def _encode(self, command: RemotingCommand, code: int, reply: Reply, connection: "ServerConnection") -> bytes:
-        answer = self._command(command, code, reply, connection)
+    def busy(self, request: Request, remark: str) -> bytes:
+        """The answer in the place of one that there is no room for."""
+        if request.command.is_oneway:
+            return b""
+        return self._encode(request.command, SystemBusyError.code, Reply(remark=remark))
+
+    def _encode(self, command: RemotingCommand, code: int, reply: Reply) -> bytes:
+        answer = self._command(command, code, reply)
         try:
             return encode_command(answer, max_frame_bytes=self.max_frame_bytes)
         except LocalProtocolError as error:
             # an answer larger than the peer would read: say so instead of closing its connection
-            return encode_command(self._command(command, SystemError_.code, Reply(remark=str(error)), connection))
+            return encode_command(self._command(command, SystemError_.code, Reply(remark=str(error))))
 
-    def _command(
-        self, command: RemotingCommand, code: int, reply: Reply, connection: "ServerConnection"
-    ) -> RemotingCommand:
+    def _draw_opaque(self) -> int:
+        # Java's request counter, for answers to questions without an opaque
+        self._last_opaque = self._last_opaque % 0x7FFFFFFF + 1
+        return self._last_opaque
+
+    def _command(self, command: RemotingCommand, code: int, reply: Reply) -> RemotingCommand:
         ext_fields = reply.ext_fields
         if command.is_native:
             ext_fields = {**self._native_ext, **(ext_fields or {})}
         return RemotingCommand(
             code=code,
-            opaque=connection.draw_opaque() if command.opaque is None else command.opaque,
+            opaque=self._draw_opaque() if command.opaque is None else command.opaque,
             flag=FLAG_RESPONSE,
             remark=reply.remark,
             ext_fields=ext_fields,

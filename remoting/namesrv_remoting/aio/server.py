@@ -1,15 +1,17 @@
-"""How does a server listen, whom does it let in, and how does it leave?"""
+"""A server: listens, lets peers in or refuses them, and leaves in good order."""
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from namesrv_remoting.aio.dispatch import Dispatcher
+from namesrv_remoting.aio.budget import MemoryBudget
+from namesrv_remoting.aio.connection import Answer, FastLane, ServerConnection
+from namesrv_remoting.aio.dispatch import Dispatcher, Request
 from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.aio.socket_options import set_tcp_options
+from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.periodic import Periodic
@@ -19,16 +21,10 @@ logger: Final = logging.getLogger(__name__)
 BACKLOG: Final = 4096
 _SWEEP_SECONDS: Final = 1.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
-
-
-class FastLane(Protocol):
-    """Answers a frame inside `data_received`, or leaves it to the ordinary road."""
-
-    def __call__(  # noqa: PLR0913, PLR0917 - one call per frame: a value made for it would cost as much as the answer
-        self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-    ) -> bytes | None:
-        """The encoded answer, empty when none is due; None: not mine. The body is `data[body_at:end]`."""
-        ...
+# what a connection that does nothing costs
+_CONNECTION_BYTES: Final = 8 * 1024
+# for whoever does not say how much there is
+_DEFAULT_BUDGET_BYTES: Final = 512 * 1024 * 1024
 
 
 class ConnectionListener(Protocol):
@@ -72,11 +68,16 @@ class RemotingServer:
         limits: ServerLimits | None = None,
         fast_lane: FastLane = no_fast_lane,
         connections: dict[int, ServerConnection] | None = None,
+        budget: MemoryBudget | None = None,
+        may_be_idle: Callable[[ServerConnection], bool] = lambda connection: connection.is_broker,
     ) -> None:
         self.dispatcher = dispatcher
         self.clock = clock
         self.limits = limits or ServerLimits()
         self.fast_lane = fast_lane
+        self.budget = budget or MemoryBudget(_DEFAULT_BUDGET_BYTES)
+        # whose silence is somebody else's business
+        self.may_be_idle = may_be_idle
         # connection id -> connection; all that were let in and are not gone
         self.connections: dict[int, ServerConnection] = {} if connections is None else connections
         # refusals by reason, for metrics
@@ -88,7 +89,6 @@ class RemotingServer:
         self._tasks = tasks
         self._sockets_per_ip: Counter[str] = Counter()
         self._last_connection_id = 0
-        self._last_opaque = 0
         self._servers: list[asyncio.Server] = []
 
     # -- listening ----------------------------------------------------------------------------------------------------
@@ -151,41 +151,40 @@ class RemotingServer:
         self._last_connection_id += 1
         return self._last_connection_id
 
-    def draw_opaque(self) -> int:
-        """The server's own request counter (answers to questions without an opaque)."""
-        self._last_opaque = self._last_opaque % 0x7FFFFFFF + 1
-        return self._last_opaque
-
     def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that the server's TaskGroup owns."""
         return self._tasks.create_task(work)
 
-    def connection_opened(self, connection: ServerConnection) -> None:
-        """Let a peer in, or not."""
-        ip = _ip(connection.peer)
-        limits = self.limits
+    def connection_opened(self, connection: ServerConnection) -> bool:
+        """Let a peer in, or not; whether it has to say first that it is a broker."""
+        limits, ip = self.limits, connection.ip
         if len(self.connections) >= limits.max_connections:
-            self.refused(
-                connection, RemoteProtocolError(f"limit of {limits.max_connections} connections", reason="connections")
-            )
-            connection.abort()
-            return
-        if limits.max_connections_per_ip and self._sockets_per_ip[ip] >= limits.max_connections_per_ip:
+            refusal = RemoteProtocolError(f"limit of {limits.max_connections} connections", reason="connections")
+        elif limits.max_connections_per_ip and self._sockets_per_ip[ip] >= limits.max_connections_per_ip:
             message = f"limit of {limits.max_connections_per_ip} connections per address"
-            self.refused(connection, RemoteProtocolError(message, reason="connections_per_ip"))
-            connection.abort()
-            return
+            refusal = RemoteProtocolError(message, reason="connections_per_ip")
+        elif not connection.reserve(_CONNECTION_BYTES):
+            refusal = RemoteProtocolError("no memory for a further connection", reason="memory")
+        else:
+            self._let_in(connection)
+            return len(self.connections) > limits.max_connections - limits.reserved_connections
+        self.refused(connection, refusal)
+        connection.abort()
+        return False
+
+    def _let_in(self, connection: ServerConnection) -> None:
         self.connections[connection.id] = connection
-        self._sockets_per_ip[ip] += 1
+        self._sockets_per_ip[connection.ip] += 1
         if (accepted := connection.socket) is not None:
-            set_tcp_options(accepted, user_timeout_seconds=limits.tcp_user_timeout_seconds)
+            set_tcp_options(accepted, user_timeout_seconds=self.limits.tcp_user_timeout_seconds)
         self._listener.connection_opened(connection)
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
         """Forget a peer, and tell the listener if it had been let in."""
         if self.connections.pop(connection.id, None) is None:
             return
-        ip = _ip(connection.peer)
+        connection.release(_CONNECTION_BYTES)
+        ip = connection.ip
         self._sockets_per_ip[ip] -= 1
         if not self._sockets_per_ip[ip]:
             del self._sockets_per_ip[ip]
@@ -196,12 +195,20 @@ class RemotingServer:
         self.refusals[error.reason] += 1
         self._listener.connection_refused(connection, error)
 
+    def is_concurrent(self, command: RemotingCommand) -> bool:
+        """Whether a request may take long, and must not hold up those behind it."""
+        return command.code in self.dispatcher.concurrent
+
+    async def answer(self, connection: ServerConnection, command: RemotingCommand) -> Answer:
+        """Carry a request out."""
+        return await self.dispatcher.answer(Request(command, connection))
+
+    def busy(self, connection: ServerConnection, command: RemotingCommand, remark: str) -> bytes:
+        """The answer to a request whose own answer there is no room for."""
+        return self.dispatcher.busy(Request(command, connection), remark)
+
     async def _sweep(self, lateness: float) -> None:
         # a loop that was itself late has not read what may have come in time
         now = self.clock.monotonic() - lateness
         for connection in list(self.connections.values()):
             connection.check_deadlines(now)
-
-
-def _ip(peer: str) -> str:
-    return peer.rpartition(":")[0]

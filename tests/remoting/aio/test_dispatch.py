@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Answer, Dispatcher, Handler, Reply, Request
-from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
@@ -131,15 +131,16 @@ async def test_opaque_is_echoed(opaque: int) -> None:
 
 
 async def test_question_without_an_opaque_gets_the_servers_own_number() -> None:
-    """As in Java: the server's request counter, another number each time."""
+    """As in Java: the server's request counter, another number each time, a positive 32-bit one for ever."""
     dispatcher = dispatcher_of(replies(Reply()))
     connection = connection_to(dispatcher)
 
-    answers = [
-        only(await dispatcher.answer(Request(RemotingCommand(KNOWN, opaque=None), connection))) for _ in range(3)
-    ]
+    async def number() -> int | None:
+        return only(await dispatcher.answer(Request(RemotingCommand(KNOWN, opaque=None), connection))).opaque
 
-    assert [1, 2, 3] == [answer.opaque for answer in answers]
+    assert [1, 2, 3] == [await number() for _ in range(3)]
+    dispatcher._last_opaque = 2**31 - 2
+    assert [2**31 - 1, 1] == [await number() for _ in range(2)]
 
 
 async def test_answer_larger_than_the_limit_says_so() -> None:

@@ -5,14 +5,14 @@ import logging
 
 import pytest
 
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.errors import SystemError_
 from tests.support.chopping import Feed, byte_by_byte, every_feeding, whole
 from tests.support.fake_clock import settle
 from tests.support.gate import Gate
 from tests.support.raw_peer import until
-from tests.support.serving import ECHO, FAIL, serving
+from tests.support.serving import ECHO, FAIL, LARGE, serving
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, RESPONSE, binary_frame, cut, json_frame, native_frame
 
 # -- frames in, answers out -------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
 async def test_body_of_a_mebibyte_arrives() -> None:
     """A frame that takes many reads is put together again."""
     body = bytes(range(256)) * 4096
-    async with serving() as served:
+    async with serving(limits=LARGE) as served:
         peer = await served.connect()
         assert body == (await peer.ask(json_frame(ECHO, 7, body=body))).body
 

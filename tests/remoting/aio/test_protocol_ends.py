@@ -7,7 +7,7 @@ import pytest
 from namesrv_remoting.aio.dispatch import Reply, Request
 from tests.support.gate import Gate
 from tests.support.raw_peer import until
-from tests.support.serving import ECHO, serving
+from tests.support.serving import ECHO, LARGE, serving
 from tests.support.spelling import ONEWAY, json_frame
 
 
@@ -56,7 +56,7 @@ async def test_watches_end_with_their_connection(ends: str) -> None:
 async def test_close_comes_after_what_was_written() -> None:
     """Closing does not cut an answer off."""
     body = bytes(8 * 1024 * 1024)
-    async with serving() as served:
+    async with serving(limits=LARGE) as served:
         peer = await served.connect(receive_buffer=4096)
         peer.send(json_frame(ECHO, 1, None, body))
         connection = served.connection_of(peer)

@@ -39,16 +39,21 @@ async def test_header_names_the_peer(header: bytes, proxied: str | None, feed: F
         assert proxied == served.connection_of(peer).proxied
 
 
-async def test_header_alone_is_not_a_frame() -> None:
-    """The first-frame deadline goes on."""
+@pytest.mark.parametrize(
+    ("size", "seconds", "reason"), [(None, 121, "silent"), (9, 11, "slow_frame")], ids=["whole", "begun"]
+)
+async def test_header_alone_is_not_a_frame(size: int | None, seconds: float, reason: str) -> None:
+    """Whoever says nothing after it is silent; one that was begun has to be ended like a frame."""
     async with serving(limits=ON) as served:
         peer = await served.connect()
-        peer.send(HEADERS["v1"][0])
+        peer.send(HEADERS["v1"][0][:size])
         await settle()
-        await served.clock.advance(11)
+        await served.clock.advance(seconds - 1)
+        assert [] == served.heard.refused
+        await served.clock.advance(1)
 
         assert await peer.at_end()
-        assert ["slow_frame"] == served.heard.reasons
+        assert [reason] == served.heard.reasons
 
 
 async def test_only_the_first_bytes_are_looked_at() -> None:

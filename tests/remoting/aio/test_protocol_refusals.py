@@ -2,9 +2,9 @@
 
 import pytest
 
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.errors import NotReadyError
 from tests.support.chopping import Feed, byte_by_byte, whole
 from tests.support.fake_clock import settle

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.protocol import ServerConnection
 from namesrv_remoting.aio.server import RemotingServer
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.raw_peer import RawPeer, until
@@ -208,7 +208,7 @@ async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptu
         assert {"127.0.0.1": 1} == served.server._sockets_per_ip
         # other tests' servers may leave theirs to a later collection
         ours = [thing for thing in gc.get_objects() if isinstance(thing, ServerConnection)]
-        assert 1 == sum(connection._server is served.server for connection in ours)
+        assert 1 == sum(connection._owner is served.server for connection in ours)
         assert list(range(1, 1002)) == served.heard.opened
         assert list(range(2, 1002)) == sorted(number for number, _ in served.heard.closed)
         assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -226,11 +226,3 @@ async def come_and_go(address: tuple[str, int], batch: int) -> None:
             peer.close()
         else:
             peer.reset()
-
-
-async def test_answers_without_a_question_number_are_counted_up_to_javas_limit() -> None:
-    """The server's own numbers stay positive 32-bit integers for ever."""
-    server = RemotingServer(Dispatcher({}), Heard(), clock=FakeClock(), tasks=asyncio.TaskGroup())
-    assert [1, 2] == [server.draw_opaque(), server.draw_opaque()]
-    server._last_opaque = 2**31 - 2
-    assert [2**31 - 1, 1] == [server.draw_opaque(), server.draw_opaque()]

@@ -1,0 +1,54 @@
+"""How much memory may all peers of a server take together, and how much of it those of one address?"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+# A quarter of the budget for one address: a machine full of brokers that all register at once gets on, and it takes
+# four addresses to use up what there is.
+_SHARE: Final = 4
+# However much the tables hold, this part is left for peers.
+_LEAST: Final = 8
+
+
+class MemoryBudget:
+    """Receive buffers, unsent answers and watches, in bytes; what is reserved has to be released.
+
+    Small things that have to be accepted anyway are charged, whatever is left; large ones are reserved, or refused.
+    """
+
+    def __init__(self, total_bytes: int, tables_bytes: Callable[[], int] = lambda: 0) -> None:
+        self.total_bytes = total_bytes
+        # what peers hold now
+        self.used_bytes = 0
+        self._tables_bytes = tables_bytes
+        self._used_by: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<MemoryBudget [{self.used_bytes} of {self.peers_bytes()} bytes | {len(self._used_by)} addresses]>"
+
+    def peers_bytes(self) -> int:
+        """What peers may hold: all that the tables leave, and a part of it in any case."""
+        return max(self.total_bytes - self._tables_bytes(), self.total_bytes // _LEAST)
+
+    def reserve(self, address: str, size: int) -> bool:
+        """Take so much for an address, unless there is not so much left for it."""
+        room = self.peers_bytes()
+        if self.used_bytes + size > room or self._used_by[address] + size > room // _SHARE:
+            return False
+        self.charge(address, size)
+        return True
+
+    def charge(self, address: str, size: int) -> None:
+        """Take so much for an address, whatever is left."""
+        self.used_bytes += size
+        self._used_by[address] += size
+
+    def release(self, address: str, size: int) -> None:
+        """Give back what was taken."""
+        self.used_bytes -= size
+        left = self._used_by[address] - size
+        if left:
+            self._used_by[address] = left
+        else:
+            del self._used_by[address]

@@ -1,0 +1,695 @@
+"""One accepted connection: bytes in, answers out, from `connection_made` to `connection_lost`.
+
+Frames that the fast lane answers are answered inside `data_received`, all frames of one read with one write; the
+others become commands and are handled one after the other by a task that lives as long as there are any. What a peer
+may hold is bounded on the way: a large frame is received only after its header, requests wait in the socket when too
+many are in work, and nobody gets a further answer before the last one is read.
+"""
+
+import asyncio
+import contextlib
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+from namesrv_remoting.aio.budget import MemoryBudget
+from namesrv_remoting.aio.limits import ServerLimits
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.frames import HEAD, Frame, cut_frame, needed_bytes
+from namesrv_remoting.proxy_header import read_proxy_header
+from namesrv_remoting.serializers import decode_frame
+from namesrv_runtime.clock import Clock
+
+# Above this much unsent data nothing more is read from the peer; well below the limit at which it is closed.
+_HIGH_WATER_BYTES: Final = 64 * 1024
+# Answers of one read are joined into writes of about this size.
+_BATCH_BYTES: Final = 256 * 1024
+# Bytes of one connection's requests that wait to be answered; beyond it nothing more is read from the peer.
+_MAX_QUEUED_BYTES: Final = 256 * 1024
+# Decoding requests that the fast lane left: others get their turn after so long.
+_TURN_SECONDS: Final = 0.005
+# From here on a request is worth accounting for.
+_SMALL_BYTES: Final = 4 * 1024
+_NEVER: Final = float("inf")
+_SERIALIZE_TYPES: Final = (0, 1, 77)
+
+
+class Answer(NamedTuple):
+    """The encoded answer (empty for oneway), and whether the connection is to be closed after it."""
+
+    data: bytes
+    closes: bool = False
+
+
+class FastLane(Protocol):
+    """Answers a frame inside `data_received`, or leaves it to the ordinary road."""
+
+    def __call__(  # noqa: PLR0913, PLR0917 - one call per frame: a value made for it would cost as much as the answer
+        self, connection: "ServerConnection", serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+    ) -> bytes | None:
+        """The encoded answer, empty when none is due; None: not mine. The body is `data[body_at:end]`."""
+        ...
+
+
+class ConnectionOwner(Protocol):
+    """The server, as its connections see it."""
+
+    clock: Clock
+    limits: ServerLimits
+    budget: MemoryBudget
+    fast_lane: FastLane
+    bytes_received: int
+    bytes_sent: int
+
+    def draw_connection_id(self) -> int:
+        """A number that no connection had before."""
+        ...
+
+    def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that ends with the server."""
+        ...
+
+    def connection_opened(self, connection: "ServerConnection") -> bool:
+        """Let a peer in; whether it has to say first that it is a broker."""
+        ...
+
+    def connection_closed(self, connection: "ServerConnection", reason: str) -> None:
+        """Forget a peer."""
+        ...
+
+    def refused(self, connection: "ServerConnection", error: RemoteProtocolError) -> None:
+        """Count and report a peer that broke a rule."""
+        ...
+
+    def may_be_idle(self, connection: "ServerConnection") -> bool:
+        """Whether it may say nothing for as long as it likes."""
+        ...
+
+    def is_concurrent(self, command: RemotingCommand) -> bool:
+        """Whether a request may take long, and must not hold up those behind it."""
+        ...
+
+    async def answer(self, connection: "ServerConnection", command: RemotingCommand) -> Answer:
+        """Carry a request out."""
+        ...
+
+    def busy(self, connection: "ServerConnection", command: RemotingCommand, remark: str) -> bytes:
+        """The answer to a request whose own answer there is no room for."""
+        ...
+
+
+class ServerConnection(asyncio.Protocol):
+    """One peer of a server."""
+
+    __slots__ = (
+        "_answers_read",
+        "_buffer",
+        "_buffer_bytes",
+        "_closing",
+        "_deadline_frame",
+        "_deadline_write",
+        "_is_held",
+        "_is_on_probation",
+        "_is_refused",
+        "_is_short_of_memory",
+        "_is_write_paused",
+        "_needed",
+        "_owner",
+        "_preamble",
+        "_queue",
+        "_queued_bytes",
+        "_reserved_frame",
+        "_transport",
+        "_unsent_bytes",
+        "_watches",
+        "id",
+        "ip",
+        "is_broker",
+        "last_read",
+        "opened_wall",
+        "peer",
+        "proxied",
+        "requests",
+        "role",
+        "serialize_type",
+        "served",
+    )
+
+    def __init__(self, owner: ConnectionOwner) -> None:
+        self._owner = owner
+        # grows with every connection and never comes back: what registrations are fenced with
+        self.id = owner.draw_connection_id()
+        # who: the socket's address with and without its port, and the address a proxy named, for people only
+        self.peer = "?"
+        self.ip = "?"
+        self.proxied: str | None = None
+        # broker, client or admin, by what it asked last of these
+        self.role = ""
+        self.is_broker = False
+        self.serialize_type = -1
+        self.opened_wall = owner.clock.wall()
+        self.last_read = owner.clock.monotonic()
+        self.requests = 0
+        # what the server's owner keeps about it
+        self.served: Any = None
+        self._transport: asyncio.Transport | None = None
+        # What was received and is not answered yet: the beginning of a frame, or frames that have to wait; None when
+        # the last read ended with a frame's end. From `_needed` bytes on there is something new to see in it.
+        self._buffer: bytearray | None = None
+        self._needed = 0
+        # what the buffer is charged with
+        self._buffer_bytes = 0
+        # the size of the large frame that the buffer begins with, once it was let in
+        self._reserved_frame = 0
+        # a PROXY header may come first; a broker's request has to
+        self._preamble = owner.limits.proxy_protocol
+        self._is_on_probation = False
+        # whole frames wait in the buffer until earlier ones are answered and read
+        self._is_held = False
+        # a large frame waits for memory
+        self._is_short_of_memory = False
+        self._queue: deque[tuple[RemotingCommand, int]] | None = None
+        self._queued_bytes = 0
+        # tasks of the requests that may take long; the queue has one of its own while it is not empty
+        self._watches: set[asyncio.Task[None]] | None = None
+        self._closing = False
+        # nothing that still comes is looked at; the last answers may be on their way
+        self._is_refused = False
+        self._is_write_paused = False
+        # waits for the end of that pause, once somebody does
+        self._answers_read: asyncio.Event | None = None
+        # what of the unsent data is charged
+        self._unsent_bytes = 0
+        # when the frame that is being received has to be complete; when the peer has to have read its answers
+        self._deadline_frame = _NEVER
+        self._deadline_write = _NEVER
+
+    def __repr__(self) -> str:
+        return f"<ServerConnection [{self.id} from {self.peer} | {self.role or 'silent'} | {self.requests} requests]>"
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has connected; the server may refuse it at once."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.peer = address_text(transport.get_extra_info("peername"))
+        self.ip = self.peer.rpartition(":")[0]
+        self._transport.set_write_buffer_limits(high=min(_HIGH_WATER_BYTES, self._owner.limits.write_buffer_bytes))
+        self._is_on_probation = self._owner.connection_opened(self)
+        if self._preamble or self._is_on_probation:
+            self._buffer = bytearray()
+            self._needed = 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer is gone, or we closed the connection: watches end, and the owner is told."""
+        self._closing = self._is_refused = True
+        self._owner.connection_closed(self, "reset" if exc else "closed")
+        self._drop_buffer()
+        self.release(self._unsent_bytes)
+        self._unsent_bytes = 0
+        # what was asked in order is still done, as a peer that asks and goes expects; watches have nobody to tell
+        self._note_answers_read()
+        self._cancel_watches()
+
+    def close(self) -> None:
+        """Close once everything written is sent."""
+        self._closing = self._is_refused = True
+        if self._transport is None:
+            return
+        if self._deadline_write == _NEVER and self.unsent_bytes:
+            # a peer that never reads must not keep it open
+            self._start_write_deadline()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._closing = self._is_refused = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def refuse(self, error: RemoteProtocolError) -> None:
+        """The peer broke the protocol: one line in the log; what it asked in order before is answered, then it ends."""
+        if self._is_refused:
+            return
+        self._owner.refused(self, error)
+        self._is_refused = True
+        self._drop_buffer()
+        self._cancel_watches()
+        # until then what comes is read and dropped: unread, it would reset the connection under its last answers
+        if self._queue is None:
+            self.close()
+        else:
+            self._throttle()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether answers can still reach the peer."""
+        return not self._closing
+
+    @property
+    def socket(self) -> socket.socket | None:
+        """The accepted socket, for its options."""
+        return None if self._transport is None else self._transport.get_extra_info("socket")
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits for the peer to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._queue or ()) + len(self._watches or ())
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether a frame has begun and not ended: what the deadlines of frames are about."""
+        return bool(self._buffer) and not self._is_held
+
+    def check_deadlines(self, now: float) -> None:
+        """Close the connection if the peer is too late with something."""
+        if self._deadline_write < now:
+            self._give_up_slow_reader()
+        elif self._is_short_of_memory and self._deadline_frame >= now:
+            # others may have given some back
+            self._is_short_of_memory = False
+            self._needed = 0
+            self.data_received(b"")
+        elif self._deadline_frame < now:
+            self._check_frame_deadline(now)
+        elif not self._buffer and not self.in_flight:
+            self._check_silence(now)
+
+    def _check_frame_deadline(self, now: float) -> None:
+        if self._is_short_of_memory:
+            self.refuse(RemoteProtocolError(f"no memory for a frame of {self._needed} bytes", reason="memory"))
+        elif self._is_input_unread():
+            # it may have come in time
+            self._deadline_frame = now
+        else:
+            what = "rest of a frame" if self._has_spoken else "first frame"
+            self.refuse(RemoteProtocolError(f"no {what} in time", reason="slow_frame"))
+
+    def _check_silence(self, now: float) -> None:
+        limits = self._owner.limits
+        if not self._has_spoken:
+            seconds = limits.first_frame_seconds if self._is_on_probation else limits.silent_seconds
+            reason = "silent"
+        else:
+            seconds = 0.0 if self._owner.may_be_idle(self) else limits.idle_seconds
+            reason = "idle"
+        if seconds and self.last_read + seconds < now and not self._is_input_unread():
+            self.refuse(RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason))
+
+    @property
+    def _has_spoken(self) -> bool:
+        return self.requests > 0 or self.serialize_type >= 0
+
+    def _is_input_unread(self) -> bool:
+        """Whether we are the ones who are late: something waits in the socket, or is not to be read now."""
+        accepted, transport = self.socket, self._transport
+        if accepted is None or transport is None or not transport.is_reading():
+            return transport is not None and not transport.is_closing()
+        poll = select.poll()
+        poll.register(accepted.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> bool:
+        """Take memory on this peer's account, unless there is none left for it; to be released."""
+        return self._owner.budget.reserve(self.ip, size)
+
+    def release(self, size: int) -> None:
+        """Give memory back."""
+        self._owner.budget.release(self.ip, size)
+
+    def _charge_buffer(self, size: int) -> None:
+        self._owner.budget.charge(self.ip, size - self._buffer_bytes)
+        self._buffer_bytes = size
+
+    def _drop_buffer(self) -> None:
+        self._charge_buffer(0)
+        self._buffer = None
+        self._reserved_frame = 0
+        self._is_held = self._is_short_of_memory = False
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send, unless the peer has left more unread than a peer may: then its connection is closed at once."""
+        transport = self._transport
+        if transport is None or self._closing:
+            return
+        if self._is_write_paused and self.unsent_bytes + len(data) > self._owner.limits.write_buffer_bytes:
+            self._give_up_slow_reader()
+            return
+        self._owner.bytes_sent += len(data)
+        transport.write(data)
+        # below the high-water mark there is nothing to look at
+        if self._is_write_paused:
+            self._charge_unsent()
+
+    async def until_answers_read(self) -> None:
+        """Return when the peer has read enough for a further answer, or is gone."""
+        while self._is_write_paused and not self._closing:
+            if self._answers_read is None:
+                self._answers_read = asyncio.Event()
+            await self._answers_read.wait()
+
+    @property
+    def is_write_paused(self) -> bool:
+        """Whether the peer has answers to read before it gets another."""
+        return self._is_write_paused
+
+    def pause_writing(self) -> None:
+        """The peer reads more slowly than it asks: stop reading its questions."""
+        self._is_write_paused = True
+        self._start_write_deadline()
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._is_write_paused = False
+        if not self._closing:
+            self._deadline_write = _NEVER
+        self._charge_unsent()
+        self._note_answers_read()
+        # not from here: the transport is in the middle of writing
+        asyncio.get_running_loop().call_soon(self._throttle)
+
+    def _note_answers_read(self) -> None:
+        if self._answers_read is not None:
+            self._answers_read.set()
+            self._answers_read = None
+
+    def _charge_unsent(self) -> None:
+        unsent = self.unsent_bytes if self._is_write_paused else 0
+        self._owner.budget.charge(self.ip, unsent - self._unsent_bytes)
+        self._unsent_bytes = unsent
+
+    def _give_up_slow_reader(self) -> None:
+        self._owner.refused(self, RemoteProtocolError("peer does not read", reason="slow_reader"))
+        self.abort()
+
+    def _start_write_deadline(self) -> None:
+        if self._owner.limits.whole_frame_seconds:
+            self._deadline_write = self._owner.clock.monotonic() + self._owner.limits.whole_frame_seconds
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:  # noqa: C901, PLR0912, PLR0915 - each call would cost every pull
+        """Answer what the fast lane can, queue the rest."""
+        if self._is_refused:
+            return
+        owner = self._owner
+        owner.bytes_received += len(data)
+        self.last_read = owner.clock.monotonic()
+        if self._buffer is not None:
+            data = self._joined(data)
+            if not data:
+                return
+        at, size, unpack = 0, len(data), HEAD.unpack_from
+        limits, fast_lane = owner.limits, owner.fast_lane
+        answers: list[bytes] = []
+        pending = 0
+        turn_ends = 0.0
+        while size - at >= 8:
+            length, word = unpack(data, at)
+            header_length = word & 0xFFFFFF
+            end = at + 4 + length
+            if (
+                end > size
+                or length + 4 > limits.small_frame_bytes
+                or header_length + 4 > length
+                or header_length > limits.max_header_bytes
+            ):
+                # incomplete, large or wrong
+                break
+            body_at = at + 8 + header_length
+            serialize_type = word >> 24
+            answer = fast_lane(self, serialize_type, data[at + 8 : body_at], data, body_at, end)
+            if answer is not None:
+                if end == size and not answers:
+                    # one question, one answer: how nearly everybody asks
+                    if answer:
+                        self.write(answer)
+                    self._deadline_frame = _NEVER
+                    return
+                if answer:
+                    answers.append(answer)
+                    pending += len(answer)
+                    if pending > _BATCH_BYTES:
+                        self.write(b"".join(answers))
+                        answers.clear()
+                        pending = 0
+                        if self._is_write_paused:
+                            # the loop has to send these first; a peer that pipelines a lot may read well
+                            at = end
+                            self._is_held = True
+                            break
+            elif serialize_type in _SERIALIZE_TYPES:
+                # the binary header's serializer looks past the declared header
+                header_end = end if serialize_type == 1 else body_at
+                error = self._receive(Frame(serialize_type, data[at + 8 : header_end], data[body_at:end]))
+                if error is not None:
+                    self.write(b"".join(answers))
+                    self.refuse(error)
+                    return
+                turn_ends = turn_ends or time.perf_counter() + _TURN_SECONDS
+                if not self._has_room or time.perf_counter() > turn_ends:
+                    at = end
+                    self._is_held = True
+                    break
+            else:
+                break
+            at = end
+        if answers:
+            self.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        if at:
+            self._deadline_frame = _NEVER
+        if at < size and not self._is_refused:
+            self._keep(data[at:] if at else data)
+        elif self._is_held:
+            self._is_held = False
+            self._throttle()
+
+    def _joined(self, data: bytes) -> bytes:
+        """What was kept and what comes now, if that is enough to go on; else nothing."""
+        buffer = self._buffer
+        assert buffer is not None  # noqa: S101 - the caller has looked
+        buffer += data
+        if self._is_held or self._is_short_of_memory or len(buffer) < self._needed:
+            if len(buffer) > self._buffer_bytes:
+                self._charge_buffer(len(buffer))
+            return b""
+        reserved = self._reserved_frame
+        self._drop_buffer()
+        if reserved:
+            return self._end_large_frame(buffer, reserved)
+        data = bytes(buffer)
+        if self._preamble:
+            data = self._strip_proxy_header(data)
+        if data and self._is_on_probation:
+            self._keep(data)
+            return b""
+        return data
+
+    def _end_large_frame(self, buffer: bytearray, end: int) -> bytes:
+        with memoryview(buffer) as view:
+            error = self._receive(cut_frame(view, 0, end))
+            self._deadline_frame = _NEVER
+            if error is None:
+                return bytes(view[end:])
+        self.refuse(error)
+        return b""
+
+    def _keep(self, data: bytes) -> None:
+        """Keep what cannot be answered now: frames that have to wait, or the beginning of one."""
+        limits = self._owner.limits
+        needed = 0
+        if not self._is_held:
+            try:
+                needed = needed_bytes(data, 0, limits.max_frame_bytes, limits.max_header_bytes)
+                if len(data) >= 8 and (needed > limits.small_frame_bytes or self._is_on_probation):
+                    needed = self._look_at_header(data, needed)
+            except RemoteProtocolError as error:
+                # what came before is answered
+                self.refuse(error)
+                return
+            if self._deadline_frame == _NEVER:
+                seconds = limits.whole_frame_seconds if self._has_spoken else limits.first_frame_seconds
+                self._deadline_frame = self.last_read + seconds if seconds else _NEVER
+        self._buffer = bytearray(data)
+        self._needed = needed
+        self._charge_buffer(max(len(data), self._buffer_bytes))
+        if len(data) >= needed and not self._is_held and not self._is_short_of_memory:
+            self.data_received(b"")
+        else:
+            self._throttle()
+
+    def _look_at_header(self, data: bytes, size: int) -> int:
+        """Let a frame in by what its header asks, once that is there; how many bytes it needs to go on.
+
+        Raises:
+            RemoteProtocolError: such a frame is not received, or not over this connection.
+        """
+        limits = self._owner.limits
+        _, word = HEAD.unpack_from(data)
+        header_end: int = 8 + (word & 0xFFFFFF)
+        if len(data) < header_end:
+            return header_end
+        code = decode_frame(Frame(data[4], data[8:header_end], b"")).code
+        if self._is_on_probation:
+            if code not in limits.broker_codes:
+                others = limits.max_connections - limits.reserved_connections
+                message = f"limit of {others} connections that are not brokers'"
+                raise RemoteProtocolError(message, reason="connections")
+            self._is_on_probation = False
+        if size <= limits.small_frame_bytes:
+            return size
+        bound = min(limits.large_frames.get(code, limits.small_frame_bytes), limits.max_frame_bytes)
+        if size > bound:
+            message = f"frame of {size} bytes for request {code}, limit {bound}"
+            raise RemoteProtocolError(message, reason="frame_too_large")
+        self._is_short_of_memory = not self.reserve(size)
+        if not self._is_short_of_memory:
+            self._reserved_frame = self._buffer_bytes = size
+            # its time begins now, however long it has waited
+            self._deadline_frame = _NEVER
+        return size
+
+    def _strip_proxy_header(self, data: bytes) -> bytes:
+        try:
+            found = read_proxy_header(data)
+        except RemoteProtocolError as error:
+            self.refuse(error)
+            return b""
+        self._buffer = None
+        if found is None:
+            self._buffer = bytearray(data)
+            self._needed = len(data) + 1
+            self._deadline_frame = min(self._deadline_frame, self.last_read + self._owner.limits.first_frame_seconds)
+            return b""
+        self._preamble = False
+        self._deadline_frame = _NEVER
+        if found.source is not None:
+            self.proxied = address_text(found.source)
+        return data[found.size :]
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether the peer may ask more."""
+        return (
+            not self._is_write_paused
+            and self.in_flight < self._owner.limits.max_in_flight
+            and self._queued_bytes < _MAX_QUEUED_BYTES
+        )
+
+    def _throttle(self) -> None:
+        """Read from the peer, or do not, as there is room for what it asks."""
+        transport = self._transport
+        if transport is None or self._closing or transport.is_closing():
+            return
+        has_room = self._is_refused or self._has_room
+        if has_room and self._is_held:
+            # others have their turn first
+            asyncio.get_running_loop().call_soon(self._go_on)
+            has_room = False
+        wants = has_room and not self._is_short_of_memory
+        if wants != transport.is_reading():
+            with contextlib.suppress(RuntimeError):  # closed in between
+                transport.resume_reading() if wants else transport.pause_reading()
+
+    def _go_on(self) -> None:
+        if self._is_held and self._has_room and not self._closing:
+            self._is_held = False
+            self.data_received(b"")
+            self._throttle()
+
+    # -- the ordinary road --------------------------------------------------------------------------------------------
+
+    def _receive(self, frame: Frame) -> RemoteProtocolError | None:
+        """Have a request answered; or what is wrong with the frame, which changed nothing then."""
+        try:
+            command = decode_frame(frame)
+        except RemoteProtocolError as error:
+            return error
+        self.serialize_type = command.serialize_type
+        self.requests += 1
+        if command.is_response:
+            # we ask nothing over accepted connections, so nothing can be the answer to it
+            return None
+        size = len(frame.header) + len(frame.body)
+        charge = size if size > _SMALL_BYTES else 0
+        self._queued_bytes += charge
+        self._owner.budget.charge(self.ip, charge)
+        if self._owner.is_concurrent(command):
+            self._watch(command, charge)
+        elif self._queue is None:
+            self._queue = deque(((command, charge),))
+            self._owner.create_task(self._answer_in_turn(self._queue))
+        else:
+            self._queue.append((command, charge))
+        self._throttle()
+        return None
+
+    def _watch(self, command: RemotingCommand, charge: int) -> None:
+        if self._watches is None:
+            self._watches = set()
+        task = self._owner.create_task(self._answer(command, charge))
+        self._watches.add(task)
+        task.add_done_callback(self._watch_ended)
+
+    def _watch_ended(self, task: "asyncio.Task[None]") -> None:
+        if self._watches is not None:
+            self._watches.discard(task)
+        self._throttle()
+
+    def _cancel_watches(self) -> None:
+        for task in self._watches or ():
+            task.cancel()
+
+    async def _answer_in_turn(self, queue: deque[tuple[RemotingCommand, int]]) -> None:
+        while queue:
+            await self.until_answers_read()
+            await self._answer(*queue[0])
+            queue.popleft()
+            self._throttle()
+            if queue:
+                # handlers that wait for nothing must not keep the loop for thousands of pipelined requests
+                await asyncio.sleep(0)
+        self._queue = None
+        if self._is_refused:
+            self.close()
+
+    async def _answer(self, command: RemotingCommand, charge: int) -> None:
+        try:
+            answer = await self._owner.answer(self, command)
+        finally:
+            self._queued_bytes -= charge
+            self._owner.budget.release(self.ip, charge)
+        data, reserved = answer.data, 0
+        if len(data) > _HIGH_WATER_BYTES:
+            if self.reserve(len(data)):
+                reserved = len(data)
+            else:
+                data = self._owner.busy(self, command, f"no memory for an answer of {len(data)} bytes")
+        if data:
+            self.write(data)
+        # what the peer has not read at once is accounted for by now
+        self.release(reserved)
+        if answer.closes:
+            self.close()
+
+
+def address_text(address: object) -> str:
+    """An address as people write it: 127.0.0.1:9876, [::1]:9876."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = str(address[0]), address[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(address)
