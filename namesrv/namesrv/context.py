@@ -16,6 +16,7 @@ from namesrv.state.events import EventRing
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
+from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_runtime.clock import Clock
 
@@ -49,6 +50,8 @@ class Namesrv:
     fast_lane: FastLane
     # connection id -> connection; all that were let in and are not gone
     connections: dict[int, ServerConnection]
+    # what peers may hold of the memory
+    budget: MemoryBudget
     watchers: RouteWatchers
     events: EventRing
     readiness: Readiness

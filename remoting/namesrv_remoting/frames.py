@@ -60,7 +60,7 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
     there = len(data) - at
     if there < 4:
         return 4
-    (length,) = LENGTH.unpack_from(data, at)
+    length: int = LENGTH.unpack_from(data, at)[0]
     if length > max_frame_bytes - 4:
         message = f"frame of {length + 4} bytes, limit {max_frame_bytes}"
         raise RemoteProtocolError(message, reason="frame_too_large")

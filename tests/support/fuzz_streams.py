@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from namesrv import fast_lane
+from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
@@ -29,6 +30,7 @@ MAX_FRAMES: Final = 40
 # a frame of length 0, which ends every stream
 GARBAGE: Final = bytes(8)
 PLAIN: Final = json_frame(105, 1, {"topic": "t0"})
+LIMITS: Final = ServerLimits()
 _FAST_LANE: Final[dict[int, Any]] = {JSON: fast_lane._decode_json, NATIVE: fast_lane._decode_native}
 
 # how its answer is spelt, and its opaque; no opaque when the server draws one of its own
@@ -74,7 +76,7 @@ class Stream:
                 return
             if not (command.is_response or command.is_oneway):
                 self._due_for(command)
-        if self._reader.error is not None:
+        if self._reader.error is not None or _is_too_large(data[end:]):
             self.frames += 1
             self.is_broken = True
         self.is_cut_off = self._reader.is_inside_frame
@@ -104,6 +106,21 @@ class Stream:
         else:
             self.due += self.pulls
         return self
+
+
+def _is_too_large(begun: bytes) -> bool:
+    """Whether the header of a frame that has begun says that the server will not receive the rest."""
+    if len(begun) < 8:
+        return False
+    length, word = struct.unpack_from(">II", begun)
+    header_end = 8 + (word & 0xFFFFFF)
+    if length + 4 <= LIMITS.small_frame_bytes or len(begun) < header_end:
+        return False
+    try:
+        code = decode_frame(Frame(begun[4], begun[8:header_end], b"")).code
+    except RemoteProtocolError:
+        return True
+    return bool(length + 4 > LIMITS.large_frames.get(code, 0))
 
 
 def streams(numbers: Iterable[int], maker: FrameMaker) -> Iterator[Stream]:

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from namesrv_remoting.aio.budget import MemoryBudget
+from namesrv_remoting.aio.connection import FastLane, ServerConnection
 from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
 from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.server import FastLane, RemotingServer, no_fast_lane
+from namesrv_remoting.aio.server import RemotingServer, no_fast_lane
 from namesrv_remoting.errors import RemoteProtocolError
 from tests.support.fake_clock import FakeClock
 from tests.support.guard import GUARD_SECONDS
@@ -68,7 +68,9 @@ class Serving:
         return peer
 
     def _met(self) -> int:
-        return len(self.heard.opened) + sum(self.server.refusals[key] for key in ("connections", "connections_per_ip", "memory"))
+        return len(self.heard.opened) + sum(
+            self.server.refusals[key] for key in ("connections", "connections_per_ip", "memory")
+        )
 
     def connection_of(self, peer: RawPeer) -> ServerConnection:
         """The server's end of a peer."""

@@ -25,7 +25,7 @@ Values = Iterable[tuple[Sequence[str], T]]
 
 PREFIX: Final = "nameserver_"
 # why a connection was ended for a limit of ours, why for reading too slowly; all other reasons are what a peer sent
-LIMIT_REASONS: Final = ("connections", "connections_per_ip", "idle")
+LIMIT_REASONS: Final = ("connections", "connections_per_ip", "idle", "memory", "silent")
 SLOW_READER: Final = "slow_reader"
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from namesrv import version
 from namesrv.context import Namesrv
-from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.bodies.extension_answers import (
     Connection,
     LiveBroker,

@@ -17,6 +17,9 @@ QueueRow = tuple[QueueData, ...]
 # Connections per broker that are remembered besides its own. A stranger may name all brokers in heartbeats over all of
 # its connections; a broker that reconnects has two or three.
 MAX_CARRIERS: Final = 16
+# About what a topic with a broker or two takes, names and indexes included, and what a live broker does.
+_TOPIC_BYTES: Final = 600
+_BROKER_BYTES: Final = 2048
 # Outdated deadlines that are not worth clearing away.
 SPARE_DEADLINES: Final = 64
 
@@ -104,6 +107,10 @@ class RouteTables:
             f"<RouteTables [{len(self.cluster_addr_table)} clusters | {len(self.broker_addr_table)} groups | "
             f"{len(self.broker_live_table)} live | {len(self.topic_queue_table)} topics]>"
         )
+
+    def estimated_bytes(self) -> int:
+        """About how much memory the tables take, without a look at each entry."""
+        return _TOPIC_BYTES * len(self.topic_queue_table) + _BROKER_BYTES * len(self.broker_live_table)
 
     # -- live entries -------------------------------------------------------------------------------------------------
 

@@ -33,8 +33,9 @@ from namesrv.state.events import EventRing
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
-from namesrv_remoting.aio.dispatch import Dispatcher
+from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection, address_text
+from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_runtime import log, loops
@@ -267,6 +268,7 @@ class NamesrvController:
                 late_topics=None if log is None else log.late.topics,
             ),
             connections=connections,
+            budget=MemoryBudget(settings.max_memory_bytes, tables.estimated_bytes),
             watchers=watchers,
             events=events,
             readiness=readiness,
@@ -295,6 +297,8 @@ class NamesrvController:
             clock=self._clock,
             tasks=tasks,
             limits=server_limits(settings),
+            budget=namesrv.budget,
+            may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
             fast_lane=namesrv.fast_lane,
             connections=namesrv.connections,
         )

@@ -27,6 +27,8 @@ _BUSY_DRAIN_PASSES: Final = 4
 _BUSY_DRAIN_SECONDS: Final = 0.5
 # lines about refused peers per second; a hostile one could fill the disk with them
 _REFUSALS_PER_TICK: Final = 20
+# nothing is wrong with a peer that has nothing to say
+_EXPECTED: Final = frozenset({"idle", "silent"})
 
 
 class Housekeeping:
@@ -116,6 +118,9 @@ class Housekeeping:
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer broke the protocol or a limit."""
         self._namesrv.counters.refusals[connection.serialize_type, error.reason] += 1
+        if error.reason in _EXPECTED:
+            event(logger, logging.DEBUG, "connection_timed_out", peer=connection.peer, reason=error.reason)
+            return
         if self._logged_refusals >= _REFUSALS_PER_TICK:
             self._unlogged_refusals += 1
             return

@@ -225,11 +225,18 @@ class Settings(BaseModel):
     )
     first_frame_timeout_seconds: float = _setting(
         MESSAGES,
-        "Time from connecting to the end of the first frame; later the connection is closed. It is what ends "
-        "connections that never say anything. Lowered, slow links fail; raised, silent peers hold connections for "
-        "longer.",
+        "Time from the first byte of a connection's first frame to its last; later the connection is closed. "
+        "Lowered, slow links fail; raised, strangers hold connections for longer.",
         default=10.0,
         between=(0.1, 3600),
+    )
+    silent_timeout_seconds: float = _setting(
+        MESSAGES,
+        "Time for which a new connection may say nothing; then it is closed, without a warning. RocketMQ 5.x connects "
+        "to every server in advance and may be silent for two minutes. Lowered, its first request can meet a closed "
+        "connection; raised, connections that are good for nothing live for longer.",
+        default=120.0,
+        between=(1, 3600),
     )
     whole_frame_timeout_seconds: float = _setting(
         MESSAGES,
@@ -246,11 +253,19 @@ class Settings(BaseModel):
         default=10_000,
         between=(1, 1_000_000),
     )
+    reserved_broker_connections: int = _setting(
+        CONNECTIONS,
+        "The last of max-connections, kept for brokers, but at most a tenth of them: who takes one has to begin like a "
+        "broker within first-frame-timeout-seconds, or is closed. 0 keeps none, and a crowd of clients keeps brokers "
+        "out.",
+        default=1000,
+        between=(0, 1_000_000),
+    )
     max_connections_per_ip: int = _setting(
         CONNECTIONS,
-        "Open connections from one address; 0 is no limit. Set, one machine cannot use up all connections; "
-        "too low, clients behind one NAT address are refused.",
-        default=0,
+        "Open connections from one address; 0 is no limit. It keeps one machine from using up all connections; "
+        "too low, peers behind one NAT address or proxy are refused.",
+        default=1024,
         between=(0, 1_000_000),
     )
     max_in_flight_per_connection: int = _setting(
@@ -262,18 +277,28 @@ class Settings(BaseModel):
     )
     write_buffer_bytes: int = _setting(
         CONNECTIONS,
-        "Answers kept for a peer that does not read; when they pass this, its connection is closed. One answer may be "
-        "larger. Raised, slow peers take more memory; lowered, they are cut off sooner.",
+        "What may wait for a peer that does not read its answers; when notices or watches pass this, its connection is "
+        "closed. It gets no further answer to an ordinary request before it has read the last, which may be larger. "
+        "Raised, slow peers take more memory; lowered, they are cut off sooner.",
         default=4 * MIB,
         between=(64 * KIB, 1024 * MIB),
     )
     idle_timeout_seconds: float = _setting(
         CONNECTIONS,
-        "Close a connection on which nothing was sent for this long; 0 never does, since that would evict a silent "
-        "broker before the scan finds it expired. Set, it frees the connections of vanished clients; keep it above "
-        "broker-expiry-seconds. Connections that never sent a frame end by first-frame-timeout-seconds.",
-        default=0.0,
+        "Close a connection that has registered no broker and on which nothing was sent for this long; 0 never does. "
+        "Clients ask every 30 s. Lowered below 120, RocketMQ clients lose connections that they keep in reserve; "
+        "raised, those of vanished clients live for longer.",
+        default=600.0,
         between=(0, 86400),
+    )
+    max_memory_bytes: int = _setting(
+        CONNECTIONS,
+        "Memory for routes and peers together: what the tables leave of it, and an eighth in any case, is for frames "
+        "being received, answers not yet read and watches, a quarter of that for one address. When it is used up, new "
+        "connections and large frames are refused and those who are there notice nothing. Raised, the process may "
+        "grow; lowered, many large registrations at once have to wait.",
+        default=512 * MIB,
+        between=(64 * MIB, 1 << 40),
     )
     tcp_user_timeout_seconds: float = _setting(
         CONNECTIONS,

@@ -16,10 +16,10 @@ from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.limits import ServerLimits
+from namesrv_remoting.aio.limits import BROKER_CODES, PROBING_CODES, ServerLimits
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
-from namesrv_remoting.frames import HEAD, Frame, cut_frame, needed_bytes
+from namesrv_remoting.frames import HEAD, LENGTH, Frame, cut_frame, needed_bytes
 from namesrv_remoting.proxy_header import read_proxy_header
 from namesrv_remoting.serializers import decode_frame
 from namesrv_runtime.clock import Clock
@@ -112,6 +112,7 @@ class ServerConnection(asyncio.Protocol):
         "_closing",
         "_deadline_frame",
         "_deadline_write",
+        "_has_passed",
         "_is_held",
         "_is_on_probation",
         "_is_refused",
@@ -168,6 +169,8 @@ class ServerConnection(asyncio.Protocol):
         # a PROXY header may come first; a broker's request has to
         self._preamble = owner.limits.proxy_protocol
         self._is_on_probation = False
+        # its next frame is one that may come before that
+        self._has_passed = False
         # whole frames wait in the buffer until earlier ones are answered and read
         self._is_held = False
         # a large frame waits for memory
@@ -296,9 +299,10 @@ class ServerConnection(asyncio.Protocol):
 
     def _check_silence(self, now: float) -> None:
         limits = self._owner.limits
-        if not self._has_spoken:
-            seconds = limits.first_frame_seconds if self._is_on_probation else limits.silent_seconds
-            reason = "silent"
+        if self._is_on_probation:
+            seconds, reason = limits.first_frame_seconds, "silent"
+        elif not self._has_spoken:
+            seconds, reason = limits.silent_seconds, "silent"
         else:
             seconds = 0.0 if self._owner.may_be_idle(self) else limits.idle_seconds
             reason = "idle"
@@ -495,9 +499,21 @@ class ServerConnection(asyncio.Protocol):
         if self._preamble:
             data = self._strip_proxy_header(data)
         if data and self._is_on_probation:
+            return self._probed(data)
+        return data
+
+    def _probed(self, data: bytes) -> bytes:
+        """The one frame that may be answered before the peer has begun like a broker, if there is one."""
+        if not self._has_passed:
             self._keep(data)
             return b""
-        return data
+        self._has_passed = False
+        (length,) = LENGTH.unpack_from(data)
+        self._buffer = bytearray(data[4 + length :])
+        self._needed = 1
+        if self._buffer:
+            asyncio.get_running_loop().call_soon(self.data_received, b"")
+        return data[: 4 + length]
 
     def _end_large_frame(self, buffer: bytearray, end: int) -> bytes:
         with memoryview(buffer) as view:
@@ -545,11 +561,12 @@ class ServerConnection(asyncio.Protocol):
             return header_end
         code = decode_frame(Frame(data[4], data[8:header_end], b"")).code
         if self._is_on_probation:
-            if code not in limits.broker_codes:
+            self._is_on_probation = code not in BROKER_CODES
+            if self._is_on_probation and code not in PROBING_CODES:
                 others = limits.max_connections - limits.reserved_connections
                 message = f"limit of {others} connections that are not brokers'"
                 raise RemoteProtocolError(message, reason="connections")
-            self._is_on_probation = False
+            self._has_passed = True
         if size <= limits.small_frame_bytes:
             return size
         bound = min(limits.large_frames.get(code, limits.small_frame_bytes), limits.max_frame_bytes)

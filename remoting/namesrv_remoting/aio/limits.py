@@ -5,9 +5,22 @@ The numbers come from the limits table of the security notes; each is a setting 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
+
+# what a broker begins with, and what its agent may ask before
+BROKER_CODES: Final = frozenset(
+    {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.QUERY_DATA_VERSION,
+        RequestCode.GET_BROKER_MEMBER_GROUP,
+        RequestCode.BROKER_HEARTBEAT,
+    }
+)
+PROBING_CODES: Final = frozenset({RequestCode.SERVER_INFO})
 
 
 def _large_frames() -> dict[int, int]:
@@ -32,9 +45,8 @@ class ServerLimits:
     small_frame_bytes: int = 64 * 1024
     large_frames: Mapping[int, int] = field(default_factory=_large_frames)
     max_connections: int = 10_000
-    # the last of them: who takes one has to begin with a request of `broker_codes`, soon
+    # the last of them are for brokers: who takes one has to begin like one, soon
     reserved_connections: int = 0
-    broker_codes: frozenset[int] = frozenset()
     max_connections_per_ip: int = 0
     # ordinary requests of one connection that wait or run; beyond it nothing more is read from the peer
     max_in_flight: int = 256

@@ -23,6 +23,7 @@ from tests.support.raw_peer import RawPeer, until
 # what a running server cannot change: where it is, what it waits for, and what shapes staleness, which the heartbeat
 # log told at its start
 NEEDS_RESTART = {
+    "max_memory_bytes",
     "listen_host",
     "listen_port",
     "http_listen",
@@ -180,7 +181,8 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
         changed = {
             "max_frame_bytes": 65536,
             "max_header_bytes": 2048,
-            "max_connections": 11,
+            "max_connections": 110,
+            "reserved_broker_connections": 500,
             "max_connections_per_ip": 12,
             "max_in_flight_per_connection": 13,
             "write_buffer_bytes": 65537,
@@ -188,6 +190,7 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
             "whole_frame_timeout_seconds": 15.0,
             "idle_timeout_seconds": 16.0,
             "tcp_user_timeout_seconds": 17.0,
+            "silent_timeout_seconds": 18.0,
             "proxy_protocol": "optional",
             "kv_max_value_bytes": 18,
             "kv_max_keys_per_namespace": 19,
@@ -199,7 +202,22 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
         remoting = server.controller.server
         apply(namesrv, remoting, changed)
 
-        assert ServerLimits(65536, 2048, 11, 12, 13, 65537, 14.0, 15.0, 16.0, 17.0, True) == remoting.limits  # noqa: FBT003
+        expected = ServerLimits(
+            max_frame_bytes=65536,
+            max_header_bytes=2048,
+            max_connections=110,
+            reserved_connections=11,
+            max_connections_per_ip=12,
+            max_in_flight=13,
+            write_buffer_bytes=65537,
+            first_frame_seconds=14.0,
+            whole_frame_seconds=15.0,
+            idle_seconds=16.0,
+            tcp_user_timeout_seconds=17.0,
+            silent_seconds=18.0,
+            proxy_protocol=True,
+        )
+        assert expected == remoting.limits
         assert 65536 == remoting.dispatcher.max_frame_bytes
         limits = namesrv.kv.limits
         assert (18, 19, 20) == (limits.max_value_bytes, limits.max_keys_per_namespace, limits.max_namespaces)

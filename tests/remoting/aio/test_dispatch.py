@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Answer, Dispatcher, Handler, Reply, Request
+from namesrv_remoting.aio.connection import Answer, ServerConnection
+from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (

@@ -1,0 +1,224 @@
+"""Does no peer hold more memory than its share, and does everybody else notice nothing?"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.aio.budget import MemoryBudget
+from namesrv_remoting.aio.dispatch import Reply, Request
+from namesrv_remoting.aio.limits import ServerLimits
+from namesrv_remoting.codes import RequestCode
+from tests.support.fake_clock import settle
+from tests.support.gate import Gate
+from tests.support.raw_peer import until
+from tests.support.serving import ECHO, serving
+from tests.support.spelling import binary_frame, json_frame, native_frame
+
+Spell = Callable[..., bytes]
+
+MEBIBYTE = 1024 * 1024
+REGISTER = int(RequestCode.REGISTER_BROKER)
+HEARTBEAT = int(RequestCode.BROKER_HEARTBEAT)
+SERVER_INFO = int(RequestCode.SERVER_INFO)
+LIST = 206
+# what a connection is charged with
+CONNECTION = 8 * 1024
+
+
+async def small(request: Request) -> Reply:
+    """A handler whose answer is short."""
+    return Reply()
+
+
+async def large(request: Request) -> Reply:
+    """A handler whose answer is not."""
+    return Reply(bytes(MEBIBYTE))
+
+
+def registration(opaque: int = 7, size: int = 4 * MEBIBYTE) -> bytes:
+    """A large frame that is received."""
+    return json_frame(REGISTER, opaque, None, bytes(size))
+
+
+# -- the budget -------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 400)), max_size=60))
+def test_nobody_reserves_more_than_there_is(wanted: list[tuple[str, int]]) -> None:
+    """Of 1,000 bytes, 200 of which the tables hold, one address gets a quarter of the rest; all is given back."""
+    budget = MemoryBudget(1000, lambda: 200)
+    held = [(address, size) for address, size in wanted if budget.reserve(address, size)]
+
+    assert sum(size for _, size in held) == budget.used_bytes <= 800
+    for one in "abcdef":
+        assert sum(size for address, size in held if address == one) <= 200
+    for address, size in held:
+        budget.release(address, size)
+    assert "<MemoryBudget [0 of 800 bytes | 0 addresses]>" == repr(budget)
+
+
+def test_tables_leave_peers_an_eighth() -> None:
+    """However large they are."""
+    assert 125 == MemoryBudget(1000, lambda: 5000).peers_bytes()
+
+
+# -- what is received -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
+async def test_large_frame_is_refused_for_its_header(spell: Spell) -> None:
+    """Before anything of its body comes; what is as large as everybody's frames may be is received."""
+    async with serving() as served:
+        peer, other = await served.connect(), await served.connect()
+        frame = spell(LIST, 7, None, bytes(MEBIBYTE))
+        peer.send(frame[:300])
+        assert await peer.at_end()
+        message = f"frame of {len(frame)} bytes for request 206, limit 65536"
+        assert [(1, "frame_too_large", message)] == served.heard.refused
+
+        fits = json_frame(ECHO, 7, None, bytes(64 * 1024 - len(json_frame(ECHO, 7))))
+        assert 7 == (await other.ask(fits)).opaque
+
+
+async def test_large_frames_are_received_up_to_the_bound_of_their_request() -> None:
+    """A registration of 4 MiB is, one of a byte more than the limit is not; every piece of it may come alone."""
+    limits = ServerLimits(large_frames={REGISTER: 4 * MEBIBYTE})
+    async with serving({REGISTER: small}, limits=limits) as served:
+        peer, other = await served.connect(), await served.connect()
+        fits = registration(7, 4 * MEBIBYTE - len(registration(7, 0)))
+        await peer.send_slowly(fits[:80])
+        peer.send(fits[80:] + json_frame(ECHO, 8))
+        assert [7, 8] == [(await peer.receive()).opaque for _ in range(2)]
+
+        other.send(registration(7, 4 * MEBIBYTE)[:100])
+        assert await other.at_end()
+        assert ["frame_too_large"] == served.heard.reasons
+
+
+async def test_large_frame_waits_for_memory() -> None:
+    """Of 16 MiB one address gets 4: the second registration is received when the first has been answered."""
+    gate, budget = Gate(), MemoryBudget(17 * MEBIBYTE)
+    async with serving({REGISTER: gate}, budget=budget) as served:
+        first, second = await served.connect(), await served.connect()
+        first.send(registration(1))
+        await until(lambda: gate.came)
+        second.send(registration(2))
+        await settle()
+        await served.clock.advance(5)
+        assert [1] == gate.came
+        # who asks little notices nothing
+        assert 7 == (await (await served.connect()).ask(json_frame(ECHO, 7))).opaque
+
+        gate.open()
+        assert 1 == (await first.receive()).opaque
+        await served.clock.advance(1)
+        assert 2 == (await second.receive()).opaque
+        assert [] == served.heard.refused
+    assert 0 == budget.used_bytes
+
+
+async def test_large_frame_does_not_wait_for_ever() -> None:
+    """It is refused when its time is over."""
+    gate = Gate()
+    async with serving({REGISTER: gate}, budget=MemoryBudget(17 * MEBIBYTE)) as served:
+        first, second = await served.connect(), await served.connect()
+        size = len(registration())
+        first.send(registration(1))
+        await until(lambda: gate.came)
+        second.send(registration(2))
+        await settle()
+        await served.clock.advance(32)
+
+        assert await second.at_end()
+        assert [(2, "memory", f"no memory for a frame of {size} bytes")] == served.heard.refused
+        gate.open()
+        assert 1 == (await first.receive()).opaque
+
+
+async def test_frames_of_peers_that_are_gone_take_nothing() -> None:
+    """Everything is given back with the connection, however far it came."""
+    budget = MemoryBudget(64 * MEBIBYTE)
+    async with serving({REGISTER: small}, budget=budget) as served:
+        for frame in (registration()[:MEBIBYTE], registration()[:100], json_frame(ECHO, 7, None, bytes(999))[:500]):
+            peer = await served.connect()
+            peer.send(frame)
+            await until(lambda: budget.used_bytes > CONNECTION)
+            peer.reset()
+            await until(lambda: not served.server.connections)
+            assert 0 == budget.used_bytes
+
+
+# -- what is sent -----------------------------------------------------------------------------------------------------
+
+
+async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
+    """Code 2 says so; peers that read theirs get on."""
+    budget = MemoryBudget(3 * MEBIBYTE)
+    async with serving({LIST: large}, budget=budget) as served:
+        peer = await served.connect()
+        answer = await peer.ask(json_frame(LIST, 7))
+        expected = f"no memory for an answer of {MEBIBYTE + 105} bytes"
+
+        assert (2, 7, b"") == (answer.code, answer.opaque, answer.body)
+        assert answer.remark is not None
+        assert expected[:30] == answer.remark[:30]
+        assert 8 == (await peer.ask(json_frame(ECHO, 8))).opaque
+        assert CONNECTION == budget.used_bytes
+
+
+async def test_unread_answers_are_charged_until_they_are_read() -> None:
+    """Or until the connection is gone."""
+    budget = MemoryBudget(64 * MEBIBYTE)
+    async with serving({LIST: large}, budget=budget) as served:
+        reads, never = [await served.connect(receive_buffer=4096) for _ in range(2)]
+        for peer in (reads, never):
+            peer.send(json_frame(LIST, 1) * 20)
+            await until(lambda peer=peer: served.connection_of(peer).is_write_paused)  # type: ignore[misc]
+        await settle()
+        unsent = sum(one.unsent_bytes for one in served.server.connections.values())
+        assert 2 * CONNECTION + unsent == budget.used_bytes
+
+        assert [1] * 20 == [(await reads.receive()).opaque for _ in range(20)]
+        never.reset()
+        await until(lambda: len(served.server.connections) == 1)
+        await until(lambda: budget.used_bytes == CONNECTION)
+
+
+# -- who is let in ----------------------------------------------------------------------------------------------------
+
+
+async def test_no_connection_is_let_in_without_memory() -> None:
+    """Those who are in stay, and are answered."""
+    async with serving(budget=MemoryBudget(4 * 2 * CONNECTION)) as served:
+        peers = [await served.connect() for _ in range(2)]
+        refused = await served.connect()
+        assert await refused.at_end()
+
+        assert [(3, "memory", "no memory for a further connection")] == served.heard.refused
+        for peer in peers:
+            assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
+
+
+@pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
+async def test_last_connections_are_for_brokers(spell: Spell) -> None:
+    """A client gets one of the first two only; who takes another begins like a broker, or is closed."""
+    limits = ServerLimits(max_connections=6, reserved_connections=4)
+    async with serving({HEARTBEAT: small, SERVER_INFO: small}, limits=limits) as served:
+        for _ in range(2):
+            assert 7 == (await (await served.connect()).ask(spell(ECHO, 7))).opaque
+        broker, agent, client, silent = [await served.connect() for _ in range(4)]
+        await broker.send_slowly(spell(HEARTBEAT, 8))
+        assert [8, 9] == [(await broker.receive()).opaque, (await broker.ask(json_frame(ECHO, 9))).opaque]
+        agent.send(spell(SERVER_INFO, 1) + spell(HEARTBEAT, 2) + spell(ECHO, 3))
+        assert [1, 2, 3] == [(await agent.receive()).opaque for _ in range(3)]
+
+        client.send(spell(SERVER_INFO, 1))
+        assert 1 == (await client.receive()).opaque
+        client.send(spell(ECHO, 2))
+        assert await client.at_end()
+        assert [(5, "connections", "limit of 2 connections that are not brokers'")] == served.heard.refused
+        await served.clock.advance(11)
+        assert await silent.at_end()
+        assert [1, 2, 3, 4] == list(served.server.connections)
