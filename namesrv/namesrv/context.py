@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from namesrv.counters import Counters
@@ -74,6 +74,10 @@ class Namesrv:
     def is_listening(self) -> bool:
         """Whether brokers and clients can connect."""
         return bool(self.addresses)
+
+    def effective_settings(self) -> dict[str, Any]:
+        """All settings as they are now: some may have been changed over the wire."""
+        return {**dict(self.settings), **asdict(self.live)}
 
     def uptime(self) -> float:
         """Seconds since the start, whatever happened to the wall clock."""

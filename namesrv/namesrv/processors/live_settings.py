@@ -70,12 +70,11 @@ def apply_update(namesrv: Namesrv, body: bytes) -> None:
 
 def effective_properties(namesrv: Namesrv) -> str:
     """All settings as they are now, as sorted `key=value` lines; anybody may ask, so that paths are told to few."""
-    values = dict(namesrv.settings)
+    values = namesrv.effective_settings()
     if namesrv.addresses:
         # 0 asked for any free one
         values["listen_port"] = namesrv.addresses[0][1]
     if not namesrv.settings.admin_enabled:
         for name in _PATHS:
             del values[name]
-    values.update({item.name: getattr(namesrv.live, item.name) for item in fields(LiveSettings)})
     return as_properties(values)

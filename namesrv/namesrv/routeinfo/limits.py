@@ -1,10 +1,10 @@
 """How much the tables may hold, checked before a change is worked out."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from namesrv.routeinfo.records import Registration
-from namesrv.routeinfo.tables import QueueRow, RouteTables
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.errors import BadRequestError
 
 
@@ -37,10 +37,10 @@ def check_topics(
     tables: RouteTables,
     limits: TableLimits,
     broker_name: str,
-    named: Collection[str],
-    gone: Collection[str] = (),
+    named: Sequence[str],
+    gone: Callable[[], Collection[str]] = tuple,
 ) -> None:
-    """Refuse topics too many: these are named for a broker, those are on it no longer.
+    """Refuse topics too many: these are named for a broker, and `gone()` says which it leaves.
 
     Raises:
         BadRequestError: with the limit.
@@ -55,13 +55,14 @@ def check_topics(
         # nearly always: nothing has to be counted
         return
     names = set(named)
-    after = len(known | names) - len(known.intersection(gone) - names)
+    leaves = known.intersection(gone()) - names
+    after = len(known | names) - len(leaves)
     _check(after, limits.max_topics_per_broker, "topics per broker")
     _check(tables.route_count + after - len(known), limits.max_routes, "routes")
-    table: Mapping[str, QueueRow] = tables.topic_queue_table
+    table = tables.topic_queue_table
     new = sum(name not in table for name in names)
     if new:
-        dying = sum(name not in names and len(table[name]) == 1 for name in known.intersection(gone))
+        dying = sum(len(table[name]) == 1 for name in leaves)
         _check(len(table) + new - dying, limits.max_topics, "topics")
 
 

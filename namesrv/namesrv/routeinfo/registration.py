@@ -6,6 +6,7 @@ refused registration changes nothing at all, a displaced master leaves entirely,
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from namesrv.routeinfo.limits import TableLimits, check_new_broker, check_topics
@@ -69,7 +70,8 @@ def check_registration(
     check_new_broker(tables, limits, registration)
     if _creates_routes(registration, _addrs_after(registration, addrs)):
         named = [topic.topic_name for topic in registration.body.topic_configs]
-        check_topics(tables, limits, registration.broker_name, named, _topics_dropped(tables, registration, options))
+        gone = partial(_topics_dropped, tables, registration, options)
+        check_topics(tables, limits, registration.broker_name, named, gone)
 
 
 def _check_registration_seq(registration: Registration, live: BrokerLiveInfo | None) -> None:

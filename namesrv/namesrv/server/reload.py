@@ -111,7 +111,7 @@ class Reloader:
             return
         for warning in loaded.warnings:
             event(logger, logging.WARNING, "settings_doubted", warning=warning)
-        changes = changes_between(effective(self._namesrv), loaded.settings)
+        changes = changes_between(self._namesrv.effective_settings(), loaded.settings)
         # told first: another level may keep these lines out of the log
         for change in changes:
             name = "setting_changed" if change.can_reload else "setting_needs_restart"
@@ -120,11 +120,6 @@ class Reloader:
         changed = {change.name: change.new for change in changes if change.can_reload}
         apply(self._namesrv, self._server, changed)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(changes) - len(changed))
-
-
-def effective(namesrv: Namesrv) -> dict[str, object]:
-    """All settings as they are now: some may have been changed over the wire."""
-    return dict(namesrv.settings) | {name: getattr(namesrv.live, name) for name in _LIVE}
 
 
 def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object]) -> None:

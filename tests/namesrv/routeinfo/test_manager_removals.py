@@ -113,39 +113,6 @@ async def test_all_that_are_silent_go_and_no_other(scene: RouteScene) -> None:
 # ---- own lateness ----
 
 
-async def test_time_that_we_slept_is_not_silence(scene: RouteScene) -> None:
-    """A process that was stopped for five minutes has heard nobody, and evicts nobody for it."""
-    await scene.register(MASTER)
-    scene.pass_time(100.0)
-    scene.pass_time(300.0)
-
-    scene.manager.was_stopped(300.0)
-    assert 0 == await scene.manager.evict_silent()
-
-    # 100 s of silence were real: 20 more are allowed
-    scene.pass_time(20.0)
-    assert 0 == await scene.manager.evict_silent()
-    scene.pass_time(0.1)
-    assert 1 == await scene.manager.evict_silent()
-
-
-async def test_lateness_adds_up(scene: RouteScene) -> None:
-    """Every second of it, from each tick that was late, up to ten minutes: then a silence is one all the same."""
-    await scene.register(MASTER)
-    for _ in range(10):
-        scene.pass_time(60.0)
-        scene.manager.was_stopped(59.0)
-
-    assert 1_010.0 == scene.manager.now()
-    assert 10.0 == scene.manager.was_stopped(300.0)
-    assert 0.0 == scene.manager.was_stopped(1.0)
-    scene.pass_time(10.0)
-    scene.pass_time(110.0)
-    assert 0 == await scene.manager.evict_silent()
-    scene.pass_time(0.1)
-    assert 1 == await scene.manager.evict_silent()
-
-
 @pytest.mark.parametrize(("seconds", "now"), [(0.0, 1_000.0), (0.24, 1_000.0), (0.25, 999.75)])
 def test_grain_of_a_timer_is_no_lateness(scene: RouteScene, seconds: float, now: float) -> None:
     """Ticks are always a little late; adding that up would make every expiry a lie."""

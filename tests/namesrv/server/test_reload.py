@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from namesrv.context import LiveSettings
-from namesrv.server.reload import RELOADABLE, Change, Reloader, apply, changes_between, effective
+from namesrv.server.reload import RELOADABLE, Change, Reloader, apply, changes_between
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, load
@@ -143,7 +143,7 @@ async def test_bad_file_changes_nothing(
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path / "data") as server:
         file = File(tmp_path / "ns.toml", server)
-        before = effective(server.namesrv)
+        before = server.namesrv.effective_settings()
 
         await file.reload(text)
 
@@ -151,7 +151,7 @@ async def test_bad_file_changes_nothing(
         assert "reload_refused" == name
         (found,) = told["problems"]
         assert found.startswith(problem.replace("{file}", str(file.path)))
-        assert before == effective(server.namesrv)
+        assert before == server.namesrv.effective_settings()
         assert 10_000 == server.controller.server.limits.max_connections
 
 
