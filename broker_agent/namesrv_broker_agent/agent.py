@@ -4,17 +4,16 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Final, ParamSpec, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from namesrv_broker_agent.dialects import Registered
 from namesrv_broker_agent.identity import BrokerIdentity, BrokerState
 from namesrv_broker_agent.link import ServerLink, ServerState
 from namesrv_broker_agent.settings import AgentSettings
-from namesrv_broker_agent.tasks import call_back, cancelled, report_bug, whole
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
@@ -110,7 +109,7 @@ class BrokerAgent:
         self._name_servers_changed(self._name_servers.addresses)
         self._name_servers.looked.clear()
         self._watch = asyncio.create_task(self._name_servers.run(), name="namesrv-agent name servers")
-        self._watch.add_done_callback(report_bug)
+        self._watch.add_done_callback(_report_bug)
         try:
             # a name or a URL that hangs does not hold up the broker; the servers join when they are known
             async with timeout_on(self._clock, self.settings.connect_timeout_seconds):
@@ -141,7 +140,7 @@ class BrokerAgent:
 
     async def _stop(self) -> None:
         if self._watch is not None:
-            await cancelled(self._watch)
+            await _cancelled(self._watch)
         await asyncio.gather(*(self._leave(address) for address in list(self._links)))
         if self._leaving:
             await asyncio.wait(self._leaving)
@@ -241,7 +240,7 @@ class BrokerAgent:
         return await self._change(self._table.replace_all, list(topics))
 
     async def _change(self, change: Callable[P, TopicChange], *args: P.args, **kwargs: P.kwargs) -> TopicChange:
-        return await whole(self._change_whole(partial(change, *args, **kwargs)))
+        return await _whole(self._change_whole(partial(change, *args, **kwargs)))
 
     async def _change_whole(self, change: Callable[[], TopicChange]) -> TopicChange:
         async with self._table_lock:
@@ -268,7 +267,7 @@ class BrokerAgent:
         await self._take_id(broker_id, state_version)
 
     async def _take_id(self, broker_id: int, state_version: int | None) -> None:
-        await whole(self._take_id_whole(broker_id, state_version))
+        await _whole(self._take_id_whole(broker_id, state_version))
         await self._register_again()
 
     async def _take_id_whole(self, broker_id: int, state_version: int | None) -> None:
@@ -318,7 +317,7 @@ class BrokerAgent:
         )
         self._links[address] = link
         run = asyncio.create_task(link.run(), name=f"namesrv-agent {address}")
-        run.add_done_callback(report_bug)
+        run.add_done_callback(_report_bug)
         self._runs[address] = run
 
     async def _leave(self, address: str) -> None:
@@ -327,7 +326,7 @@ class BrokerAgent:
             return
         self._left.add(link)
         try:
-            await cancelled(run)
+            await _cancelled(run)
             async with timeout_on(self._clock, self.settings.stop_seconds):
                 await link.leave(self.settings.stop_seconds)
         except TimeoutError:
@@ -352,7 +351,7 @@ class BrokerAgent:
         if self._master is None or named[most] > named[self._master]:
             self._master = most
             if self._on_master_changed is not None:
-                call_back(self._on_master_changed, most)
+                _call_back(self._on_master_changed, most)
 
     def _on_request(self, command: RemotingCommand) -> None:
         if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
@@ -367,4 +366,37 @@ class BrokerAgent:
         except BadRequestError as error:
             logger.warning("malformed NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
             return
-        call_back(self._on_min_broker_id_changed, notice)
+        _call_back(self._on_min_broker_id_changed, notice)
+
+
+async def _whole(work: Coroutine[Any, Any, T]) -> T:
+    """Do all of it or nothing: a caller who is cancelled meanwhile waits until it is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            # fetched, so that asyncio does not report it
+            task.exception()
+        raise
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and return when it has ended."""
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _report_bug(task: asyncio.Task[None]) -> None:
+    """Say it when a task that never ends has ended; for `add_done_callback`."""
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical("agent task %s crashed", task.get_name(), exc_info=task.exception())
+
+
+def _call_back(callback: Callable[[T], None], news: T) -> None:
+    """Tell the broker; whatever its own code does then, the connections live."""
+    try:
+        callback(news)
+    except Exception:
+        logger.exception("callback %r failed", callback)

@@ -5,11 +5,11 @@ from typing import Final
 
 import typer
 
-from namesrv_client.ctl import completion
 from namesrv_client.ctl.commands import (
     bench,
     brokers,
     changes,
+    completion,
     configuration,
     diff,
     events,
