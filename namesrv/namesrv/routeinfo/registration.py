@@ -126,7 +126,7 @@ def plan_registration(
             taken = PERM_WRITE
         yield from _plan_rows(tables, registration, changes, without_perm=taken)
         yield from plan_rows_without(tables, changes, name, _topics_dropped(tables, registration, options))
-        _plan_mappings(tables, registration, changes)
+        yield from _plan_mappings(tables, registration, changes)
 
     changes.live[key] = BrokerLiveInfo(
         name,
@@ -240,17 +240,22 @@ def _topics_dropped(tables: RouteTables, registration: Registration, options: Ro
     return set()
 
 
-def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> None:
+def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> Generator[None, None, None]:
     """8d: static mappings, for topics that have queues on this broker."""
     name, mappings = registration.broker_name, registration.body.mappings
-    for topic, mapping in mappings.items():
+    for number, (topic, mapping) in enumerate(mappings.items(), start=1):
         row = changes.rows.get(topic, tables.topic_queue_table.get(topic)) or ()
         if any(queues.broker_name == name for queues in row):
             changes.mappings[topic, name] = mapping
+        if number % CHUNK_TOPICS == 0:
+            yield
     if registration.is_native and registration.kind == "full":
-        for topic, by_broker in tables.topic_queue_mapping_info_table.items():
+        table = tables.topic_queue_mapping_info_table
+        for number, (topic, by_broker) in enumerate(table.items(), start=1):
             if name in by_broker and topic not in mappings:
                 changes.mappings[topic, name] = None
+            if number % CHUNK_TOPICS == 0:
+                yield
 
 
 def plan_rows_without(

@@ -1,5 +1,6 @@
 """What is answered to brokers that come, go and look for their group (103, 104, 901), in every spelling?"""
 
+import asyncio
 import json
 import struct
 import zlib
@@ -219,7 +220,7 @@ def compressed(topics: int) -> bytes:
 @pytest.mark.parametrize("said", ["true", "false"])
 @pytest.mark.parametrize("topics", [2, 3000])
 async def test_compressed_registration_is_read_whatever_the_header_says(tmp_path: Path, said: str, topics: int) -> None:
-    """5.x brokers compress and say compressed=false; a large one is read beside the loop."""
+    """5.x brokers compress and say compressed=false."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
 
@@ -227,6 +228,28 @@ async def test_compressed_registration_is_read_whatever_the_header_says(tmp_path
 
         assert (0, None) == outcome(answer)
         assert topics == len(server.namesrv.manager.tables.topic_queue_table)
+
+
+@pytest.mark.parametrize(
+    "body", [registration(*map(str, range(10_000))), compressed(10_000)], ids=["json", "compressed"]
+)
+async def test_others_are_served_while_large_registrations_are_decoded(tmp_path: Path, body: bytes) -> None:
+    """However many come at a time: each is decoded in steps, and all are in the end."""
+    async with namesrv_in_process(tmp_path) as server:
+        masters = [Broker(f"broker-{number}", addr=f"10.0.0.{number}:10911") for number in range(6)]
+        peers = [await server.connect() for _ in masters]
+        other, served = await server.connect(), 0
+        async with asyncio.TaskGroup() as group:
+            answers = [
+                group.create_task(peer.register(master, body)) for peer, master in zip(peers, masters, strict=True)
+            ]
+            while not server.namesrv.manager.tables.broker_live_table:
+                await other.call(106)
+                served += 1
+
+        assert served > 10
+        assert [0] * 6 == [answer.result().code for answer in answers]
+        assert 10_000 == len(server.namesrv.manager.tables.topic_queue_table)
 
 
 async def test_registration_that_inflates_too_far_changes_nothing(tmp_path: Path) -> None:

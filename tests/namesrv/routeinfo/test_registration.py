@@ -609,6 +609,17 @@ def test_large_registration_lets_others_run(topics: int, yields: int) -> None:
     assert "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>" == repr(tables)
 
 
+def test_many_mappings_let_others_run() -> None:
+    """Those that come, and natively those that may go."""
+    mappings = {f"t{number}": TopicQueueMappingInfo(f"t{number}") for number in range(3 * CHUNK_TOPICS)}
+    large = native(*mappings)
+    large = replace(large, body=replace(large.body, mappings=mappings))
+    options = RouteOptions()
+
+    assert 6 == count_chunks(plan_registration(RouteTables(), large, options, 0.0, 1))[0]
+    assert 9 == count_chunks(plan_registration(tables_of(large), large, options, 0.0, 2))[0]
+
+
 def test_dropping_many_topics_lets_others_run() -> None:
     """Working out what goes costs as much as what comes."""
     tables = tables_of(native(*(f"t{number}" for number in range(3 * CHUNK_TOPICS))))
