@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Protocol
 
 from namesrv.context import Namesrv
@@ -11,6 +12,7 @@ from namesrv.processors.changes import log_change
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
+from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.limits import RegistrationLimits
@@ -44,9 +46,9 @@ except ImportError:  # comes with the extra `server`
 
 # 31 bits: Java's CRC is a non-negative int
 _CRC_MASK: Final = 0x7FFFFFFF
-# Registrations that are decoded at the same time: each has a step in every round of the loop, and its memory until it
-# is applied. One that cannot grow beyond the second number (JSON of some KiB) does not have to wait for its turn.
-_MAX_DECODED_AT_ONCE: Final = 4
+# Large registrations that are in work at the same time: each has a step in every round of the loop, and its memory
+# until it is applied. One that cannot grow beyond the second number (JSON of some KiB) does not wait for its turn.
+_MAX_LARGE_AT_ONCE: Final = 4
 _SMALL_BYTES: Final = 3 * 1024 * 1024
 
 
@@ -68,7 +70,7 @@ class BrokerProcessor:
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
         self._manager = namesrv.manager
-        self._decoding = asyncio.Semaphore(_MAX_DECODED_AT_ONCE)
+        self._large = asyncio.Semaphore(_MAX_LARGE_AT_ONCE)
 
     async def register(self, request: Request) -> Reply:
         """103."""
@@ -81,8 +83,10 @@ class BrokerProcessor:
         result = self._manager.register_unchanged(key, digest, request.connection.id, header.registration_seq)
         if result is None:
             _check_crc(header.body_crc32, command.body)
-            body = await self._body(command, header)
-            result = await self._manager.register(self._registration(request, header, body, digest))
+            steps, turn = self._decode(command, header)
+            async with turn:
+                body = await run_in_steps(steps)
+                result = await self._manager.register(self._registration(request, header, body, digest))
         return self._registered(command, result)
 
     def _registration(
@@ -109,7 +113,10 @@ class BrokerProcessor:
             digest=None if is_native and header.kind == "delta" else digest,
         )
 
-    async def _body(self, command: RemotingCommand, header: RegisterBrokerRequestHeader) -> RegisterBrokerBody:
+    def _decode(
+        self, command: RemotingCommand, header: RegisterBrokerRequestHeader
+    ) -> tuple[Steps[RegisterBrokerBody], AbstractAsyncContextManager[object]]:
+        """The body, to be decoded in steps, and the turn in which that and the rest has to be done."""
         # as they are now: a reload may have changed them
         settings = self._namesrv.settings
         limits = RegistrationLimits(
@@ -121,10 +128,8 @@ class BrokerProcessor:
         else:
             compressed = compressed or is_zlib(body)
             steps = decode_body(body, command.version, compressed=compressed, limits=limits)
-        if limits.most_bytes(len(body), compressed=compressed) <= _SMALL_BYTES:
-            return await run_in_steps(steps)
-        async with self._decoding:
-            return await run_in_steps(steps)
+        is_small = limits.most_bytes(len(body), compressed=compressed) <= _SMALL_BYTES
+        return steps, nullcontext() if is_small else self._large
 
     def _registered(self, command: RemotingCommand, result: RegisterResult) -> Reply:
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)

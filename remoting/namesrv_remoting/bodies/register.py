@@ -146,6 +146,7 @@ def _registration(
     tally: Tally,
 ) -> RegisterBrokerBody:
     tally.check("topics", len(topics))
+    tally.check("static-topic mappings", len(mappings))
     return RegisterBrokerBody(
         # the value's name counts, not the key's (RouteInfoManager)
         tuple(topics.values()),
