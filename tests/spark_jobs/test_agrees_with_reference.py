@@ -4,6 +4,7 @@ The reference is the oracle: what it says of each case is written down by hand i
 """
 
 import json
+import math
 import secrets
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis, analyse
 from namesrv_spark_jobs.options import Options, WhatIf
 from namesrv_spark_jobs.transforms.output_rows import CLIENT_COLUMNS, INTERVAL_COLUMNS, REPLAYED_COLUMNS
 from tests.spark_jobs import reference
-from tests.spark_jobs.reference.summary import comparable
+from tests.spark_jobs.reference.analysis import comparable
 from tests.support.heartbeat_log_cases import Files, log
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -45,7 +46,7 @@ def check(ours: Analysis, theirs: reference.Analysis) -> None:
     for part, value in expected.items():
         assert (part, value) == (part, found[part])
     stalest = sorted((row["upper_ms"] for row in theirs.interval_rows() if row["upper_ms"]), reverse=True)
-    assert [round(ms) for ms in stalest[:20]] == [row["upper_ms"] for row in ours.summary["worst"]]
+    assert [math.floor(ms + 0.5) for ms in stalest[:20]] == [row["upper_ms"] for row in ours.summary["worst"]]
     (everything,) = (row for row in ours.metrics if (row["measure"], row["scope"]) == ("registry", "all"))
     assert METRIC_COLUMNS == tuple(everything)
     assert expected["registry"]["all"] == {name: everything[name] for name in expected["registry"]["all"]}

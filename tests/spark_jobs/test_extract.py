@@ -125,3 +125,20 @@ def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(spark: Spa
 
     assert [str(file.with_suffix(".gz"))] == sources.files
     assert (len(lines), 1) == (found.summary["input"]["lines"], found.summary["registry"]["all"]["count"])
+
+
+def test_what_spark_cannot_open_is_one_line(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody asked for forty lines of Java; --debug does."""
+    words = ["nowhere://bucket/a.jsonl", "--out", str(tmp_path / "report")]
+
+    assert 70 == main(words)
+    short = capsys.readouterr().err
+    assert 70 == main([*words, "--debug"])
+
+    assert short.startswith("namesrv-staleness: Spark failed: ")
+    assert short.endswith("; --debug shows the whole trace\n")
+    assert 1 == short.count("\n")
+    assert "Traceback" in capsys.readouterr().err
+    assert [] == list(tmp_path.iterdir())

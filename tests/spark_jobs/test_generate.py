@@ -265,6 +265,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "mine").touch()
     assert 2 == main(["--out", str(tmp_path)])
 
-    assert ["generate: --skew and --missed are parts of all beats", f"generate: {tmp_path} is not empty"] == (
-        capsys.readouterr().err.splitlines()
-    )
+    assert [
+        "heartbeat_logs: skew is a part of all beats, from 0 to less than 1: 1.5",
+        f"heartbeat_logs: {tmp_path} is not empty",
+    ] == (capsys.readouterr().err.splitlines())

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.command.cli import main
 from tests.spark_jobs import reference
-from tests.spark_jobs.reference.summary import comparable
+from tests.spark_jobs.reference.analysis import comparable
 from tests.support.heartbeat_lines import HeartbeatLines, broker, member
 from tests.support.spark_logs import BAD_LINE, HUGE_TIME, SMALL_GRID, contents, write_log, write_plain
 

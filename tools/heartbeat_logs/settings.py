@@ -58,6 +58,18 @@ class Settings:
     # of the heartbeat log: 1 or 2
     log_version: int = 2
 
+    def __post_init__(self) -> None:
+        """Refuse what does not make a fleet.
+
+        Raises:
+            ValueError: with what is wrong.
+        """
+        for name in ("skew", "missed"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a part of all beats, from 0 to less than 1: {getattr(self, name)}")
+        if min(self.heartbeat, self.scan, self.poll, self.expiry) < SECOND // 100:
+            raise ValueError("no period is shorter than 0.01 s")
+
     @property
     def end(self) -> int:
         """When the log ends."""

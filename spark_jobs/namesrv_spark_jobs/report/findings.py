@@ -106,10 +106,9 @@ def _of_brokers(summary: Summary) -> Iterator[Finding]:
         yield _finding("warning", "false_evictions", text)
     near = summary["near_misses"]
     if near["count"]:
-        times = "Once" if near["count"] == 1 else f"{near['count']:,} times"
-        text = f"{times} a broker was silent for over two thirds of its expiry and came back"
-        worst = f"{near['worst']['broker']} after {_seconds(near['worst']['silent_ms'])}"
-        yield _finding("info", "near_misses", f"{text}; the closest was {worst}.")
+        text = _count(near["count"], "near miss", "near misses")
+        worst = f"{near['worst']['broker']} came back after {_seconds(near['worst']['silent_ms'])} of silence"
+        yield _finding("info", "near_misses", f"{text}, beyond two thirds of an expiry; the closest: {worst}.")
     divergence = summary["divergence"]
     longest = _seconds(divergence["longest_ms"])
     if divergence["longest_ms"] > summary["bound_ms"]:

@@ -38,8 +38,8 @@ def number(value: float) -> str:
 
 # left, top, right, bottom
 Box = tuple[float, float, float, float]
-# of a letter of a label, at most
-_LETTER: Final = 7.5
+# of a letter of a label, at most: bold ones of DejaVu are wide
+_LETTER: Final = 9.0
 
 
 @dataclass
