@@ -28,6 +28,8 @@ DAEMON_FLAGS: Final = (
     *("--listen-host", "127.0.0.1", "--listen-port", "0", "--log-format", "json", "--drain-seconds", "0"),
     # on, as it is by default, and on a free port
     *("--http-listen", "127.0.0.1:0"),
+    # all load comes from this machine
+    *("--max-connections-per-ip", "0"),
     *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
 )
 

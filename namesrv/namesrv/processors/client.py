@@ -2,25 +2,29 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from namesrv.context import Namesrv
+from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extension_answers import ABSENT_ROUTE, RoutesAnswer, routes_answer
 from namesrv_remoting.bodies.extensions import PullRoutesRequest, pull_routes_request
 from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.codes import RequestCode
-from namesrv_remoting.errors import NotReadyError, TopicNotExistError
+from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
 from namesrv_runtime.timeouts import timeout_on
 
 FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # Routes put into one answer between two looks at the loop.
 _CHUNK: Final = 500
+# What waiting for one topic costs: its name, and an entry for it and for who waits.
+_WATCHED_BYTES: Final = 512
 
 
 def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
@@ -37,6 +41,11 @@ class ClientProcessor:
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
+        # connection id -> topics that it waits for, each as often as it does; and of all connections
+        self._watched_topics: Counter[int] = Counter()
+        self._watched_in_all = 0
+        # held while a large answer is made
+        self._building = asyncio.Lock()
 
     async def route(self, request: Request) -> Reply:
         """105."""
@@ -53,13 +62,50 @@ class ClientProcessor:
     async def pull_routes(self, request: Request) -> Reply:
         """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
         self._check_ready()
-        namesrv = self._namesrv
         asked = pull_routes_request(request.command.body)
-        if asked.wait_ms and not namesrv.is_draining and self._changed(asked) == []:
-            with contextlib.suppress(TimeoutError):
-                async with timeout_on(namesrv.clock, asked.wait_ms / 1000):
-                    await namesrv.watchers.wait(set(asked.topics))
+        if asked.wait_ms and not self._namesrv.is_draining and self._changed(asked) == []:
+            await self._until_changed(request.connection, asked)
+        if len(asked.topics) <= _CHUNK:
+            return await self._routes(request, asked)
+        # of several large answers at once each would hold all of its routes, and wait unread for its peer
+        while True:
+            await request.connection.until_answers_read()
+            async with self._building:
+                if not (request.connection.is_write_paused and request.connection.is_open):
+                    return await self._routes(request, asked)
+
+    async def _until_changed(self, connection: ServerConnection, asked: PullRoutesRequest) -> None:
+        """Return when one of the topics has changed, or the time is over; refused when too much is waited for."""
+        topics = frozenset(asked.topics)
+        with self._watched(connection, len(topics)), contextlib.suppress(TimeoutError):
+            async with timeout_on(self._namesrv.clock, asked.wait_ms / 1000):
+                await self._namesrv.watchers.wait(topics)
+
+    @contextlib.contextmanager
+    def _watched(self, connection: ServerConnection, count: int) -> Iterator[None]:
+        settings, watched = self._namesrv.settings, self._watched_topics
+        limit = settings.max_watched_topics_per_connection
+        if watched[connection.id] + count > limit:
+            raise SystemBusyError(f"{watched[connection.id] + count} watched topics on one connection, limit {limit}")
+        if self._watched_in_all + count > settings.max_watched_topics:
+            raise SystemBusyError(f"{self._watched_in_all + count} watched topics, limit {settings.max_watched_topics}")
+        if not connection.reserve(count * _WATCHED_BYTES):
+            raise SystemBusyError(f"no memory for a watch of {count} topics")
+        watched[connection.id] += count
+        self._watched_in_all += count
+        try:
+            yield
+        finally:
+            connection.release(count * _WATCHED_BYTES)
+            self._watched_in_all -= count
+            watched[connection.id] -= count
+            if not watched[connection.id]:
+                del watched[connection.id]
+
+    async def _routes(self, request: Request, asked: PullRoutesRequest) -> Reply:
+        namesrv = self._namesrv
         routes: dict[str, msgspec.Raw] = {}
+        size, limit = 0, namesrv.settings.max_frame_bytes
         # under the read lock: the revision in the answer must hold for all of its routes
         async with namesrv.manager.lock.read():
             revision = namesrv.manager.revisions.revision
@@ -67,6 +113,9 @@ class ClientProcessor:
             for number, topic in enumerate(asked.topics if changed is None else changed, start=1):
                 body = namesrv.answers.native_body(topic)
                 routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
+                size += len(routes[topic])
+                if size > limit:
+                    raise SystemError_(f"routes of more than {limit} bytes: ask for fewer topics at a time")
                 if number % _CHUNK == 0:
                     await asyncio.sleep(0)
         answer = RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes)

@@ -50,6 +50,8 @@ _LOG: Final = frozenset({"log_level", "log_format"})
 _LOOKED_UP: Final = frozenset(
     {
         "drain_seconds",
+        "max_watched_topics",
+        "max_watched_topics_per_connection",
         "max_inflated_bytes",
         "max_inflate_ratio",
         "admin_enabled",

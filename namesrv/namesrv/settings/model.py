@@ -268,6 +268,20 @@ class Settings(BaseModel):
         default=1024,
         between=(0, 1_000_000),
     )
+    max_watched_topics_per_connection: int = _setting(
+        CONNECTIONS,
+        "Topics that one connection may wait for at the same time, in all its watches; one more is refused with code "
+        "2. Raised, one peer can take more memory, about 500 bytes for each; lowered, clients of many topics have to "
+        "poll.",
+        default=100_000,
+        between=(1, 10_000_000),
+    )
+    max_watched_topics: int = _setting(
+        CONNECTIONS,
+        "The same for all connections together. They are part of max-memory-bytes as well.",
+        default=1_000_000,
+        between=(1, 100_000_000),
+    )
     max_in_flight_per_connection: int = _setting(
         CONNECTIONS,
         "Requests of one connection in work at the same time; more wait in its socket. Raised, one peer can take "

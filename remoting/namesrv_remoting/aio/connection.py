@@ -643,11 +643,14 @@ class ServerConnection(asyncio.Protocol):
             return None
         size = len(frame.header) + len(frame.body)
         charge = size if size > _SMALL_BYTES else 0
-        self._queued_bytes += charge
         self._owner.budget.charge(self.ip, charge)
         if self._owner.is_concurrent(command):
+            # what waits for a change holds up nothing behind it
             self._watch(command, charge)
-        elif self._queue is None:
+            self._throttle()
+            return None
+        self._queued_bytes += charge
+        if self._queue is None:
             self._queue = deque(((command, charge),))
             self._owner.create_task(self._answer_in_turn(self._queue))
         else:
@@ -674,8 +677,10 @@ class ServerConnection(asyncio.Protocol):
     async def _answer_in_turn(self, queue: deque[tuple[RemotingCommand, int]]) -> None:
         while queue:
             await self.until_answers_read()
-            await self._answer(*queue[0])
+            command, charge = queue[0]
+            await self._answer(command, charge)
             queue.popleft()
+            self._queued_bytes -= charge
             self._throttle()
             if queue:
                 # handlers that wait for nothing must not keep the loop for thousands of pipelined requests
@@ -688,7 +693,6 @@ class ServerConnection(asyncio.Protocol):
         try:
             answer = await self._owner.answer(self, command)
         finally:
-            self._queued_bytes -= charge
             self._owner.budget.release(self.ip, charge)
         data, reserved = answer.data, 0
         if len(data) > _HIGH_WATER_BYTES:

@@ -1,6 +1,8 @@
 """What is answered to PULL_ROUTES (20001): batch, conditional pull and watch in one question?"""
 
 import asyncio
+import gc
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +236,79 @@ async def test_watcher_that_hangs_up_is_forgotten(tmp_path: Path) -> None:
         await server.hang_up(peer)
 
         await until(lambda: not len(server.namesrv.watchers))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "more", "remark"),
+    [
+        ({"max_watched_topics_per_connection": 5}, 4, "6 watched topics on one connection, limit 5"),
+        ({"max_watched_topics": 5}, 4, "6 watched topics, limit 5"),
+        ({"max_memory_bytes": 64 << 20}, 40_000, "no memory for a watch of 40000 topics"),
+    ],
+    ids=["connection", "all", "memory"],
+)
+async def test_watched_topics_are_limited(tmp_path: Path, overrides: dict[str, Any], more: int, remark: str) -> None:
+    """Code 2 for one too many; when a watch ends, or its connection, others have its room."""
+    async with namesrv_in_process(tmp_path, **overrides) as server:
+        peer = await server.connect()
+        before = server.namesrv.budget.used_bytes
+        opaque = await watch(server, peer, "T", "U", wait_ms=60_000)
+        known = {"boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
+        question = native({"topics": [f"topic-{number}" for number in range(more)], **known})
+        assert (2, remark) == outcome(await peer.call(PULL, None, question, spelling="native"))
+        await server.clock.advance(61)
+        assert [] == list(value(await peer.answer_to(opaque))["routes"])
+
+        await watch(server, peer, "T", "U", "V", "W", wait_ms=60_000)
+        await server.hang_up(peer)
+        await until(lambda: not len(server.namesrv.watchers))
+        other = await server.connect()
+        await watch(server, other, "T", "U", "V", "W", wait_ms=60_000)
+        assert before + 4 * 512 == server.namesrv.budget.used_bytes
+
+
+async def test_watches_of_many_topics_are_given_back_with_their_connection(tmp_path: Path) -> None:
+    """At once, without a collection of garbage."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            for _ in range(4):
+                await watch(server, peer, *(f"topic-{number}" for number in range(20_000)), wait_ms=60_000)
+            during, _ = tracemalloc.get_traced_memory()
+            await server.hang_up(peer)
+            await until(lambda: not len(server.namesrv.watchers))
+            await settle()
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+
+    assert during - before > 4_000_000
+    assert after - before < 1_000_000
+
+
+async def test_peer_that_does_not_read_is_made_one_large_answer(tmp_path: Path) -> None:
+    """However many of its watches end at once; when it reads, it gets all of them."""
+    names = [f"topic-{number}" for number in range(2_000)]
+    async with namesrv_in_process(tmp_path) as server:
+        broker, watcher = await server.connect(), await server.connect()
+        opaques = [await watch(server, watcher, *names, wait_ms=60_000) for _ in range(30)]
+        connection = server.connection_of(watcher)
+        await broker.register(MASTER, native_registration(*names), spelling="native")
+        await until(lambda: not len(server.namesrv.watchers))
+        most = 0
+        for _ in range(3_000):
+            most = max(most, connection.unsent_bytes)
+            await asyncio.sleep(0)
+
+        found = [await watcher.receive() for _ in opaques]
+        assert {len(names)} == {len(value(answer)["routes"]) for answer in found}
+        assert set(opaques) == {answer.opaque for answer in found}
+        assert most < max(len(answer.body) for answer in found) + 64 * 1024 + 200
 
 
 async def test_order_configuration_wakes_those_who_watch_the_topic(tmp_path: Path) -> None:
