@@ -101,6 +101,10 @@ abuse: setup ## attack this NameServer as a hostile peer would, and say what tha
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)
 	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) -o faulthandler_timeout=0 tests/fuzz $(ARGS)
 
+.PHONY: mutation
+mutation: setup ## change the tables and the wire in MUTANTS (400) small ways: which of them do their tests notice?
+	@sh tools/mutation.sh $${MUTANTS:-400}
+
 .PHONY: lock
 lock: ## write locks/ anew from pyproject.toml (ARGS=--upgrade for the newest versions)
 	@sh locks/compile.sh $(ARGS)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes locks/dev.txt, locks/run.txt and locks/spark.txt from pyproject.toml, for every platform, with hashes.
+# Writes the locks from pyproject.toml, for every platform, with hashes.
 # A version that still fits is kept; --upgrade takes the newest allowed ones.
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,3 +27,5 @@ compile locks/dev.txt --extra server --extra ctl --extra spark --group dev "$@"
 compile locks/run.txt --extra server --extra ctl --group build --constraints locks/dev.txt "$@"
 # what the image of the report is built from
 compile locks/spark.txt --extra spark --group build --constraints locks/dev.txt "$@"
+# what `make mutation` adds to dev.txt
+compile locks/mutation.txt --group mutation --constraints locks/dev.txt "$@"
