@@ -17,10 +17,10 @@ from namesrv_remoting.headers import admin, broker, client
 from namesrv_remoting.headers.base import ExtHeader
 from namesrv_remoting.proxy_header import V2_PREFIX, read_proxy_header
 from namesrv_remoting.serializers import decode_frame, encode_command
-from tests.support.fuzz_budget import FRAMES, GOLDEN, Counted, in_batches
-from tests.support.fuzz_frames import FrameMaker, recorded_frames
-from tests.support.fuzz_mutations import mutate
-from tests.support.fuzz_values import Dice
+from tests.fuzz.budget import FRAMES, GOLDEN, Counted, in_batches
+from tests.fuzz.frames import FrameMaker, recorded_frames
+from tests.fuzz.mutations import mutate
+from tests.fuzz.values import Dice
 
 WANTED: Final = FRAMES // 10
 MAKER: Final = FrameMaker(recorded_frames(GOLDEN))

@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 
 from namesrv_runtime.loops import LoopName, loop_factory
-from tests.support.fuzz_budget import FRAMES, GOLDEN, Counted, in_batches
-from tests.support.fuzz_frames import FrameMaker, recorded_frames
-from tests.support.fuzz_server import FuzzServer
-from tests.support.fuzz_streams import streams
-from tests.support.fuzz_values import Dice
+from tests.fuzz.budget import FRAMES, GOLDEN, Counted, in_batches
+from tests.fuzz.frames import FrameMaker, recorded_frames
+from tests.fuzz.server import FuzzServer
+from tests.fuzz.streams import streams
+from tests.fuzz.values import Dice
 
 LOOPS: Final[tuple[LoopName, ...]] = (
     ("asyncio", "uvloop") if importlib.util.find_spec("uvloop") is not None else ("asyncio",)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deployment import Deployment
-from tests.support.network import why_not
+from tests.netns.deployment import Deployment
+from tests.netns.network import why_not
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.support.deployment import BROKERS, NEW_SERVER, SERVERS, Application, Deployment
+from tests.netns.deployment import BROKERS, NEW_SERVER, SERVERS, Application, Deployment
 
 Deploy = Callable[..., Deployment]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from namesrv.kv import file as kv_file
 from namesrv.kv.store import KVConfig, KVWriteError
+from tests.namesrv.kv.slow_disk import begin, bring_back, slow_disk, take_away
 from tests.support.fake_clock import settle
-from tests.support.slow_disk import begin, bring_back, slow_disk, take_away
 
 
 @dataclass(frozen=True)

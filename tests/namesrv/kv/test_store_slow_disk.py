@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from namesrv.kv.store import KVConfig, KVLimitError, KVLimits, KVWriteError
+from tests.namesrv.kv.slow_disk import begin, bring_back, slow_disk, take_away
 from tests.support.fake_clock import settle
-from tests.support.slow_disk import begin, bring_back, slow_disk, take_away
 
 
 @pytest.fixture

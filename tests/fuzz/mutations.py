@@ -7,7 +7,7 @@ end at the frame.
 import struct
 from collections.abc import Callable
 
-from tests.support.fuzz_values import EDGES, Dice
+from tests.fuzz.values import EDGES, Dice
 
 LENGTHS = (0, 1, 3, 4, 5, 7, 8, 16 * 1024 * 1024 - 4, 16 * 1024 * 1024 - 3, 2**31 - 1, 2**31, 2**32 - 1)
 

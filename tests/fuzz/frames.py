@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support import fuzz_bodies
-from tests.support.fuzz_mutations import mutate
-from tests.support.fuzz_values import (
+from tests.fuzz import bodies
+from tests.fuzz.mutations import mutate
+from tests.fuzz.values import (
     ADDRS,
     BROKER_IDS,
     BROKERS,
@@ -153,13 +153,13 @@ def _ext_fields(code: int, dice: Dice) -> dict[str, Any] | None:
 
 def _body(code: int, dice: Dice, ext: dict[str, Any] | None, serialize_type: int, version: int) -> bytes:
     if dice.one_in(50):
-        return dice.pick(fuzz_bodies.HOSTILE_BODIES)
+        return dice.pick(bodies.HOSTILE_BODIES)
     if code != REGISTER_BROKER:
-        return fuzz_bodies.other_body(code, dice, serialize_type)
+        return bodies.other_body(code, dice, serialize_type)
     compressed = dice.one_in(3)
     if compressed and ext is not None and not dice.one_in(6):
         ext["compressed"] = "true"
-    return fuzz_bodies.register_body(dice, native=serialize_type == NATIVE, compressed=compressed, version=version)
+    return bodies.register_body(dice, native=serialize_type == NATIVE, compressed=compressed, version=version)
 
 
 def _texts(ext: dict[str, Any] | None) -> dict[str, str] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from tests.support.network import Host, Network
+from tests.netns.network import Host, Network
 from tests.support.pages import ROOT, example
 from tests.support.peer import until
 from tests.support.talking_process import TalkingProcess

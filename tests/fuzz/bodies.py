@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from tests.support.fuzz_values import ADDRS, BROKERS, CLUSTERS, HOSTILE_NUMBERS, HOSTILE_TEXTS, TOPICS, Dice
+from tests.fuzz.values import ADDRS, BROKERS, CLUSTERS, HOSTILE_NUMBERS, HOSTILE_TEXTS, TOPICS, Dice
 from tests.support.spelling import NATIVE
 
 TIMESTAMP = 1_700_000_000_000

@@ -14,9 +14,9 @@ import msgpack
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
 from namesrv_runtime.log import JsonFormatter, TextFormatter
+from tests.fuzz.streams import Due, Stream, chopped
+from tests.fuzz.values import Dice
 from tests.support.fake_clock import FakeClock, settle
-from tests.support.fuzz_streams import Due, Stream, chopped
-from tests.support.fuzz_values import Dice
 from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import until
 from tests.support.spelling import JSON, Answer, binary_frame, json_frame, native_frame, read_answers
