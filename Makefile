@@ -24,7 +24,7 @@ setup-run:
 
 .PHONY: run
 run: setup-run ## serve on 0.0.0.0:9876 until Ctrl-C, with its data in .state
-	@XDG_STATE_HOME="$(CURDIR)/.state" exec .venv/bin/namesrv $(ARGS)
+	@exec env XDG_STATE_HOME="$(CURDIR)/.state" .venv/bin/namesrv $(ARGS)
 
 .PHONY: test
 test: setup ## run the quick tests: every capability once, in three minutes

@@ -72,6 +72,7 @@ OF_MAKE: Final = ("make run",)
 
 # -- commands that are run elsewhere: by this file, which has to be there ---------------------------------------------
 
+_QUICK_START: Final = "tests/journeys/test_quick_start.py"
 _PACKAGING: Final = "tests/test_packaging.py"
 _REPORT: Final = "tests/spark_jobs/test_report.py"
 _CLUSTER: Final = "tests/spark_jobs/test_standalone_cluster.py"
@@ -83,6 +84,10 @@ _MIGRATION: Final = "tests/interop/test_java_client_migration.py"
 _RESTART: Final = "tests/netns/test_rolling_restart.py"
 ELSEWHERE: Final = MappingProxyType(
     {
+        ".venv/bin/namesrv-broker-agent --config broker_agent/examples/agent.toml": _QUICK_START,
+        ".venv/bin/namesrvctl brokers": _QUICK_START,
+        ".venv/bin/namesrvctl route orders": _QUICK_START,
+        ".venv/bin/namesrvctl watch orders": _QUICK_START,
         "make test": ".ci/run",
         "make test ARGS='-k eviction'": "Makefile",
         ".venv/bin/python -m pytest tests/netns": "tests/netns/conftest.py",
