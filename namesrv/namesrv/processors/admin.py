@@ -1,10 +1,12 @@
 """What is answered to operators' tools: lists, permissions, topics, settings?"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from namesrv.context import Namesrv
 from namesrv.processors.live_settings import apply_update, effective_properties
+from namesrv.processors.topic_lists import TopicLists
 from namesrv.routeinfo import views
+from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.codes import RequestCode
@@ -46,6 +48,7 @@ class AdminProcessor:
         self._namesrv = namesrv
         self._manager = namesrv.manager
         self._tables = namesrv.manager.tables
+        self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.max_frame_bytes)
 
     async def cluster_info(self, request: Request) -> Reply:
         """106."""
@@ -69,7 +72,7 @@ class AdminProcessor:
         """206."""
         if not self._namesrv.live.enable_all_topic_list:
             raise SystemError_("disable")
-        return Reply(dialect_of(request.command).topic_list(self._tables.topic_queue_table, None))
+        return await self._list(request, "all", lambda _: True)
 
     async def delete_topic(self, request: Request) -> Reply:
         """216."""
@@ -87,8 +90,15 @@ class AdminProcessor:
 
     async def topics_of_cluster(self, request: Request) -> Reply:
         """224."""
+        self._check_lists()
         header = ClusterRequestHeader.from_ext(request.command.ext_fields)
-        return self._list(request, views.topics_of_cluster(self._tables, header.cluster))
+        brokers = self._tables.cluster_addr_table.get(header.cluster)
+        if brokers is None:
+            # any number of them could be asked for
+            return await self._list(request, "none", lambda _: False)
+        return await self._list(
+            request, ("cluster", header.cluster), lambda row: any(queues.broker_name in brokers for queues in row)
+        )
 
     async def system_topics(self, request: Request) -> Reply:
         """304."""
@@ -97,25 +107,29 @@ class AdminProcessor:
 
     async def unit_topics(self, request: Request) -> Reply:
         """311."""
-        return self._list(request, views.topics_where(self._tables.topic_queue_table, views.is_unit))
+        return await self._flagged(request, "unit", views.is_unit)
 
     async def unit_sub_topics(self, request: Request) -> Reply:
         """312."""
-        return self._list(request, views.topics_where(self._tables.topic_queue_table, views.has_unit_sub))
+        return await self._flagged(request, "unit sub", views.has_unit_sub)
 
     async def unit_sub_not_unit_topics(self, request: Request) -> Reply:
         """313."""
-        return self._list(
-            request,
-            views.topics_where(
-                self._tables.topic_queue_table, lambda flags: views.has_unit_sub(flags) and not views.is_unit(flags)
-            ),
+        return await self._flagged(
+            request, "unit sub, not unit", lambda flags: views.has_unit_sub(flags) and not views.is_unit(flags)
         )
 
-    def _list(self, request: Request, topics: Iterable[str]) -> Reply:
+    async def _flagged(self, request: Request, kind: str, is_wanted: Callable[[int], bool]) -> Reply:
+        """Topics by the flags of their first queues, which is where Java looks."""
+        self._check_lists()
+        return await self._list(request, kind, lambda row: is_wanted(row[0].topic_sys_flag))
+
+    def _check_lists(self) -> None:
         if not self._namesrv.live.enable_topic_list:
             raise SystemError_("disable")
-        return Reply(dialect_of(request.command).topic_list(topics, None))
+
+    async def _list(self, request: Request, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> Reply:
+        return Reply(await self._lists.encoded(dialect_of(request.command), kind, is_wanted))
 
     async def update_config(self, request: Request) -> Reply:
         """318."""

@@ -1,7 +1,9 @@
 """What is answered to operators in the native protocol: server, events, connections, brokers (20002 to 20005)?"""
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from namesrv import version
 from namesrv.context import Namesrv
@@ -19,6 +21,10 @@ from namesrv_remoting.bodies.extension_answers import (
 from namesrv_remoting.bodies.extensions import list_brokers_request, list_connections_request, recent_events_request
 from namesrv_remoting.codes import RequestCode, SerializeType
 
+T = TypeVar("T")
+
+# described between two looks at the sockets: about a millisecond
+_SLICE: Final = 250
 _PROTOCOLS = {SerializeType.JSON: "json", SerializeType.ROCKETMQ: "rocketmq", SerializeType.MSGPACK: "msgpack"}
 
 
@@ -80,7 +86,7 @@ class ExtensionProcessor:
         now = self._namesrv.clock.monotonic()
         found = [
             self._connection(connection, now)
-            for connection in self._namesrv.connections.values()
+            async for connection in in_slices(list(self._namesrv.connections.values()))
             if asked.role in (None, connection.role)
         ]
         return Reply(connections_answer(found))
@@ -124,7 +130,15 @@ class ExtensionProcessor:
                 protocol="msgpack" if live.is_native else "rocketmq",
                 state=None if live.state is None else dict(live.state),
             )
-            for key, live in sorted(tables.broker_live_table.items())
+            async for key, live in in_slices(sorted(tables.broker_live_table.items()))
             if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
         ]
         return Reply(brokers_answer(self._namesrv.boot_id, found))
+
+
+async def in_slices(items: Sequence[T]) -> AsyncIterator[T]:
+    """The items, with the loop running in between."""
+    for number, item in enumerate(items, start=1):
+        yield item
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)

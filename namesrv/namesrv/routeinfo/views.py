@@ -1,9 +1,9 @@
 """What do the tables say to somebody who asks?"""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
-from namesrv.routeinfo.tables import QueueRow, RouteTables
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE, SYNC_BROKER_MEMBER_PREFIX, UNIT_FLAG, UNIT_SUB_FLAG
 
@@ -53,14 +53,6 @@ def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[s
     return found
 
 
-def topics_of_cluster(tables: RouteTables, cluster: str) -> list[str]:
-    """All topics with a queue on a broker of the cluster; none for an unknown cluster."""
-    topics: set[str] = set()
-    for name in tables.cluster_addr_table.get(cluster, ()):
-        topics |= tables.topics_of_broker.get(name, set())
-    return sorted(topics)
-
-
 def system_topics(tables: RouteTables) -> tuple[list[str], str | None]:
     """Cluster names and broker names, and the address of some registered broker (304)."""
     names = sorted({*tables.cluster_addr_table, *tables.broker_addr_table})
@@ -77,8 +69,3 @@ def is_unit(flags: int) -> bool:
 def has_unit_sub(flags: int) -> bool:
     """Whether a topicSysFlag marks a topic with unit subscriptions."""
     return bool(flags & UNIT_SUB_FLAG)
-
-
-def topics_where(rows: Mapping[str, QueueRow], wanted: Callable[[int], bool]) -> list[str]:
-    """Topics by the flags of their first queues, which is where Java looks."""
-    return [topic for topic, row in rows.items() if wanted(row[0].topic_sys_flag)]

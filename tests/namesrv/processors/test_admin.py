@@ -12,11 +12,13 @@ from tests.support.namesrv_peer import (
     NamesrvPeer,
     Spelling,
     fields,
+    native_registration,
     outcome,
     registration,
     topic_config,
     value,
 )
+from tests.support.raw_peer import until
 
 MASTER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")
@@ -194,8 +196,8 @@ async def test_lists_of_topics(tmp_path: Path, spelling: Spelling) -> None:
             return topic_list(spelling, *names, broker_addr=broker_addr)
 
         assert topics("unit", "sub", "both", "plain", "far") == await listed(206)
-        assert topics("both", "plain", "sub", "unit") == await listed(224, {"cluster": "cluster-1"})
-        assert topics("far", "plain", "unit") == await listed(224, {"cluster": "cluster-2"})
+        assert topics("unit", "sub", "both", "plain") == await listed(224, {"cluster": "cluster-1"})
+        assert topics("unit", "plain", "far") == await listed(224, {"cluster": "cluster-2"})
         assert topics() == await listed(224, {"cluster": "nowhere"})
         assert topics("broker-a", "broker-c", "cluster-1", "cluster-2", broker_addr="10.0.0.1:10911") == await listed(
             304
@@ -205,6 +207,25 @@ async def test_lists_of_topics(tmp_path: Path, spelling: Spelling) -> None:
         assert topics("sub") == await listed(313)
         missing = await peer.call(224, spelling=spelling)
         assert (1, "field cluster is missing") == outcome(missing)
+
+
+async def test_list_is_made_once_for_each_change(tmp_path: Path) -> None:
+    """One that is too large is not made again either, until the tables change; a change is seen at once."""
+    async with namesrv_in_process(tmp_path, max_frame_bytes=1 << 20) as server:
+        peer, other = await server.connect(), await server.connect()
+        await peer.register(MASTER, native_registration("T"), spelling="native")
+        for spelling in ("json", "native", "json", "native"):
+            assert topic_list(spelling, "T") == value(await peer.call(206, spelling=spelling))
+        for number in range(4):
+            names = [f"topic-{number}{at:0100}" for at in range(3_000)]
+            broker = Broker(f"far-{number}", 0, f"10.0.2.{number}:10911", "cluster-2")
+            await other.register(broker, native_registration(*names), spelling="native")
+        for _ in range(2):
+            assert (1, "list of more than 1048576 bytes") == outcome(await peer.call(206))
+        assert topic_list("json", "T") == value(await peer.call(224, {"cluster": "cluster-1"}))
+        await server.hang_up(other)
+        await until(lambda: len(server.namesrv.manager.tables.topic_queue_table) == 1)
+        assert topic_list("json", "T") == value(await peer.call(206))
 
 
 @in_all_spellings

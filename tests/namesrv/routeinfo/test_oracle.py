@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo import views
 from namesrv.routeinfo.records import RegisterResult, Registration
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
@@ -405,12 +404,11 @@ async def test_unregister_one_of_three(scene: RouteScene) -> None:
 
 
 async def test_static_register(scene: RouteScene) -> None:
-    """One cluster with exactly these names, all topics, by cluster too; the route has every broker; deleted is none."""
+    """One cluster with exactly these names, all topics; the route has every broker; deleted is none."""
     await register_cluster(scene)
 
     assert {"cluster": frozenset(NAMES)} == scene.tables.cluster_addr_table
     assert TOPICS == sorted(scene.tables.topic_queue_table)
-    assert TOPICS == views.topics_of_cluster(scene.tables, "cluster")
     found = route(scene, "topic-3")
     assert found is not None
     assert [queue_data(name) for name in NAMES] == list(found.queue_datas)

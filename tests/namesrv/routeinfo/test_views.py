@@ -10,7 +10,7 @@ from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.bodies.zone import in_zone
-from tests.support.route_builders import body, key, queue_data, register, registration, remove, tables_of, topic
+from tests.support.route_builders import body, key, queue_data, register, registration, remove, tables_of
 
 MASTER = registration("b1", 0, "m:1", enable_acting_master=True)
 SLAVE = registration("b1", 1, "s:1", enable_acting_master=True)
@@ -216,35 +216,9 @@ def test_zone_leaves_the_rest_of_a_route() -> None:
 # ---- lists ----
 
 
-def test_topics_of_a_cluster() -> None:
-    """All topics with a queue on one of its brokers, each once; none for an unknown cluster."""
-    tables = tables_of(
-        registration("b1", 0, "m:1", "t1", "t2"),
-        registration("b2", 0, "o:1", "t2", "t3"),
-        registration("b3", 0, "p:1", "t3", "t4", cluster_name="c2"),
-    )
-
-    assert ["t1", "t2", "t3"] == views.topics_of_cluster(tables, "c1")
-    assert ["t3", "t4"] == views.topics_of_cluster(tables, "c2")
-    assert [] == views.topics_of_cluster(tables, "nowhere")
-
-
 def test_system_topics() -> None:
     """Names of clusters and brokers, and an address of one of them; none in an empty server."""
     tables = tables_of(MASTER, registration("b2", 0, "o:1", cluster_name="c2"))
 
     assert (["b1", "b2", "c1", "c2"], "m:1") == views.system_topics(tables)
     assert ([], None) == views.system_topics(RouteTables())
-
-
-def test_unit_topics() -> None:
-    """By the flags of the topic's first queues: bit 0 unit, bit 1 unit subscriptions."""
-    tables = tables_of(
-        registration(
-            "b1", 0, "m:1", topic("none"), topic("unit", flags=1), topic("sub", flags=2), topic("both", flags=3)
-        ),
-        registration("b2", 0, "o:1", *(topic(name, flags=3) for name in ("none", "unit", "sub", "both"))),
-    )
-
-    assert ["unit", "both"] == views.topics_where(tables.topic_queue_table, views.is_unit)
-    assert ["sub", "both"] == views.topics_where(tables.topic_queue_table, views.has_unit_sub)
