@@ -17,6 +17,7 @@ from tests.support.agents import (
     address_of,
     brokers,
     ext_of,
+    goodbye,
     heartbeats,
     native_answer,
     queues,
@@ -105,7 +106,7 @@ async def test_broker_that_the_server_forgot_registers_at_once(tmp_path: Path) -
     async with namesrv_in_process(tmp_path, clock=clock) as server, running(clock, address_of(server)) as agent:
         await agent.registered()
         peer = await server.connect()
-        assert 0 == (await peer.call(UNREGISTER, IDENTITY)).code
+        assert 0 == (await peer.call(UNREGISTER, goodbye(server))).code
         assert {} == brokers(server)
 
         passed = await passing(clock, lambda: brokers(server), at_most=28.5)

@@ -7,10 +7,10 @@ import pytest
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.bodies.extensions import from_msgpack
 from tests.support.agents import (
-    IDENTITY,
     accepted,
     address_of,
     ext_of,
+    goodbye,
     native_answer,
     registrations,
     running,
@@ -101,7 +101,7 @@ async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(t
     async with namesrv_in_process(tmp_path, clock=clock) as server, running(clock, address_of(server)) as agent:
         await agent.registered()
         peer = await server.connect()
-        await peer.call(UNREGISTER, IDENTITY)
+        await peer.call(UNREGISTER, goodbye(server))
         server.effects.clear()
         await agent.create_topic(TopicConfig("refunds", 2, 2))
         assert 1 == await agent.registered()

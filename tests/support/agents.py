@@ -76,6 +76,19 @@ async def finished(clock: FakeClock, work: Any) -> float:
     return clock.monotonic() - began
 
 
+def goodbye(server: InProcess) -> dict[str, str]:
+    """What the agent of the only broker would say to unregister it."""
+    ((key, live),) = server.namesrv.manager.tables.broker_live_table.items()
+    return {
+        "brokerName": live.broker_name,
+        "brokerAddr": key.broker_addr,
+        "clusterName": key.cluster_name,
+        "brokerId": str(live.broker_id),
+        "agentId": str(live.agent_id),
+        "registrationSeq": str(live.registration_seq),
+    }
+
+
 def registrations(server: InProcess) -> list[tuple[str, int]]:
     """The registrations that a server has taken: kind, and how many topics each brought."""
     return [(effect.kind, effect.topics) for effect in server.effects_of(Registered)]
