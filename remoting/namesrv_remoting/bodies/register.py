@@ -40,6 +40,9 @@ _WHOLE_BYTES: Final = 16 * 1024
 # Parsed in one step, and then 3 ms at most: a topic has at least 20 bytes, a mapping 7.
 _TOPICS_SLICE_BYTES: Final = 64 * 1024
 _MAPPINGS_SLICE_BYTES: Final = 16 * 1024
+# Topics that a compressed body may have, whatever its size, and for each of its bytes: real ones have at most one.
+_FREE_TOPICS: Final = 1000
+_TOPICS_PER_BYTE: Final = 4
 # members of a native registration and their names: there are five
 _MAX_MEMBERS: Final = 64
 _MAX_NAME_BYTES: Final = 64
@@ -119,7 +122,7 @@ def decode_body(
     if version >= VERSION_REGISTER_BODY and (compressed or is_zlib(body)):
         inflated = inflate(body, max_bytes=limits.max_inflated_bytes, max_ratio=limits.max_inflate_ratio)
         topics, data_version, mappings, filter_servers = yield from read_compressed(
-            inflated, with_mappings=version >= VERSION_MAPPING_TAIL, tally=Tally(limits.max_topics)
+            inflated, with_mappings=version >= VERSION_MAPPING_TAIL, tally=_tally_of_stream(body, limits)
         )
         return RegisterBrokerBody(topics, data_version, mappings, filter_servers)
     if len(body) > _WHOLE_BYTES:
@@ -136,6 +139,11 @@ def decode_body(
         decoded.filter_server_list,
         Tally(limits.max_topics),
     )
+
+
+def _tally_of_stream(body: bytes, limits: RegistrationLimits) -> Tally:
+    """Few kilobytes may inflate to the same topic a hundred thousand times; topics that differ take a byte each."""
+    return Tally(min(limits.max_topics, max(_FREE_TOPICS, _TOPICS_PER_BYTE * len(body))))
 
 
 def _registration(
@@ -227,9 +235,11 @@ def decode_native_body(
         return RegisterBrokerBody(data_version=DataVersion(), filter_servers=None)
     if compressed:
         chunks = inflate(body, max_bytes=limits.max_inflated_bytes, max_ratio=limits.max_inflate_ratio)
+        tally = _tally_of_stream(body, limits)
     else:
+        tally = Tally(limits.max_topics)
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
-    return (yield from _native_registration(MsgpackSlices(chunks, _WHAT), Tally(limits.max_topics)))
+    return (yield from _native_registration(MsgpackSlices(chunks, _WHAT), tally))
 
 
 def _native_registration(slices: MsgpackSlices, tally: Tally) -> Steps[RegisterBrokerBody]:

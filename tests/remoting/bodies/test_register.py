@@ -16,6 +16,7 @@ from namesrv_remoting.bodies.register import (
     decode_body,
     decode_native_body,
     encode_json_body,
+    encode_native_body,
     is_zlib,
 )
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
@@ -266,6 +267,25 @@ def test_limits_hold_for_both_protocols() -> None:
     finally:
         tracemalloc.stop()
     assert peak < MEBIBYTE
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+def test_stream_has_no_more_topics_than_its_bytes_can_tell_apart(is_native: bool) -> None:  # noqa: FBT001 - parameter
+    """Three kilobytes may inflate to the same topic twenty thousand times; those that differ are read."""
+    names = [f"{number:05}" for number in range(20_000)]
+
+    def read(names: list[str]) -> tuple[int, int]:
+        topics = [TopicConfig(name) for name in names]
+        if is_native:
+            body = zlib.compress(encode_native_body(RegisterBrokerBody(topics)))
+            return len(body), len(finished(decode_native_body(body, compressed=True)).topic_configs)
+        body = write_compressed(topics, DataVersion(), {}, [])
+        return len(body), len(finished(decode_body(body, 479, compressed=True)).topic_configs)
+
+    assert 20_000 == read(names)[1]
+    with pytest.raises(BadRequestError, match=r"20000\D.* limit \d{4,5}$"):
+        read(["T"] * 20_000)
+    assert 1000 == read(["T"] * 1000)[1]
 
 
 def test_limits_unless_told_otherwise() -> None:
