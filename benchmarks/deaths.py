@@ -40,7 +40,7 @@ class _Nameserver:
             tables,
             LivenessClock(SystemClock().monotonic, 130.0),
             options,
-            TableLimits(1, 1_000_000, 1_000_000_000, 1_000_000_000, 1_000_000),
+            TableLimits(1, 1_000_000, 1_000_000_000, 1_000_000_000, 1_000_000, 1_000_000, 1_000_000_000),
             sink=_forget,
             is_connected=lambda _: True,
             caches=(answers.json, answers.native),

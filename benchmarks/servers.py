@@ -30,6 +30,7 @@ DAEMON_FLAGS: Final = (
     *("--http-listen", "127.0.0.1:0"),
     # all load comes from this machine
     *("--max-connections-per-ip", "0"),
+    *("--max-brokers-per-connection", "1000000", "--max-topics-per-connection", "100000000"),
     *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
 )
 

@@ -26,7 +26,7 @@ from tests.support.fake_clock import FakeClock
 
 T = TypeVar("T")
 # more than any test fills
-ROOMY = TableLimits(1_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000)
+ROOMY = TableLimits(*[1_000_000] * 7)
 
 
 # -- what a broker says -----------------------------------------------------------------------------------------------

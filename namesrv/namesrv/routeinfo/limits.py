@@ -17,6 +17,8 @@ class TableLimits:
     max_topics: int
     max_routes: int
     max_topics_per_broker: int
+    max_brokers_per_connection: int
+    max_topics_per_connection: int
 
 
 def check_new_broker(tables: RouteTables, limits: TableLimits, registration: Registration) -> None:
@@ -31,6 +33,20 @@ def check_new_broker(tables: RouteTables, limits: TableLimits, registration: Reg
         _check(len(tables.broker_live_table) + 1, limits.max_brokers, "brokers")
     if registration.cluster_name not in tables.cluster_addr_table:
         _check(len(tables.cluster_addr_table) + 1, limits.max_clusters, "clusters")
+
+
+def check_connection(tables: RouteTables, limits: TableLimits, registration: Registration) -> None:
+    """Refuse what would be too much for one connection, whichever of its brokers brings it.
+
+    Raises:
+        BadRequestError: with the limit.
+    """
+    others = tables.brokers_on_connection.get(registration.connection_id, set()) - {registration.key}
+    _check(len(others) + 1, limits.max_brokers_per_connection, "brokers on one connection")
+    named = len(registration.body.topic_configs)
+    names = {tables.broker_live_table[key].broker_name for key in others} - {registration.broker_name}
+    topics = sum(len(tables.topics_of_broker.get(name, ())) for name in names)
+    _check(topics + named, limits.max_topics_per_connection, "topics on one connection")
 
 
 def check_topics(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from namesrv.routeinfo.limits import TableLimits, check_new_broker, check_topics
+from namesrv.routeinfo.limits import TableLimits, check_connection, check_new_broker, check_topics
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -68,6 +68,7 @@ def check_registration(
     ):
         raise SystemError_("register broker failed", ext_fields={})
     check_new_broker(tables, limits, registration)
+    check_connection(tables, limits, registration)
     if _creates_routes(registration, _addrs_after(registration, addrs)):
         named = [topic.topic_name for topic in registration.body.topic_configs]
         gone = partial(_topics_dropped, tables, registration, options)

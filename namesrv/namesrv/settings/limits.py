@@ -43,6 +43,8 @@ def table_limits(settings: Settings) -> TableLimits:
         max_topics=settings.max_topics,
         max_routes=settings.max_routes,
         max_topics_per_broker=settings.max_topics_per_broker,
+        max_brokers_per_connection=settings.max_brokers_per_connection,
+        max_topics_per_connection=settings.max_topics_per_connection,
     )
 
 

@@ -167,6 +167,19 @@ class Settings(BaseModel):
         default=100_000,
         between=(1, 10_000_000),
     )
+    max_brokers_per_connection: int = _setting(
+        ROUTES,
+        "Brokers that register over one connection; one more is refused. Real ones have a connection each, or share "
+        "one with a few others of their process.",
+        default=1_000,
+        between=(1, 1_000_000),
+    )
+    max_topics_per_connection: int = _setting(
+        ROUTES,
+        "Topics of all brokers that register over one connection; a registration that would make more is refused.",
+        default=200_000,
+        between=(1, 100_000_000),
+    )
     max_clusters: int = _setting(
         ROUTES,
         "Clusters in all; a registration that names one more is refused. The largest deployments have tens.",
