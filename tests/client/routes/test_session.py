@@ -17,7 +17,7 @@ from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.dead_ends import refusing_port
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import topic_config
@@ -187,6 +187,26 @@ async def test_a_slow_server_has_the_whole_call_to_answer(tmp_path: Path) -> Non
 
         assert {"orders": True} == await asking
         assert (proxy.address, 1) == (scene.session.chosen, hole.connections)
+
+
+async def test_a_server_that_goes_on_answering_is_left_alone() -> None:
+    """Only silence counts: five topics that come one by one, within 2.5 s, are nobody else's business."""
+    clock, topics = FakeClock(), [f"t{number}" for number in range(5)]
+    async with (
+        ScriptedServer() as steady,
+        ScriptedServer() as other,
+        session_of(clock, steady.address, other.address, protocol="rocketmq") as scene,
+    ):
+        asking = asyncio.ensure_future(scene.changes(*topics))
+        peer = await steady.accept()
+        for number, question in enumerate([await peer.receive() for _ in topics], start=1):
+            await clock.advance(0.5)
+            peer.answer(question.opaque, code=17)
+            while len(scene.answers) < number:
+                await settle()
+
+        assert topics == sorted(await asking)
+        assert 0 == other.connections
 
 
 async def test_each_server_is_tried_once_in_a_call() -> None:
