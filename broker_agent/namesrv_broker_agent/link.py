@@ -28,8 +28,9 @@ Status = Literal["connecting", "registered", "unreachable", "stopped"]
 # The shortest period is this part of the setting: four always fit into four times the setting.
 _SHORTEST_PERIOD: Final = 0.9
 _FIRST_BACKOFF_SECONDS: Final = 0.1
-# An attempt that fails after so long was not refused: the server, or the way there, has no time for us. Two thousand
-# agents that then come back every second with the same time-outs keep it from ever having any.
+# An attempt that fails after so long, or whose connection the server takes and closes, was not refused because nobody
+# is there: the server, or the way there, has no time or no room for us. Two thousand agents that then come back every
+# second with the same time-outs keep it from ever having any.
 _SLOW_SECONDS: Final = 1.0
 _SLOW_BACKOFF: Final = Backoff(1.0, 15.0)
 # How many times longer than the settings say the time-outs of such attempts may become.
@@ -79,7 +80,7 @@ class ServerLink:
         self._protocols = protocols
         self._random_unit = random_unit
         self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, self._settings.max_backoff_seconds)
-        # attempts in a row that failed for want of time, and how much longer than usual the present one waits
+        # attempts in a row that failed for want of time or room, and how much longer than usual the present one waits
         self._slow_failures = 0
         self._patience = 1.0
         self._client: RemotingClient | None = None
@@ -151,8 +152,9 @@ class ServerLink:
             except RemotingError as error:
                 was_registered = self.state.status == "registered"
                 failures = 1 if was_registered else failures + 1
-                is_slow = not was_registered and self._clock.monotonic() - began >= _SLOW_SECONDS
-                self._slow_failures = self._slow_failures + 1 if is_slow else 0
+                took = self._clock.monotonic() - began
+                has_no_time = took >= _SLOW_SECONDS or isinstance(error, ConnectionClosedError)
+                self._slow_failures = self._slow_failures + 1 if has_no_time and not was_registered else 0
                 self._becomes("unreachable", error=str(error) or type(error).__name__)
             except Exception as bug:
                 self._becomes("unreachable", error=f"crashed: {bug!r}")

@@ -132,6 +132,18 @@ async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None
         assert [wait + pause for wait, pause in zip(waits, pauses, strict=True)] == pytest.approx(rounds, abs=0.2)
 
 
+async def test_a_server_that_closes_what_it_accepts_is_asked_less_and_less() -> None:
+    """It has as many connections as it may have: the pauses grow as for one that has no time."""
+    clock = FakeClock()
+    async with ScriptedServer() as full, running(clock, full.address, options={"random_unit": lambda: 0.5}):
+        pauses = []
+        for more in [lambda number=number: full.connections > number for number in range(1, 7)]:
+            (await full.accept()).close()
+            pauses.append(await passing(clock, more))
+
+        assert [0.5, 1, 2, 4, 7.5, 7.5] == pytest.approx(pauses, abs=0.2)
+
+
 async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path: Path) -> None:
     """However long it refused connections: an empty server accepts them, and a second later it has everything."""
     clock = FakeClock()
