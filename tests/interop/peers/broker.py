@@ -8,7 +8,7 @@ from tests.interop.peers.java import JavaProcess, java_command
 from tests.interop.peers.place import class_path
 from tests.interop.peers.ports import broker_port
 
-BrokerPeer = Literal["broker-5", "broker-4"]
+BrokerPeer = Literal["broker-5", "broker-5.2", "broker-4"]
 Role = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
 # several JVMs that start at the same moment keep each other waiting

@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tests.interop.peers.java import JavaProcess, java_command
 from tests.interop.peers.place import INTEROP, class_path
@@ -24,8 +24,8 @@ _FLAGS: Final = (
 class Driver(JavaProcess):
     """One JVM with as many producers and consumers as are started in it, told by name what to do; see Driver.java."""
 
-    def __init__(self, home: Path) -> None:
-        classes = f"{INTEROP / 'java' / 'classes'}:{class_path('client-5')}"
+    def __init__(self, home: Path, *, peer: Literal["client-5", "client-5.1"] = "client-5") -> None:
+        classes = f"{INTEROP / 'java' / 'classes'}:{class_path(peer)}"
         super().__init__(java_command(classes, "Driver", home=home, flags=_FLAGS), home=home, shown="java clients")
 
     # -- what it said -------------------------------------------------------------------------------------------------

@@ -1,0 +1,65 @@
+"""Peers that connect long before they say anything are left alone, as RocketMQ 5 does with each NameServer."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.proxy import Proxy
+from tests.interop.peers.route import members_of
+from tests.interop.peers.waiting import until_equal
+from tests.support.daemon import Daemon, LogLine
+
+# the time in which a Proxy met 35 to 40 refusals, and a client of 5.1 reconnected five times
+_A_MINUTE = 60.0
+
+
+def refusals(daemons: Sequence[Daemon]) -> list[LogLine]:
+    """What the daemons say of connections that they ended."""
+    return [line for daemon in daemons for line in daemon.lines("connection_refused")]
+
+
+@pytest.mark.parametrize("boot", range(5))
+def test_two_brokers_of_5_2_are_in_the_route_at_their_first_registration(
+    two_daemons: tuple[Daemon, Daemon], name_servers: list[str], place: Path, boot: int
+) -> None:
+    """However long they take to boot, the connections that they opened in advance are still there: nothing is refused.
+
+    A broker whose first registration fails comes back only after its period, which is the default of 30 s here.
+    """
+    settings = {"registerNameServerPeriod": 30_000}
+    with ExitStack() as stack:
+        brokers = [
+            stack.enter_context(
+                Broker(place / f"{name}-{boot}", name_servers, name=name, peer="broker-5.2", settings=settings)
+            )
+            for name in ("early-a", "early-b")
+        ]
+        for broker in brokers:
+            broker.booted()
+            until_equal([{0: broker.address}] * 2, partial(members_of, name_servers, broker.name))
+            assert "RemotingSendRequestException" not in broker.log()
+        assert [] == refusals(two_daemons)
+
+
+def test_a_proxy_and_a_client_of_5_1_are_left_alone_for_a_minute(
+    two_daemons: tuple[Daemon, Daemon], name_servers: list[str], place: Path
+) -> None:
+    """Both keep connections to both NameServers and use one of them."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(place / "broker", name_servers, name="broker-a")).booted()
+        until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, "broker-a"))
+        stack.enter_context(Proxy(place / "proxy", name_servers)).booted()
+        clients = stack.enter_context(Driver(place / "clients", peer="client-5.1"))
+        clients.start_producer("old", name_servers)
+        assert {"word-0", "word-1"} == clients.send("old", "TBW102", 2, "word")
+
+        threading.Event().wait(_A_MINUTE)
+
+        assert {"later-0"} == clients.send("old", "TBW102", 1, "later")
+        assert [] == refusals(two_daemons)
