@@ -635,7 +635,9 @@ class ServerConnection(asyncio.Protocol):
         try:
             command = decode_frame(frame)
         except RemoteProtocolError as error:
-            return error
+            # without its traceback: that leads to the caller's frame, and when the caller holds the error, nothing but
+            # the garbage collector frees what was received
+            return RemoteProtocolError(str(error), reason=error.reason)
         self.serialize_type = command.serialize_type
         self.requests += 1
         if command.is_response:

@@ -1,5 +1,8 @@
 """Is a peer that breaks the protocol closed, and is what it asked before that answered?"""
 
+import gc
+import tracemalloc
+
 import pytest
 
 from namesrv_remoting.aio.connection import ServerConnection
@@ -105,6 +108,25 @@ async def test_good_frames_before_garbage_are_answered(
         assert [0] * questions == [(await peer.receive()).opaque for _ in range(questions)]
         assert await peer.at_end()
         assert [reason] == served.heard.reasons
+
+
+async def test_refused_frames_are_freed_at_once() -> None:
+    """Without the help of the garbage collector, which may come long after a thousand others."""
+    garbage = cut(JSON, b"{'a':" + bytes(60_000))
+    async with serving(limits=ServerLimits()) as server:
+        gc.disable()
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                peer = await server.connect()
+                peer.send(garbage)
+                assert await peer.reader.read() == b""
+            held = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+
+    assert held < 10 * len(garbage)
 
 
 async def test_questions_after_garbage_are_not_begun() -> None:
