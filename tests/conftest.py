@@ -57,3 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif loop is not None:
             # `-k uvloop` chooses the same with and without --all-loops
             item.extra_keyword_matches.add(first)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tried."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped:
+        terminalreporter.section("NOT TRIED", sep="!", red=True, bold=True)
+    for report in skipped:
+        terminalreporter.write_line(f"{report.nodeid}: {report.longrepr[2]}")

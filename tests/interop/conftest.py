@@ -39,15 +39,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"there is no {' and no '.join(missing)} on this machine")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was not tried."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    if skipped:
-        terminalreporter.section("NOT TRIED", sep="!", red=True, bold=True)
-    for report in skipped:
-        terminalreporter.write_line(f"{report.nodeid}: {report.longrepr[2]}")
-
-
 @pytest.fixture
 def unique() -> str:
     """A name that no topic, group or client of this run had before."""

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import SESSION_CONF
+from namesrv_spark_jobs.command.session import require_java
+from namesrv_spark_jobs.errors import UsageError
 
 _CONF = {
     **SESSION_CONF,
@@ -27,6 +29,10 @@ _CONF = {
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Two cores of this machine."""
+    try:
+        require_java()
+    except UsageError as error:
+        pytest.skip(str(error))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("tests").master("local[2]")
     for key, value in _CONF.items():
