@@ -111,6 +111,6 @@ lock: ## write locks/ anew from pyproject.toml (ARGS=--upgrade for the newest ve
 
 .PHONY: clean
 clean: ## remove .venv, the data of `make run` and everything generated
-	rm -rf .venv .venv.lock .state .interop build dist .coverage .coverage.* htmlcov \
+	rm -rf .venv .venv.lock .state .interop spark-data build dist .coverage .coverage.* htmlcov \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(TYPED) -name __pycache__ -type d -prune -exec rm -rf {} +
