@@ -18,9 +18,10 @@ _END_SECONDS: Final = 10.0
 
 
 def missing() -> str | None:
-    """What the report needs and this machine has not; None when it has all."""
-    if importlib.util.find_spec(_PACKAGE) is None or importlib.util.find_spec("pyspark") is None:
-        return "pyspark"
+    """What the report needs and this machine lacks; None when it has everything."""
+    for package in ("pyspark", "jinja2"):
+        if importlib.util.find_spec(package) is None:
+            return package
     return None if shutil.which("java") else "Java"
 
 
@@ -32,9 +33,9 @@ async def report(logs: list[Path], directory: Path, times: Times, screen: Screen
     )
     told = ("--poll", f"{times.poll_seconds:g}", "--what-if", what_if)
     arguments = [*map(str, logs), "--out", str(directory), *told]
-    screen.heading("How long did stale routes last? The staleness report, by Spark, of the logs just written:")
+    screen.heading("How long did stale routes last? The staleness report of these logs, by Spark:")
     if (lacking := missing()) is not None:
-        screen.note(f"It needs {lacking}, which is not here. This installs it, and this makes the report:")
+        screen.note(f"It needs {lacking}, which is not installed. These commands install it and make the report:")
         screen.note("  make setup-spark")
         screen.note(f"  .venv/bin/namesrv-staleness {shlex.join(arguments)}")
         return _EXIT_OK
