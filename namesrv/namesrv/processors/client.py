@@ -25,6 +25,9 @@ FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for furthe
 _CHUNK: Final = 500
 # What waiting for one topic costs: its name, and an entry for it and for who waits.
 _WATCHED_BYTES: Final = 512
+# What a question takes decoded, in times its size, and from where on that is worth accounting for.
+_DECODED: Final = 3
+_SMALL_BYTES: Final = 16 * 1024
 
 
 def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
@@ -62,6 +65,22 @@ class ClientProcessor:
     async def pull_routes(self, request: Request) -> Reply:
         """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
         self._check_ready()
+        with self._decoding(request):
+            return await self._pull_routes(request)
+
+    @contextlib.contextmanager
+    def _decoding(self, request: Request) -> Iterator[None]:
+        """A large question is kept decoded, too, for as long as it takes to answer it."""
+        size = len(request.command.body)
+        size = size * _DECODED if size > _SMALL_BYTES else 0
+        if size and not request.connection.reserve(size):
+            raise SystemBusyError(f"no memory for a question of {len(request.command.body)} bytes")
+        try:
+            yield
+        finally:
+            request.connection.release(size)
+
+    async def _pull_routes(self, request: Request) -> Reply:
         asked = pull_routes_request(request.command.body)
         if asked.wait_ms and not self._namesrv.is_draining and self._changed(asked) == []:
             await self._until_changed(request.connection, asked)

@@ -211,7 +211,8 @@ class Settings(BaseModel):
     max_frame_bytes: int = _setting(
         MESSAGES,
         "Largest frame, both ways; the connection of a larger one is closed. Raised, one peer can take more memory, "
-        "and Java peers still refuse over 16 MiB; lowered, brokers with many topics cannot register.",
+        "and Java peers still refuse over 16 MiB; one of more than a twelfth of max-memory-bytes is never received. "
+        "Lowered, brokers with many topics cannot register.",
         default=16 * MIB,
         between=(64 * KIB, 64 * MIB),
     )
@@ -321,7 +322,7 @@ class Settings(BaseModel):
     max_memory_bytes: int = _setting(
         CONNECTIONS,
         "Memory for routes and peers together: what the tables leave of it, and an eighth in any case, is for frames "
-        "being received, answers not yet read and watches, a quarter of that for one address. When it is used up, new "
+        "being received, answers not yet read and watches, an eighth of that for one address. When it is used up, new "
         "connections and large frames are refused and those who are there notice nothing. Raised, the process may "
         "grow; lowered, many large registrations at once have to wait.",
         default=512 * MIB,

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-# A quarter of the budget for one address: a machine full of brokers that all register at once gets on, and it takes
-# four addresses to use up what there is.
-_SHARE: Final = 4
+# An eighth of the budget for one address: what a machine full of brokers registers at once waits a little, and it takes
+# eight addresses to use up what there is.
+_SHARE: Final = 8
+# Large things may take three quarters: the rest is for connections, so that newcomers with little to say get in.
+_LARGE_BYTES: Final = 64 * 1024
 # However much the tables hold, this part is left for peers.
 _LEAST: Final = 8
 
@@ -34,6 +36,8 @@ class MemoryBudget:
     def reserve(self, address: str, size: int) -> bool:
         """Take so much for an address, unless there is not so much left for it."""
         room = self.peers_bytes()
+        if size > _LARGE_BYTES:
+            room -= room // 4
         if self.used_bytes + size > room or self._used_by[address] + size > room // _SHARE:
             return False
         self.charge(address, size)

@@ -45,18 +45,28 @@ def registration(opaque: int = 7, size: int = 4 * MEBIBYTE) -> bytes:
 # -- the budget -------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 400)), max_size=60))
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 200)), max_size=60))
 def test_nobody_reserves_more_than_there_is(wanted: list[tuple[str, int]]) -> None:
-    """Of 1,000 bytes, 200 of which the tables hold, one address gets a quarter of the rest; all is given back."""
+    """Of 1,000 bytes, 200 of which the tables hold, one address gets an eighth of the rest; all is given back."""
     budget = MemoryBudget(1000, lambda: 200)
     held = [(address, size) for address, size in wanted if budget.reserve(address, size)]
 
     assert sum(size for _, size in held) == budget.used_bytes <= 800
     for one in "abcdef":
-        assert sum(size for address, size in held if address == one) <= 200
+        assert sum(size for address, size in held if address == one) <= 100
     for address, size in held:
         budget.release(address, size)
     assert "<MemoryBudget [0 of 800 bytes | 0 addresses]>" == repr(budget)
+
+
+def test_large_things_leave_room_for_small_ones() -> None:
+    """A quarter of a share is for connections alone."""
+    budget = MemoryBudget(8 * MEBIBYTE)
+
+    assert not budget.reserve("a", 800_000)
+    assert budget.reserve("a", 780_000)
+    assert [True] * 4 == [budget.reserve("a", 64 * 1024) for _ in range(4)]
+    assert not budget.reserve("a", 64 * 1024)
 
 
 def test_tables_leave_peers_an_eighth() -> None:
@@ -98,8 +108,8 @@ async def test_large_frames_are_received_up_to_the_bound_of_their_request() -> N
 
 
 async def test_large_frame_waits_for_memory() -> None:
-    """Of 16 MiB one address gets 4: the second registration is received when the first has been answered."""
-    gate, budget = Gate(), MemoryBudget(17 * MEBIBYTE)
+    """Of 48 MiB one address gets 4.5 for frames: the second one is received when the first has been answered."""
+    gate, budget = Gate(), MemoryBudget(48 * MEBIBYTE)
     async with serving({REGISTER: gate}, budget=budget) as served:
         first, second = await served.connect(), await served.connect()
         first.send(registration(1))
@@ -122,7 +132,7 @@ async def test_large_frame_waits_for_memory() -> None:
 async def test_large_frame_does_not_wait_for_ever() -> None:
     """It is refused when its time is over."""
     gate = Gate()
-    async with serving({REGISTER: gate}, budget=MemoryBudget(17 * MEBIBYTE)) as served:
+    async with serving({REGISTER: gate}, budget=MemoryBudget(48 * MEBIBYTE)) as served:
         first, second = await served.connect(), await served.connect()
         size = len(registration())
         first.send(registration(1))
@@ -139,7 +149,7 @@ async def test_large_frame_does_not_wait_for_ever() -> None:
 
 async def test_frames_of_peers_that_are_gone_take_nothing() -> None:
     """Everything is given back with the connection, however far it came."""
-    budget = MemoryBudget(64 * MEBIBYTE)
+    budget = MemoryBudget(128 * MEBIBYTE)
     async with serving({REGISTER: small}, budget=budget) as served:
         for frame in (registration()[:MEBIBYTE], registration()[:100], json_frame(ECHO, 7, None, bytes(999))[:500]):
             peer = await served.connect()
@@ -170,7 +180,7 @@ async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
 
 async def test_unread_answers_are_charged_until_they_are_read() -> None:
     """Or until the connection is gone."""
-    budget = MemoryBudget(64 * MEBIBYTE)
+    budget = MemoryBudget(128 * MEBIBYTE)
     async with serving({LIST: large}, budget=budget) as served:
         reads, never = [await served.connect(receive_buffer=4096) for _ in range(2)]
         for peer in (reads, never):
@@ -191,7 +201,7 @@ async def test_unread_answers_are_charged_until_they_are_read() -> None:
 
 async def test_no_connection_is_let_in_without_memory() -> None:
     """Those who are in stay, and are answered."""
-    async with serving(budget=MemoryBudget(4 * 2 * CONNECTION)) as served:
+    async with serving(budget=MemoryBudget(8 * 2 * CONNECTION)) as served:
         peers = [await served.connect() for _ in range(2)]
         refused = await served.connect()
         assert await refused.at_end()
