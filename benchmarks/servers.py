@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,13 @@ DAEMON_FLAGS: Final = (
     *("--listen-host", "127.0.0.1", "--listen-port", "0", "--log-format", "json", "--drain-seconds", "0"),
     # on, as it is by default, and on a free port
     *("--http-listen", "127.0.0.1:0"),
-    # all load comes from this machine
+    *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
+)
+
+# All load comes from this machine, and all brokers of a large table over one connection.
+WITHOUT_SHARES: Final = (
     *("--max-connections-per-ip", "0"),
     *("--max-brokers-per-connection", "1000000", "--max-topics-per-connection", "100000000"),
-    *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
 )
 
 # What the heartbeat log costs is a question of its own: a load of seconds asks everything for the first time, and beats
@@ -78,10 +81,10 @@ def resident_bytes(status: str) -> int:
 
 
 @contextmanager
-def daemon(bench: Bench, *flags: str) -> Iterator[Server]:
+def daemon(bench: Bench, *flags: str, shares: Sequence[str] = WITHOUT_SHARES) -> Iterator[Server]:
     """A NameServer with a fresh data directory, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as data_dir:
-        command = [sys.executable, "-m", "namesrv", *DAEMON_FLAGS, "--data-dir", data_dir, *flags]
+        command = [sys.executable, "-m", "namesrv", *DAEMON_FLAGS, *shares, "--data-dir", data_dir, *flags]
         started = time.monotonic()
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(), cwd=data_dir)
         with watched(bench, "namesrv", process, daemon_port, started) as server:

@@ -107,7 +107,7 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
     with ExitStack() as stack:
         http_port = free_port()
         flags = (*pace.flags, *attack.flags, "--http-listen", f"127.0.0.1:{http_port}")
-        started = _unread_daemon(bench, *flags) if attack.is_unread else daemon(bench, *flags)
+        started = _unread_daemon(bench, *flags) if attack.is_unread else daemon(bench, *flags, shares=())
         server = stack.enter_context(started)
         if seed := attack.seed():
             stack.enter_context(Wire(server)).ask_well(seed)
