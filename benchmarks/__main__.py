@@ -1,4 +1,4 @@
-"""How fast and how large is the NameServer? `python -m benchmarks` (or `make bench`) measures it and says so.
+"""Speed and size of the NameServer: `python -m benchmarks` (or `make bench`) measures and reports them.
 
 A target that is missed is a result, not a failure: the exit code is 1 only when something could not be measured.
 """

@@ -1,4 +1,4 @@
-"""What does it cost to hold 1,000 brokers on 3 NameServers, and how soon does a change reach all of them?"""
+"""Benchmark: 1,000 broker agents on 3 NameServers, and how soon a change reaches all of them."""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""How is something done over and over while load runs?"""
+"""Repeats an action in the background while load runs."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Where are the compiled benchmark programs? In `build/benchmarks/`, made anew when a source is newer."""
+"""Compiles the benchmark programs written in C into `build/benchmarks/`, again when a source is newer."""
 
 import os
 import shutil

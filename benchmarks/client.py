@@ -1,4 +1,4 @@
-"""What does a producer wait for its queue, what does its poll cost the server, and what do its routes weigh?"""
+"""Benchmark of the client: a producer's wait for its queue, the cost of its poll, the memory of its routes."""
 
 import asyncio
 import gc

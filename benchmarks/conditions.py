@@ -1,4 +1,4 @@
-"""Under which conditions was it measured?"""
+"""Conditions of a measurement: machine, versions, load."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""How much memory does a connection take on which nothing is said any more?"""
+"""Benchmark: memory of an idle connection."""
 
 import resource
 from typing import Final

@@ -1,4 +1,4 @@
-"""How long does a death take, in small tables and in large ones? Run by eviction.py, as a process of its own.
+"""Duration of evictions in small and large tables; eviction.py runs this as a process of its own.
 
 Without sockets, over which a millisecond of work drowns in the rest. The tables are the daemon's, with their manager,
 its event loop and the caches of encoded answers.

@@ -1,4 +1,4 @@
-"""What does the death of a broker cost, in small tables and in large ones, and the search for who is silent?"""
+"""Benchmark: cost of a broker's eviction, and of the scan for silent brokers, in small and large tables."""
 
 import json
 import os

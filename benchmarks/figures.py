@@ -1,4 +1,4 @@
-"""What was measured, how far did it vary, and does it meet its target?"""
+"""A measured figure: its median, its spread and its target."""
 
 import statistics
 from collections.abc import Iterable, Sequence

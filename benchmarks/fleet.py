@@ -1,4 +1,4 @@
-"""What do 1,000 agents in one process cost, and how soon are they heard? Run by agents.py, as a process of its own."""
+"""Cost of 1,000 agents in one process, and how soon they register; agents.py runs this as a process of its own."""
 
 import argparse
 import asyncio

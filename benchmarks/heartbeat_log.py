@@ -1,4 +1,4 @@
-"""What does the heartbeat log cost those who ask and those who beat?"""
+"""Benchmark: cost of the heartbeat log for pulls and heartbeats."""
 
 from collections.abc import Callable
 from functools import partial

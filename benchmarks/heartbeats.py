@@ -1,4 +1,4 @@
-"""How many heartbeats are counted?"""
+"""Benchmark: heartbeats per second."""
 
 from functools import partial
 from typing import Final

@@ -1,4 +1,4 @@
-"""What does load.c say about a server?"""
+"""Runs load.c against a server and reads its results."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""How many route questions are answered, and how late are the last?"""
+"""Benchmark: route questions per second, and the latency of the slowest."""
 
 from functools import partial
 from typing import Final

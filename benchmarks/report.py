@@ -1,4 +1,4 @@
-"""How are figures shown: as a table for people, as a block in a Markdown file, as JSON for programs?"""
+"""Figures as a table for people, as a block in a Markdown file, and as JSON for programs."""
 
 import json
 import textwrap

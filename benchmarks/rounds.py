@@ -1,4 +1,4 @@
-"""How are things measured that have to be compared? In turn, in several short rounds: the machine drifts."""
+"""Compares alternatives in turn, in several short rounds, because the machine drifts."""
 
 import os
 import sys

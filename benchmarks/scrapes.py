@@ -1,4 +1,4 @@
-"""How late is a pull while somebody scrapes the metrics, over and over?"""
+"""Benchmark: latency of pulls while the metrics are scraped over and over."""
 
 import socket
 import urllib.request

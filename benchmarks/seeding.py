@@ -1,4 +1,4 @@
-"""How does a server get its brokers and topics? As from real ones: by registrations over a socket."""
+"""Fills a server with brokers and topics by registrations over a socket."""
 
 import socket
 import zlib

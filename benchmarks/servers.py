@@ -1,4 +1,4 @@
-"""How is a server started on a core of its own, watched from outside, and stopped?"""
+"""Starts a server on a core of its own, watches it from outside, and stops it."""
 
 import collections
 import json

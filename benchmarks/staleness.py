@@ -1,4 +1,4 @@
-"""How fast does namesrv-staleness read heartbeat logs; also when they grow, or one broker has a third of the lines?"""
+"""Benchmark of namesrv-staleness: heartbeat logs that grow, and one in which a broker has a third of the lines."""
 
 import os
 import re

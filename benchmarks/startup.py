@@ -1,4 +1,4 @@
-"""How soon does it listen, and what does it take while nobody asks?"""
+"""Benchmark: time until the server listens, and its idle memory."""
 
 import statistics
 import subprocess

@@ -1,4 +1,4 @@
-"""What does `make demo` do?"""
+"""The command of `make demo`."""
 
 import argparse
 import asyncio

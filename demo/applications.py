@@ -1,4 +1,4 @@
-"""What do the demo's producer and consumer do, and what do they notice?"""
+"""The demo's producer and consumer."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""How are the demo's processes started, followed and, whatever happens, ended?"""
+"""Starts and follows the demo's processes, and ends them whatever happens."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How does the terminal show what happens, as it happens?"""
+"""Shows on the terminal what happens, as it happens."""
 
 import sys
 import time

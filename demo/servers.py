@@ -1,4 +1,4 @@
-"""What do the NameServers and brokers of the demo run, and what do they say?"""
+"""The demo's NameServers and brokers as processes, and what they log."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Who plays: two NameServers, three brokers and a slave, a producer and a consumer?"""
+"""The cast: two NameServers, three brokers and a slave, a producer and a consumer."""
 
 import asyncio
 import contextlib

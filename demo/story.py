@@ -1,4 +1,4 @@
-"""What happens in the demo, scene by scene?"""
+"""The demo's plot, scene by scene."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""How much faster than in reality does everything go?"""
+"""The demo's time scale: how much faster than in reality everything goes."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Who noticed what, and when?"""
+"""Record of what each part of the demo noticed, and when."""
 
 import asyncio
 import time

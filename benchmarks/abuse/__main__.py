@@ -1,4 +1,4 @@
-"""What can a hostile peer cost the others? `python -m benchmarks.abuse` (or `make abuse`) attacks a server and says so.
+"""Cost of hostile peers to the others: `python -m benchmarks.abuse` (or `make abuse`) attacks a server and reports it.
 
 On loopback, one attack after another, each against a fresh server. The exit code is 1 when a target is missed, 2 when
 something could not be measured.

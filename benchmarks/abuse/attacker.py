@@ -1,4 +1,4 @@
-"""What can somebody do who has nothing but sockets?
+"""An attacker with nothing but sockets.
 
 Every loop here ends when the attack's time is over. What is sent is made before, so that an attack costs the attacker
 next to nothing.

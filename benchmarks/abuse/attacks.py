@@ -1,4 +1,4 @@
-"""Which attacks are there?
+"""The list of attacks.
 
 Each numbered point of what was found once, and its neighbours: the same idea in other bodies, headers and protocols.
 """

@@ -1,4 +1,4 @@
-"""What do those who behave notice? A process of its own: a puller, five brokers, and newcomers, until stdin ends.
+"""Well-behaved peers during an attack, in a process of their own: a puller, five brokers, newcomers, until stdin ends.
 
 Prints a line when all brokers are registered, and another, the observations as JSON, at its end.
 """

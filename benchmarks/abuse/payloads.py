@@ -1,4 +1,4 @@
-"""Which bytes cost a server most? Made once, before the attack."""
+"""Payloads that cost a server most, made once before the attack."""
 
 import random
 import struct

@@ -1,4 +1,4 @@
-"""Did the attack cost more than it may, and how is that shown?"""
+"""Table of what each attack cost, against its targets."""
 
 import math
 from collections.abc import Callable, Sequence

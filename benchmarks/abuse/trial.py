@@ -1,4 +1,4 @@
-"""What does one attack do to a fresh server, and to those who behave beside it?"""
+"""Trial of one attack against a fresh server, with well-behaved peers beside it."""
 
 import contextlib
 import json

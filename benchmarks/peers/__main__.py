@@ -1,4 +1,4 @@
-"""How does the NameServer compare with Apache's? `python -m benchmarks.peers` (or `make bench-peers`) runs both.
+"""Comparison with Apache's NameServer: `python -m benchmarks.peers` (or `make bench-peers`) runs both.
 
 Both from this machine, on the same core, with the same brokers, in turn: what counts are the ratios.
 """

@@ -1,4 +1,4 @@
-"""How is Apache's NameServer started, watched and stopped? As ours is: on the same core, on a free port of its own."""
+"""Starts, watches and stops Apache's NameServer, as `servers.py` does ours: on the same core, on a free port."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What do ours and Apache's have in memory with 4 clusters of 8 brokers, which share 10,000 topics each?"""
+"""Comparison: memory with 4 clusters of 8 brokers, which share 10,000 topics each."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How do ours and Apache's run side by side? Both fresh, on one core, and only one of them has something to do."""
+"""Ours and Apache's NameServer side by side: both fresh, on one core, and only one of them busy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

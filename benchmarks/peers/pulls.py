@@ -1,4 +1,4 @@
-"""How many route questions do ours and Apache's answer, and how late are the last?"""
+"""Comparison: route questions per second, and the latency of the slowest."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

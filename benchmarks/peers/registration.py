@@ -1,4 +1,4 @@
-"""How long does a broker with 10,000 topics wait for its registration, and what does it cost ours and Apache's?"""
+"""Comparison: a registration of 10,000 topics, as its broker waits for it and as the server pays for it."""
 
 import time
 from collections.abc import Mapping, Sequence

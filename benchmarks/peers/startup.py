@@ -1,4 +1,4 @@
-"""How soon do ours and Apache's listen, and what do they have in memory then?"""
+"""Comparison: time until the server listens, and its memory then."""
 
 from collections.abc import Callable
 from functools import partial

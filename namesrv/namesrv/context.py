@@ -1,4 +1,4 @@
-"""What do the daemon's parts share?"""
+"""Context shared by the daemon's parts."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""What has happened so far, as plain numbers?
+"""Counters of what has happened so far, as plain numbers.
 
 Everything that is not a number somewhere already. Counted where it happens, with nothing but an addition; what a
 scrape makes of it is `families.py`'s.

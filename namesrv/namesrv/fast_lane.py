@@ -1,4 +1,4 @@
-"""How is a route question or a heartbeat answered inside `data_received`?
+"""Fast path for route questions and heartbeats, answered inside `data_received`.
 
 One typed decode of the header, one look-up of an answer that is already encoded, one copy with the opaque in it. What
 is unusual in any way is left to the ordinary road, which knows every case and every error.

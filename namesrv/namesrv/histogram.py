@@ -1,4 +1,4 @@
-"""How is a distribution counted without an object per value?"""
+"""Histogram that needs no object per value."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Who may look at the tables, and who may change them, while whom?
+"""Read-write lock for asyncio tasks.
 
 The rule: *one lock; the only await under it is the yield between chunks, never I/O; effects are performed after it is
 released.*

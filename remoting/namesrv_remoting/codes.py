@@ -1,4 +1,4 @@
-"""Which numbers go over the wire, and what do they mean?
+"""Numbers of the wire: request, response and language codes, versions.
 
 The numbers are RocketMQ's (`RequestCode`, `ResponseCode`, `LanguageCode`, `MQVersion`), except the extension codes
 20001 to 20005 and serialize type 77, which are ours.

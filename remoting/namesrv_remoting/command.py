@@ -1,4 +1,4 @@
-"""What is one message, whichever way it is spelt?"""
+"""One message, independent of its encoding."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

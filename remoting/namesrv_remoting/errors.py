@@ -1,4 +1,4 @@
-"""Who is at fault, and which code does the wire carry for it?
+"""Errors of the protocol: who is at fault, and the response code of each.
 
     RemotingError
     ├── LocalProtocolError         our side asked for something that cannot be put on the wire

@@ -1,4 +1,4 @@
-"""Where does one frame end and the next begin?
+"""Frames: where one ends and the next begins.
 
 u32 length | u8 serialize type | u24 header length | header | body, big endian; `length` counts everything after itself.
 """

@@ -1,4 +1,4 @@
-"""Who is the real peer, when a proxy says so before the first frame (PROXY protocol, versions 1 and 2)?"""
+"""PROXY protocol (versions 1 and 2): the real peer, named by a proxy before the first frame."""
 
 import ipaddress
 import re

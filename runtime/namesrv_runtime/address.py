@@ -1,4 +1,4 @@
-"""Which host and port does an address name?"""
+"""Parsing of `host:port` addresses."""
 
 from typing import Final
 

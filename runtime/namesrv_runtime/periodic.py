@@ -1,4 +1,4 @@
-"""How is something done every ten seconds, and how late was it done?"""
+"""Periodic ticks on a fixed schedule that know how late they are."""
 
 from collections.abc import Awaitable, Callable
 from typing import NoReturn

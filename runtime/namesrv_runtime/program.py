@@ -1,4 +1,4 @@
-"""How each of our commands begins and ends: its standard streams, Ctrl-C, its exit code.
+"""Start and end of each of our commands: standard streams, Ctrl-C, exit code.
 
 The commands are named here and not beside their code, because to import `namesrv_client.ctl.cli` is to import all of
 the client first, and Ctrl-C meanwhile would be a traceback. So this file imports next to nothing itself.

@@ -1,1 +1,1 @@
-"""What can be seen of a running server from outside: its counts, its health, and the HTTP port that shows both."""
+"""Observability: counts, health, and the HTTP port that shows both."""

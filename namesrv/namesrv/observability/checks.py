@@ -1,4 +1,4 @@
-"""Is the server alive, and should it get questions?"""
+"""Health checks: is the server alive, and is it ready to answer?"""
 
 from dataclasses import dataclass
 from typing import Final

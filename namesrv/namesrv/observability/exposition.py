@@ -1,4 +1,4 @@
-"""How is a scrape answered without a pull waiting for it?
+"""Prometheus exposition that never delays a pull.
 
 A family at a time, with the loop running in between. The numbers of one scrape are therefore not all of one moment.
 """

@@ -1,4 +1,4 @@
-"""What does Prometheus see of the server?
+"""Prometheus metrics of the server.
 
 Base units, and labels of few values only: no topic, no address, no name that a peer chooses.
 """

@@ -1,4 +1,4 @@
-"""How late does the event loop do what is due?
+"""Lag of the event loop.
 
 A callback is asked for every tenth of a second, in real time; by how much it is late, whatever else was due then was
 late, too: an answer to a client, a heartbeat that waited in its socket.

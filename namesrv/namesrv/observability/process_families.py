@@ -1,4 +1,4 @@
-"""What does Prometheus see of the process?
+"""Prometheus metrics of the process.
 
 The names that every client library uses. The library's own collector lists all open files in one go, which with ten
 thousand connections would keep the loop for milliseconds; their number is counted by `survey.py` instead.

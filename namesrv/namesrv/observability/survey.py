@@ -1,4 +1,4 @@
-"""What is there to count among connections and brokers, however many there are?
+"""Counts of connections and brokers, however many there are.
 
 Looked at in chunks with the loop running in between, so that no pull waits for a scrape of a large server. What comes
 and goes meanwhile is counted or not; nothing is counted twice.

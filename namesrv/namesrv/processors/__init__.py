@@ -1,4 +1,4 @@
-"""Which handler answers which request code?"""
+"""Table of handlers by request code."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

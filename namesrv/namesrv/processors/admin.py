@@ -1,4 +1,4 @@
-"""What is answered to operators' tools: lists, permissions, topics, settings?"""
+"""Handlers of operators' requests: lists, permissions, topics, settings."""
 
 from collections.abc import Callable, Hashable, Mapping
 

@@ -1,4 +1,4 @@
-"""What is answered to brokers: registration, heartbeats, leaving (103, 104, 322, 901, 904)?"""
+"""Handlers of brokers' requests: registration, heartbeats, leaving (103, 104, 322, 901, 904)."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""What is answered to producers and consumers: routes, one or many, now or when they change (105, 20001)?"""
+"""Handlers of clients' requests: routes, one or many, now or when they change (105, 20001)."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What is answered to operators in the native protocol: server, events, connections, brokers (20002 to 20005)?"""
+"""Handlers of operators' native requests: server, events, connections, brokers (20002 to 20005)."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What is answered about the key-value configuration (100, 101, 102, 219)?"""
+"""Handlers of the key-value configuration (100, 101, 102, 219)."""
 
 from collections.abc import Mapping
 

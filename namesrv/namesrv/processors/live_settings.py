@@ -1,4 +1,4 @@
-"""What may an operator change in a running server (318), and what is it running with (319)?
+"""Handlers that change (318) and show (319) the settings of a running server.
 
 An allow-list, not a deny-list, and no file is ever written: Apache's server let an unauthenticated peer choose a path
 and its content (CVE-2023-37582), and its first fix missed because it named what to forbid.

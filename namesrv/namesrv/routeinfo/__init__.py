@@ -1,1 +1,1 @@
-"""Who is alive, and which queue lives where: the four tables and the rules that change them."""
+"""The route tables: who is alive, which queue lives where, and the rules that change them."""

@@ -1,4 +1,4 @@
-"""Who has to leave, and what does their leaving change?"""
+"""Plans removals: which brokers leave, and what that changes."""
 
 import heapq
 from collections.abc import Callable, Generator

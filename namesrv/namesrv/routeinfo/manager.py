@@ -1,4 +1,4 @@
-"""Who may change the tables, when, and what follows from it?
+"""Entry point of every change to the route tables: locks, plans, applies, then performs the effects.
 
 The rule: *one lock; the only await under it is the yield between chunks, never I/O; effects are performed after it is
 released.*

@@ -1,4 +1,4 @@
-"""What are the tables' keys and values, what changes them, and what came of it?
+"""Keys and values of the route tables, their changes, and the effects of those.
 
 Everything here is frozen: a table's entry is replaced, never edited.
 """

@@ -1,4 +1,4 @@
-"""What does a registration change?
+"""Plans what a registration changes.
 
 After `RouteInfoManager.registerBroker`, step by step (the numbers are those of the reference), without its faults: a
 refused registration changes nothing at all, a displaced master leaves entirely, and a wiped write permission stays so.

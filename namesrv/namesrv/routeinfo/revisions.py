@@ -1,4 +1,4 @@
-"""Which routes have changed since a client last asked?"""
+"""Revisions: which routes have changed since a client last asked."""
 
 from collections import OrderedDict
 from collections.abc import Iterable

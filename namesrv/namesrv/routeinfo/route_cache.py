@@ -1,4 +1,4 @@
-"""Which answers to route questions are already encoded?
+"""Cache of encoded answers to route questions.
 
 Filled lazily, emptied by topic when a write section publishes. Topics with the same queues have the same answer, so
 that ten thousand topics of one broker group cost one encoding and one body.

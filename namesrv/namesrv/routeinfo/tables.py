@@ -1,4 +1,4 @@
-"""What does a NameServer know?"""
+"""The route tables of a NameServer and their indexes."""
 
 import heapq
 import math

@@ -1,4 +1,4 @@
-"""What do the operators' requests about one topic change (216, 217)?"""
+"""Plans operators' changes of one topic (216, 217)."""
 
 from collections.abc import Sequence
 

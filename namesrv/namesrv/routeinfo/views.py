@@ -1,4 +1,4 @@
-"""What do the tables say to somebody who asks?"""
+"""Views of the route tables as answers need them."""
 
 from collections.abc import Iterable
 

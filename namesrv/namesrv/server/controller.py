@@ -1,4 +1,4 @@
-"""How does the daemon start, run and end?"""
+"""Controller of the daemon: starts, runs and stops it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What is done every second, and when a connection comes and goes.
+"""Housekeeping: what is done every second, and when a connection opens or closes.
 
 The scan runs here. It ends the process when it fails: a scan that dies silently is the one failure that this daemon
 must never have.

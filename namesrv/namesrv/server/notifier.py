@@ -1,4 +1,4 @@
-"""How do the members of a broker group learn that its smallest id changed (905)?
+"""Notifies the members of a broker group that its smallest id changed (905).
 
 A native member is told over the connection that it registered on; a Java broker listens, and is dialled. Nobody waits
 for it, and a member that cannot be reached finds out at its next question.

@@ -1,4 +1,4 @@
-"""What happens on SIGHUP?
+"""Reload of the settings on SIGHUP.
 
 The settings are read again from where they came at the start: the same flags, environment and files. All of them are
 valid, or nothing changes. What can change in a running server does; what cannot is named, and needs a restart.

@@ -1,4 +1,4 @@
-"""When is the snapshot of expected brokers written?"""
+"""Writes the snapshot of expected brokers whenever it is due."""
 
 import asyncio
 import logging

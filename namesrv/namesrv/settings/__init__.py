@@ -1,1 +1,1 @@
-"""Settings: what there is, where values come from, and which limits follow from them."""
+"""Settings: their declarations, their sources, and the limits that follow from them."""

@@ -1,4 +1,4 @@
-"""What help, files and error messages have to know about a setting, taken from its declaration."""
+"""Facts about each setting, taken from its declaration, for help, files and error messages."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

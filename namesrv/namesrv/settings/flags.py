@@ -1,4 +1,4 @@
-"""The command line: one flag for each setting, and the few that are none."""
+"""The command line: one flag for each setting, and a few others."""
 
 import argparse
 import textwrap

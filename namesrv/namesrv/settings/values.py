@@ -1,4 +1,4 @@
-"""What the settings that are text may say: addresses, a name, a place."""
+"""Validation of settings that are text: addresses, names, paths."""
 
 import ipaddress
 import re

@@ -1,1 +1,1 @@
-"""What a running server knows besides its tables: recent events, who waits for routes, which brokers to expect."""
+"""State besides the tables: recent events, clients that wait for routes, brokers to expect."""

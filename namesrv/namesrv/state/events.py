@@ -1,4 +1,4 @@
-"""What has happened lately, for an operator who asks (20003)?"""
+"""Ring of recent events, for operators (20003)."""
 
 from collections import deque
 from typing import Any, Final

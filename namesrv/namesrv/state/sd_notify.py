@@ -1,4 +1,4 @@
-"""How does systemd learn that the server is ready, reloads, stops, or hangs?
+"""Notifications to systemd: ready, reloading, stopping, watchdog.
 
 The protocol of sd_notify(3): lines in a datagram to the socket that NOTIFY_SOCKET names, for units with `Type=notify`.
 Without that variable nothing is sent.

@@ -1,4 +1,4 @@
-"""Which brokers should be here after a restart, and are they back?
+"""Snapshot of the brokers to expect after a restart, and readiness once they are back.
 
 A server that has just started knows no routes, and an answer without them would make clients forget theirs. So it
 writes down who is registered, and after a restart it is not ready before they are back, or have had time to come.

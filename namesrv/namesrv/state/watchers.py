@@ -1,4 +1,4 @@
-"""Who waits for which routes to change?"""
+"""Clients that wait for routes to change."""
 
 import asyncio
 from collections.abc import Collection, Iterable

@@ -1,4 +1,4 @@
-"""How much memory may all peers of a server take together, and how much of it those of one address?"""
+"""Memory budget of all peers together, with a share for each address."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which handler answers which request, and what does the peer see when one fails?
+"""Dispatch of requests to handlers, and of their failures to answers.
 
 The one place with a catch-all: a handler's bug becomes an answer with code 1 and a traceback in the log, never a lost
 connection.

@@ -1,4 +1,4 @@
-"""How much may one peer ask of a server, and how long may it take?
+"""Limits of one peer: amounts and timeouts.
 
 The numbers come from the limits table of the security notes; each is a setting of the daemon.
 """

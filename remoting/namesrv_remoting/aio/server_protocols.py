@@ -1,4 +1,4 @@
-"""Which servers speak the native protocol, remembered by address for the whole process."""
+"""Cache of which servers speak the native protocol, by address, for the whole process."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How is a TCP socket set up, on either side?"""
+"""Options of TCP sockets, for either side."""
 
 import socket
 from typing import Final

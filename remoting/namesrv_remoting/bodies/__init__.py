@@ -1,1 +1,1 @@
-"""What do the bodies of requests and responses hold?"""
+"""Bodies of requests and responses."""

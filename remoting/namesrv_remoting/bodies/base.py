@@ -1,4 +1,4 @@
-"""How is a body read, whichever way its sender spells JSON?"""
+"""Decoding of JSON bodies, whichever dialect their sender speaks."""
 
 import contextlib
 import zlib

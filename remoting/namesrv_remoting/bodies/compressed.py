@@ -1,4 +1,4 @@
-"""How does a broker with compressedRegister=true spell its registration, once it is inflated?
+"""Compressed registration (compressedRegister=true) once it is inflated.
 
 int32 length, DataVersion JSON | int32 count, per topic int32 length, text line | int32 length, JSON array of filter
 servers | and, from version 413 on, int32 count, per mapping int32 length, TopicQueueMappingInfo JSON.

@@ -1,4 +1,4 @@
-"""How is a body spelt that both protocols have? In JSON, or natively: whichever the question's header is."""
+"""Encoding of bodies that exist in both protocols: JSON or native, as the question's header is."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

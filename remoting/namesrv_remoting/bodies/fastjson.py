@@ -1,4 +1,4 @@
-r"""What does fastjson 1.2.83 write or accept that standard JSON does not?
+r"""Reader of fastjson 1.2.83's dialect: what it writes or accepts that standard JSON does not.
 
 It writes integer map keys bare (`{0:"10.0.0.1:10911"}`); nothing else of what it writes is out of the standard. Its
 `{"$ref":"$.a"}`, for an object that it meets twice, is standard and is read as the object that it is.

@@ -1,4 +1,4 @@
-"""How much may one registration bring, and how much memory can it take while it is read?"""
+"""Limits of one registration: how much it may bring, and the memory that reading it takes."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""What does a registration carry, in each of the forms that brokers send it?
+"""Body of a registration, in each of the forms that brokers send.
 
 * before version 37: a bare TopicConfigSerializeWrapper in JSON;
 * from 37 on: a RegisterBrokerBody in JSON, or zlib-compressed lines, which from version 413 on end with the

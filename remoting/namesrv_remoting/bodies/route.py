@@ -1,4 +1,4 @@
-"""What does a route look like in memory, in RocketMQ's JSON and in a native answer?
+"""Routes in memory, in RocketMQ's JSON and in a native answer.
 
 JSON is always standard (integer keys quoted), compact and in alphabetical order: Java, Go and Node read quoted keys,
 and a blank after "," or ":" makes the Go client put the slave in the master's place.

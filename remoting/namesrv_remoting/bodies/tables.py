@@ -1,4 +1,4 @@
-"""What do the small bodies hold: lists of topics, tables of keys and values, a DataVersion?
+"""Small bodies: lists of topics, tables of keys and values, a DataVersion.
 
 Each in RocketMQ's JSON, which leaves out what is null, and natively, where that is nil.
 """

@@ -1,4 +1,4 @@
-"""What does a broker say about one of its topics, and about the state of its whole table?
+"""A broker's description of one topic, and the version of its whole table.
 
 Each value exists in two spellings with the same attributes: the native one (snake_case, as declared) and Java's
 (`Json…`, camelCase). msgspec spells per class, so the second one declares its fields again.

@@ -1,4 +1,4 @@
-"""What does a client in a zone see of a route?"""
+"""A route as a client in a zone sees it."""
 
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import MASTER_ID

@@ -1,4 +1,4 @@
-"""Which fields does the header of each request and response carry?"""
+"""Header fields of each request and response."""
 
 from namesrv_remoting.headers.base import ExtHeader
 

@@ -1,4 +1,4 @@
-"""Which ext fields do the operators' requests carry, and the answers to them?"""
+"""Ext fields of operators' requests and of the answers to them."""
 
 from namesrv_remoting.headers.base import ExtHeader, Int32, Name
 

@@ -1,4 +1,4 @@
-"""How do ext fields, all of them strings, become typed values, and back?"""
+"""Conversion of ext fields, all of them strings, to typed values and back."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self

@@ -1,4 +1,4 @@
-"""Which ext fields do a broker's requests carry, and the answers to them?
+"""Ext fields of brokers' requests and of the answers to them.
 
 After `RegisterBrokerRequestHeader` and its siblings in RocketMQ's `protocol/header/namesrv`.
 """

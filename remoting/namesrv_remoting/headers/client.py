@@ -1,4 +1,4 @@
-"""Which ext fields do a client's route questions carry?"""
+"""Ext fields of clients' route questions."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Which serializer reads and writes which serialize type?"""
+"""Serializers by serialize type."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol

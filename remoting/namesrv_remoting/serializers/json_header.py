@@ -1,4 +1,4 @@
-"""How is a header spelt in JSON (serialize type 0)?
+"""Header in JSON (serialize type 0).
 
 Written: members in alphabetical order, compact, null members left out, as Java does.
 Read: typed and strict first, which is what all but a few peers send; what that refuses goes through fastjson's dialect.

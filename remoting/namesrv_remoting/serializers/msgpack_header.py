@@ -1,4 +1,4 @@
-"""How is a header spelt in msgpack (serialize type 77, ours)?
+"""Header in msgpack (serialize type 77, ours).
 
 An array [code, opaque, flag, version, remark | nil, ext | nil]; ext is a map of str to str, int or bool.
 """

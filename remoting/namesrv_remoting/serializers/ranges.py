@@ -1,4 +1,4 @@
-"""Which numbers may a header carry, whichever way it is spelt?"""
+"""Ranges of the numbers in a header, whatever its encoding."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How is a header spelt in RocketMQ's binary form (serialize type 1)?
+"""Header in RocketMQ's binary form (serialize type 1).
 
 int16 code | u8 language | int16 version | int32 opaque | int32 flag | int32 length, remark | int32 length, ext fields;
 an ext field is int16 length, key | int32 length, value. A length of 0 means null.
