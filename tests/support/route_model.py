@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from namesrv.routeinfo.manager import CARRIER_GRAIN_SECONDS
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
@@ -182,7 +183,10 @@ class RouteModel:
         own = self.lives[key].connection_id
         self.hear(key, now, own, state)
         if connection_id != own and is_open(connection_id):
-            if is_open(own):
+            known = self.carriers.get(key, {}).get(connection_id)
+            if is_open(own) and known is not None and now - known[1] < CARRIER_GRAIN_SECONDS:
+                pass
+            elif is_open(own):
                 self.carry(key, connection_id, now, registered=False)
             else:
                 self.move(key, connection_id)

@@ -14,7 +14,7 @@ for it (see liveness.py).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from namesrv.routeinfo.eviction import Removal, plan_perms, plan_removal, silent_brokers
 from namesrv.routeinfo.limits import TableLimits, check_topics
@@ -47,6 +47,9 @@ from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 
+# Heartbeats over a connection that is not the broker's own are noted this often: it only matters for which of several
+# connections takes over.
+CARRIER_GRAIN_SECONDS: Final = 1.0
 # who is told of a heartbeat: the broker, its live entry, the silence before
 Touched = Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None]
 
@@ -253,7 +256,10 @@ class RouteInfoManager:
             return live.connection_id
         if not self._is_connected(live.connection_id):
             return connection_id
-        self.tables.carry(key, connection_id, Carrier(registered=False, heard=now))
+        carriers = self.tables.carriers.get(key)
+        known = None if carriers is None else carriers.get(connection_id)
+        if known is None or now - known.heard >= CARRIER_GRAIN_SECONDS:
+            self.tables.carry(key, connection_id, Carrier(registered=False, heard=now))
         return live.connection_id
 
     def is_registered(
