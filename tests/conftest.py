@@ -1,4 +1,4 @@
-"""What every test gets: event loops, budgets of hypothesis, and the line between the quick suite and the rest.
+"""Set-up of every test: event loops, budgets of hypothesis, and the line between the quick suite and the rest.
 
 `make test` runs what is not marked `slow`, each async test on uvloop, with the budgets of the profile `quick`.
 `make test-all` runs everything, on asyncio's own loop, too, with those of the profile `full`. See docs/testing.md.

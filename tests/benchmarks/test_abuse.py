@@ -1,4 +1,4 @@
-"""When has an attack cost too much, and are the bytes of attacks what they should be?"""
+"""When an attack has cost too much, and the bytes of attacks."""
 
 import dataclasses
 import zlib

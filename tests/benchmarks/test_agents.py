@@ -1,4 +1,4 @@
-"""What becomes of what the agents' process says?"""
+"""What the agents' process prints becomes figures."""
 
 from typing import Any
 

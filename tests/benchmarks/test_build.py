@@ -1,4 +1,4 @@
-"""Do the C programs compile, and do they say how they are used?"""
+"""The C programs compile, and say how they are used."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What is said about the machine?"""
+"""Facts about the machine."""
 
 import platform
 

@@ -1,4 +1,4 @@
-"""How do many deaths become a few rounds?"""
+"""Many deaths become a few rounds."""
 
 from benchmarks.eviction import in_rounds
 

@@ -1,4 +1,4 @@
-"""What does a figure say of what was measured?"""
+"""A figure and what was measured."""
 
 import pytest
 

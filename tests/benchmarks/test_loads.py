@@ -1,4 +1,4 @@
-"""How is the line read that load prints?"""
+"""The line that load prints is read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What can be asked on the command line?"""
+"""The benchmarks' command line."""
 
 import subprocess
 import sys

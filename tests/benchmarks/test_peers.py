@@ -1,4 +1,4 @@
-"""What is known of Apache's NameServer before it is measured, and what can be asked about it?"""
+"""Apache's NameServer before it is measured, and the command line of the comparison."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What do people and programs get to read?"""
+"""Reports for people and for programs."""
 
 import json
 

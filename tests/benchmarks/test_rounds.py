@@ -1,4 +1,4 @@
-"""In which order are things measured, and where do they run?"""
+"""The order in which things are measured, and where they run."""
 
 import os
 from functools import partial

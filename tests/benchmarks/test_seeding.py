@@ -1,4 +1,4 @@
-"""What do the brokers register that the pulls are about?"""
+"""Registrations of the brokers that the pulls are about."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is read from a server's output and from /proc?"""
+"""Facts read from a server's output and from /proc."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Does every NameServer know what the broker has, and does the agent know every NameServer?"""
+"""Every NameServer knows what the broker has, and the agent knows every NameServer."""
 
 from pathlib import Path
 

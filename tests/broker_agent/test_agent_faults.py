@@ -1,4 +1,4 @@
-"""Does a NameServer that is dead, slow or a black hole harm the others?"""
+"""A NameServer that is dead, slow or a black hole does not harm the others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Does the agent leave in time, and without a failed send if it is asked to?"""
+"""The agent leaves in time, and without a failed send if it is asked to."""
 
 import asyncio
 from pathlib import Path

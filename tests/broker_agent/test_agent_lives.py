@@ -1,4 +1,4 @@
-"""Can an agent be started, stopped and started again in any order, and does nothing hold up its start?"""
+"""An agent can be started, stopped and started again in any order, and nothing holds up its start."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Do agents and NameServers in processes of their own find each other again when one of them is killed or stopped?"""
+"""Agents and NameServers in processes of their own find each other again when one is killed or stopped."""
 
 import asyncio
 import signal

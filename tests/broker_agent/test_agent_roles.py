@@ -1,4 +1,4 @@
-"""Does every NameServer know what the broker is, and does a slave know its master?"""
+"""Every NameServer knows the broker's role, and a slave knows its master."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack

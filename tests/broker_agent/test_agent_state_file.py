@@ -1,4 +1,4 @@
-"""Is nothing told to any server that is not on disk, whoever fails or gives up?"""
+"""No server hears of anything that is not on disk, whoever fails or gives up."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What may agent.toml say, and does the error say what is wrong with it?"""
+"""Contents of agent.toml, and errors that say what is wrong with it."""
 
 import re
 from pathlib import Path

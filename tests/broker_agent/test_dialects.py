@@ -1,4 +1,4 @@
-"""Which frames are registration, heartbeat and leave in each protocol, and what is made of the answers?
+"""The frames of registration, heartbeat and leave in each protocol, and the reading of their answers.
 
 Frames are read, and answers written, without the code under test.
 """

@@ -1,4 +1,4 @@
-"""Does the example broker work, from its first message to its last?"""
+"""The example broker works, from its first message to its last."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""What is said of a broker, and does a state that cannot be sent do any harm?"""
+"""A broker's identity, and states that cannot be sent."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""Does the link to one NameServer register fully when it has to, and otherwise send heartbeats on time?"""
+"""The link to one NameServer registers fully when it has to, and otherwise sends heartbeats on time."""
 
 import itertools
 from collections.abc import Callable, Iterator

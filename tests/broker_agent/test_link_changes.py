@@ -1,4 +1,4 @@
-"""Does a change reach a NameServer, whatever becomes of it on the way?"""
+"""A change reaches a NameServer, whatever becomes of it on the way."""
 
 from pathlib import Path
 

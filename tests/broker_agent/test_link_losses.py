@@ -1,4 +1,4 @@
-"""Does the link notice that its connection is of no use, and is it back in time?"""
+"""The link notices that its connection is of no use, and is back in time."""
 
 from pathlib import Path
 

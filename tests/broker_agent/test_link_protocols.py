@@ -1,4 +1,4 @@
-"""Does the agent speak each server's protocol, and does it find out which one that is?"""
+"""The agent finds out each server's protocol and speaks it."""
 
 import json
 import zlib

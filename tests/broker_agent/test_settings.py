@@ -1,4 +1,4 @@
-"""What may an agent be told, and does it say what is wrong?"""
+"""The agent's settings, and errors that say what is wrong with them."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does a broker with 60,000 topics fit into one registration, and does nobody ever see a part of it?"""
+"""A broker with 60,000 topics fits into one registration, and nobody ever sees a part of it."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Can threads use the agent as they like, and start, stop and drain it in any order?"""
+"""Threads use the agent as they like, and start, stop and drain it in any order."""
 
 import socket
 import threading

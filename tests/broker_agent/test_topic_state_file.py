@@ -1,4 +1,4 @@
-"""Does the table survive in its file, and does a damaged or full disk harm neither?"""
+"""The table survives in its file, and a damaged or full disk harms neither."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Does the table refuse what cannot be, and count every change?"""
+"""The table refuses what is invalid, and counts every change."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Does the client serve what it knows, ask what it does not, and say why there is no route?"""
+"""The client serves what it knows, asks for what it does not, and says why there is no route."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What does a client write down of what it learns?"""
+"""The client's log of what it learns."""
 
 from pathlib import Path
 

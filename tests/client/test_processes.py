@@ -1,4 +1,4 @@
-"""Do producers and consumers keep their routes when processes die, freeze and start?"""
+"""Producers and consumers keep their routes when processes die, freeze and start."""
 
 import signal
 from collections.abc import Iterator

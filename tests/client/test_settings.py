@@ -1,4 +1,4 @@
-"""Which settings does a client take, and what does it say about the others?"""
+"""The client's settings, and errors that say what is wrong with them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Can threads use the client as they like, and start and stop it in any order?"""
+"""Threads use the client as they like, and start and stop it in any order."""
 
 import signal
 import threading

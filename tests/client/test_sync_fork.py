@@ -1,4 +1,4 @@
-"""Is a fork safe: no client and no connection in the child, and nothing lost in the parent?"""
+"""A fork is safe: no client and no connection in the child, and nothing lost in the parent."""
 
 import json
 import os

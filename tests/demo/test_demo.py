@@ -1,4 +1,4 @@
-"""Does the demo show what happens, end by itself, and leave nothing running?"""
+"""The demo shows what happens, ends by itself, and leaves nothing running."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Does docker/check/bundle.py hand an image to a runtime as closed as compose.yml does?"""
+"""docker/check/bundle.py hands an image to a runtime as closed as compose.yml does."""
 
 import json
 import subprocess

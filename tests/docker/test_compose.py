@@ -1,4 +1,4 @@
-"""Does compose.yml name only what there is: flags, settings, services, ports, volumes?"""
+"""compose.yml names only what exists: flags, settings, services, ports, volumes."""
 
 import os
 import re

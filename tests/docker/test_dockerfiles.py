@@ -1,4 +1,4 @@
-"""Do the Dockerfiles keep the rules of docker/README.md, and does the health check tell well from unwell?"""
+"""The Dockerfiles keep the rules of docker/README.md, and the health check tells well from unwell."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Do the dashboard and the alerts ask for what a server really shows?"""
+"""The dashboard and the alerts query what a server really exports."""
 
 import asyncio
 import json

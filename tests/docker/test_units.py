@@ -1,4 +1,4 @@
-"""Do the systemd units start our commands with what there is?"""
+"""The systemd units start our commands with options that exist."""
 
 import configparser
 import os

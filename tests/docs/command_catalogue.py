@@ -1,4 +1,4 @@
-"""Which commands on our pages need more than being run, and which are run elsewhere?
+"""Commands on our pages that need more than being run, and those that are run elsewhere.
 
 A command of our own that is not named here is run as it stands and has to end with 0.
 """

@@ -1,4 +1,4 @@
-"""Which parts of our pages are written by a program, and what do they say today?
+"""Parts of our pages that a program writes.
 
     python -m tests.docs.generated
 

@@ -1,4 +1,4 @@
-"""How is a frame shown to people: its bytes on the left, what they mean on the right?"""
+"""Frames for people: bytes on the left, their meaning on the right."""
 
 import json
 import re

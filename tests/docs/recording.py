@@ -1,4 +1,4 @@
-"""What does a real server answer to the examples of docs/protocol.md?"""
+"""Answers of a real server to the examples of docs/protocol.md."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""How are all settings of the daemon shown on a page?"""
+"""The daemon's settings as a table on a page."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby

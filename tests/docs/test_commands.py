@@ -1,4 +1,4 @@
-"""Does every command in the README and in our manuals do what it says?
+"""Every command in the README and in our manuals does what it says.
 
 All of them are found; each is run here or is listed with the file that runs it, so that a new one cannot be forgotten.
 """

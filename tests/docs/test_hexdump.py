@@ -1,4 +1,4 @@
-"""Does a dump show all bytes, and their meaning?"""
+"""A dump shows all bytes, and their meaning."""
 
 import msgpack
 import pytest

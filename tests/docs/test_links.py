@@ -1,4 +1,4 @@
-"""Does every link between our pages lead somewhere?"""
+"""Every link between our pages leads somewhere."""
 
 import re
 from collections.abc import Iterator

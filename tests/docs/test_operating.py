@@ -1,4 +1,4 @@
-"""Does docs/operating.md name every setting, and only those, as they are?"""
+"""docs/operating.md names every setting, and only those, as they are."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Is every byte in docs/protocol.md what our code writes and reads, and what a real server answers?"""
+"""Every byte in docs/protocol.md is what our code writes and reads, and what a real server answers."""
 
 import socket
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which questions and answers does docs/protocol.md show, in which order are they asked, and over which connection?"""
+"""Questions and answers in docs/protocol.md, their order, and their connections."""
 
 import json
 from dataclasses import dataclass

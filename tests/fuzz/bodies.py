@@ -1,4 +1,4 @@
-"""What do the bodies of fuzzed requests hold, in every form that a body has?"""
+"""Bodies of fuzzed requests, in every form."""
 
 import json
 import struct

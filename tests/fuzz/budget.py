@@ -1,4 +1,4 @@
-"""How much is fuzzed in one run, and how is it dealt out?
+"""Budget of one fuzzing run, and its shares.
 
 NAMESRV_FUZZ_EXAMPLES is the number of frames that are sent to a whole server; `make fuzz` raises it. Hypothesis draws
 a batch of numbers, of which each makes one frame; what fails it shrinks, number by number, to plain route questions.

@@ -1,4 +1,4 @@
-"""How is one fuzzed frame made: from a number, so that hypothesis can shrink it?
+"""One fuzzed frame, made from a number, so that hypothesis can shrink it.
 
 0 is a plain route question. Any other number makes a request of any code in any header, well-formed or hostile, or
 bytes that were recorded; four in ten are then broken in one way or another.

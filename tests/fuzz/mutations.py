@@ -1,4 +1,4 @@
-"""In which ways is a frame broken?
+"""Ways to break a frame.
 
 Most of them keep or repair the lengths, so that what is broken reaches the serializers and the handlers and does not
 end at the frame.

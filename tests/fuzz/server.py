@@ -1,4 +1,4 @@
-"""How is a whole NameServer fuzzed in this process, and what must hold after every batch of frames?"""
+"""Fuzzes a whole NameServer in this process, and checks it after every batch of frames."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What has to come of a stream of fuzzed frames: which questions are answered, and does the connection end?
+"""Expected outcome of a stream of fuzzed frames: which questions are answered, and whether the connection ends.
 
 Judged with the frame reader and the header decoders of the code under test, which are fuzzed on their own.
 """

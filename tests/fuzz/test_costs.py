@@ -1,4 +1,4 @@
-"""What may an input cost? A share of the memory and of the calls for each of its bytes, whatever it says.
+"""Cost of an input: a share of memory and calls for each of its bytes, whatever it says.
 
 Hypothesis looks for the dearest input of every decoder: one that repeats something, since nothing else is large.
 """

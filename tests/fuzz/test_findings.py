@@ -1,4 +1,4 @@
-"""Do the faults that fuzzing found stay away?"""
+"""Faults that fuzzing found stay fixed."""
 
 import json
 

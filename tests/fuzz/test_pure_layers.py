@@ -1,4 +1,4 @@
-"""Does every reader of the wire say what is wrong in its own exception, whatever it is given?"""
+"""Every reader of the wire raises only its own exception, whatever it is given."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator

@@ -1,4 +1,4 @@
-"""Can any frame disturb a NameServer: hang it, upset its tables, hurt other connections, or put an error in its log?"""
+"""No frame disturbs a NameServer: no hang, no broken table, no hurt neighbour, no error in its log."""
 
 import asyncio
 import importlib.util

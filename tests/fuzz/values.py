@@ -1,4 +1,4 @@
-"""Which values does a fuzzed frame carry: names that meet each other, and what no peer should send?"""
+"""Values of fuzzed frames: names that collide, and what no peer should send."""
 
 from random import Random
 from typing import Any, TypeVar

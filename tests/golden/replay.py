@@ -1,4 +1,4 @@
-"""Does a server answer recorded requests as they were answered when they were recorded?
+"""Replays recorded requests and compares a server's answers with the recorded ones.
 
     python tests/golden/replay.py HOST:PORT SCENARIO.jsonl... [--deviations FILE.toml]
 

@@ -1,4 +1,4 @@
-"""Does the server answer as Apache's does, but for what it does better on purpose?"""
+"""The server answers as Apache's does, except where it deliberately does better."""
 
 from pathlib import Path
 

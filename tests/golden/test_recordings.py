@@ -1,4 +1,4 @@
-"""Does the server answer real brokers, frame by frame, as Apache's NameServer answered them?"""
+"""The server answers real brokers, frame by frame, as Apache's NameServer did."""
 
 from pathlib import Path
 

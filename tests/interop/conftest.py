@@ -1,4 +1,4 @@
-"""What tests against real peers get: they run only when asked for, and what cannot be tried is said loudly."""
+"""Set-up of tests against real peers: they run only when asked for, and say loudly what cannot be tried."""
 
 import itertools
 from collections.abc import Iterator

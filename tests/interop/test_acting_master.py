@@ -1,4 +1,4 @@
-"""Does a slave act as master through our NameServers, for brokers that heartbeat every second?"""
+"""A slave acts as master through our NameServers, for brokers that heartbeat every second."""
 
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does a Go application notice that one of two NameServers is killed and restarted?
+"""A Go application does not notice that one of two NameServers is killed and restarted.
 
 A Go client asks its NameServers in turn, and each topic that it has not used before makes it ask: each message here
 goes to a topic of its own, so that there is a pull in every phase of a restart.

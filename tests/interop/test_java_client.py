@@ -1,4 +1,4 @@
-"""Does a Java application notice that one of two NameServers is killed and restarted?
+"""A Java application does not notice that one of two NameServers is killed and restarted.
 
 A Java client stays with one NameServer until its connection ends. The clients here ask every half second for the routes
 that they have, and the producer is given topics that it has not used yet in every phase of a restart.

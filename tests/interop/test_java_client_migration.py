@@ -1,4 +1,4 @@
-"""Can two running Apache NameServers be replaced by ours, one at a time, without a failed pull?
+"""Two running Apache NameServers are replaced by ours, one at a time, without a failed pull.
 
 As docs/migrating.md says. A real broker stays registered, a Java producer and a Java consumer work all the time, and a
 second producer uses topics that it has not used before in every phase, so that each phase has pulls that cannot be

@@ -1,4 +1,4 @@
-"""Do a master and its slave find each other and serve through our NameServers, in both kinds of replication?"""
+"""A master and its slave find each other and serve through our NameServers, in both kinds of replication."""
 
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does every command of mqadmin that asks a NameServer print the same against ours and against Apache's?
+"""Every command of mqadmin that asks a NameServer prints the same against ours and against Apache's.
 
 The same real brokers are registered with both, and each command runs against both at the same moment. What has to
 differ is made equal first: the NameServer's address, the name of a topic that each side has for itself, and figures

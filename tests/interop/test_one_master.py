@@ -1,4 +1,4 @@
-"""Does a lone master come, serve and go on two of our NameServers, in each of the ways in which a broker goes?"""
+"""A lone master comes, serves and goes on two of our NameServers, in each way in which a broker goes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

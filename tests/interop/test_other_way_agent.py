@@ -1,4 +1,4 @@
-"""Do our broker agent and the example broker live with Apache's NameServer, as its own tools see it?"""
+"""Our broker agent and the example broker live with Apache's NameServer, as its own tools see it."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Does our client live with Apache's NameServers: with two, with one, and with none?"""
+"""Our client lives with Apache's NameServers: with two, with one, and with none."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

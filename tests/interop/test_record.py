@@ -1,4 +1,4 @@
-"""Can the recordings of tests/golden be made anew, and do they then say of our server what the kept ones say?"""
+"""The recordings of tests/golden can be made anew, and then say the same of our server."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

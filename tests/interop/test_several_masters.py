@@ -1,4 +1,4 @@
-"""Do masters of one cluster share topics through our NameServers, static ones too, and survive one's death?"""
+"""Masters of one cluster share topics through our NameServers, static ones too, and survive one's death."""
 
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every journey gets: servers in processes of their own, on both event loops, and peers that hang up after it."""
+"""Set-up of every journey: servers in processes of their own, on both event loops, and peers closed after it."""
 
 import importlib.util
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Is the KV configuration that a server confirmed still there, whatever happened to the server?"""
+"""KV configuration that a server confirmed survives whatever happens to the server."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does a broker that died leave the routes, and only that one?"""
+"""A broker that died leaves the routes, and no other does."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""Does a removal that was meant for an older registration leave the newer one alone?"""
+"""A removal meant for an older registration leaves the newer one alone."""
 
 import pytest
 

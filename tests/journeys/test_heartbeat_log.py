@@ -1,4 +1,4 @@
-"""What becomes of the heartbeat log when the process or the disk fails?"""
+"""The heartbeat log when the process or the disk fails."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Can whoever watches a server see how it is, from its start to its end?"""
+"""Health and metrics over HTTP, from a server's start to its end."""
 
 import signal
 import socket

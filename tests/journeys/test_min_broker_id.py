@@ -1,4 +1,4 @@
-"""Are the members of a group told when its lowest broker id changes (905)?"""
+"""Members of a group learn when its lowest broker id changes (905)."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Does SIGHUP change what can change, and leave the rest alone?"""
+"""SIGHUP changes what can change, and leaves the rest alone."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Does a server that is told to stop answer what it was asked, send everybody away gently, and remember its brokers?"""
+"""A server that is stopped answers what it was asked, closes connections gently, and remembers its brokers."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Is a peer that does not read its answers cut off, before it takes the server's memory, and nobody else?"""
+"""A peer that does not read its answers is cut off before it takes the server's memory, and no other is."""
 
 from tests.support.daemon import Daemon, Start
 from tests.support.peer import Connect, Peer

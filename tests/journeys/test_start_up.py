@@ -1,4 +1,4 @@
-"""Does a server start where it can, and say in one line why where it cannot?"""
+"""A server starts where it can, and says in one line why where it cannot."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does a service manager learn what becomes of the server?"""
+"""A service manager learns what becomes of the server."""
 
 import signal
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Does a server that comes back wait for the brokers that it knew, instead of making clients forget them?"""
+"""A restarted server waits for the brokers that it knew, instead of making clients forget them."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Is a client that watches its routes told when they change, and only then?"""
+"""A client that watches its routes hears when they change, and only then."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which settings can change while the server runs, and what does one run have that is its own?"""
+"""Settings that can change while the server runs, and the identity of one run."""
 
 import asyncio
 from dataclasses import asdict, fields

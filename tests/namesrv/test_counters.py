@@ -1,4 +1,4 @@
-"""What is counted of brokers' lives?"""
+"""Counters of brokers' lives."""
 
 from typing import Any
 

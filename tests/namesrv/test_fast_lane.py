@@ -1,4 +1,4 @@
-"""What does the fast lane answer, what does it leave to the ordinary road, and what does it keep?
+"""What the fast lane answers, what it leaves to the ordinary road, and what it keeps.
 
 That both say the same is in test_fast_lane_agrees.
 """

@@ -1,4 +1,4 @@
-"""Is whatever the fast lane answers what the ordinary road would have answered, to the byte?
+"""The fast lane answers what the ordinary road would have answered, to the byte.
 
 Both look at the fields that the question is about. The fast lane does not look at the others, whose limits only the
 ordinary road checks.

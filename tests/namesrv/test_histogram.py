@@ -1,4 +1,4 @@
-"""Which bound does a value belong to?"""
+"""The bucket of each value."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Does the lock keep writers alone, let everybody in, in order, and survive a cancellation at any moment?"""
+"""The lock keeps writers alone, lets everybody in, in order, and survives a cancellation at any moment."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Which version does the daemon say it is?"""
+"""The daemon's version."""
 
 import subprocess
 import sys

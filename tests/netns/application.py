@@ -1,4 +1,4 @@
-"""Does an application ever notice? A client that pulls the route of a topic all the time, and says what it saw.
+"""An application that pulls the route of a topic all the time, and reports what it saw.
 
     python application.py poll|watch|java BROKERS
 

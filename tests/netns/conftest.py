@@ -1,4 +1,4 @@
-"""What every test here gets: the example of docs/deploying.md, running in network namespaces."""
+"""Set-up of every test here: the example of docs/deploying.md, running in network namespaces."""
 
 import os
 from collections.abc import Callable, Iterator

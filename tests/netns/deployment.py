@@ -1,4 +1,4 @@
-"""How does a test run the worked example of docs/deploying.md: three NameServers, two brokers, clients, an operator?
+"""The worked example of docs/deploying.md: three NameServers, two brokers, clients, an operator.
 
 Every file and every command comes from the page. What belongs to a real machine has a stand-in: `ssh HOST` runs a
 command in that host's namespace, `sudo` runs it, and `systemctl` is tests/netns/service.sh.

@@ -1,4 +1,4 @@
-"""How does a test have several hosts: network namespaces on a bridge of their own, which it can cut off one by one?
+"""Several hosts: network namespaces on a bridge of their own, which a test can cut off one by one.
 
 Nothing outside is touched: the bridge lives in a namespace too, so that the addresses on it are nobody else's, and the
 names of all namespaces are unique to the run. Whatever runs in them ends with the network.

@@ -1,4 +1,4 @@
-"""Does docs/deploying.md keep what it promises: restarts, upgrades and a pulled cable that no application notices?"""
+"""docs/deploying.md keeps its promises: restarts, upgrades and a pulled cable that no application notices."""
 
 from collections.abc import Callable
 

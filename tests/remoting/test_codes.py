@@ -1,4 +1,4 @@
-"""Are the numbers those of RocketMQ?"""
+"""The numbers are those of RocketMQ."""
 
 import pytest
 

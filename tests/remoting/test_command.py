@@ -1,4 +1,4 @@
-"""Is a message what its flags say?"""
+"""A message is what its flags say."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Does every response code become its class, and every class its code?"""
+"""Every response code becomes its class, and every class its code."""
 
 import pytest
 

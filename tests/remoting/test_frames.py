@@ -1,4 +1,4 @@
-"""Is every frame cut where it ends, and every stream that is none refused as early as can be?"""
+"""Every frame is cut where it ends, and a stream without frames is refused as early as possible."""
 
 from itertools import pairwise
 

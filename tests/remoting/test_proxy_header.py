@@ -1,4 +1,4 @@
-"""Is the peer who a proxy says it is, and a broken preamble refused?"""
+"""The peer is who a proxy says it is, and a broken preamble is refused."""
 
 import pytest
 from hypothesis import given

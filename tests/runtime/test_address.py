@@ -1,4 +1,4 @@
-"""Is an address read, and nonsense refused by value?"""
+"""Addresses are read, and nonsense is refused by value."""
 
 import pytest
 

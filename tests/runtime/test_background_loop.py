@@ -1,4 +1,4 @@
-"""Can threads use what lives on a loop, and is nobody left waiting?"""
+"""Threads can use what lives on a loop, and none is left waiting."""
 
 import asyncio
 import os

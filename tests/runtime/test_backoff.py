@@ -1,4 +1,4 @@
-"""How long is the pause after a failed connect?"""
+"""The pause after a failed connect."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Is the system clock the machine's?"""
+"""The system clock is the machine's."""
 
 import time
 

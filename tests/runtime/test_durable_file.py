@@ -1,4 +1,4 @@
-"""Is the file old or new and whole, whatever fails, and is nothing left lying about?"""
+"""The file is old or new and whole, whatever fails, and nothing is left lying about."""
 
 import errno
 import os

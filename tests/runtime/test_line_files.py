@@ -1,4 +1,4 @@
-"""Which file do the lines of a log go to, when is it closed, and when does it go?"""
+"""Files of a log of lines: which one lines go to, when it is closed, and when it is deleted."""
 
 import fcntl
 import gzip

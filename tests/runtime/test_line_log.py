@@ -1,4 +1,4 @@
-"""How are lines written to disk without ever holding up the loop?"""
+"""Lines are written to disk without ever holding up the loop."""
 
 import gzip
 import threading

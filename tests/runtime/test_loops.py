@@ -1,4 +1,4 @@
-"""Is it the loop that was asked for?"""
+"""The loop is the one that was asked for."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Is the list of NameServers read from wherever it may be: environment, file, name, URL?"""
+"""The list of NameServers is read from an environment, a file, a name or a URL."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Which lists of NameServers and which sources are taken, and is the last list kept when its source fails?"""
+"""Lists of NameServers and their sources are checked, and the last list is kept when its source fails."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Is every tick on the schedule, and does a late one know how late it is?"""
+"""Every tick is on the schedule, and a late one knows how late it is."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

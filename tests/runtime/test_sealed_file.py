@@ -1,4 +1,4 @@
-"""Is a sealed file what was written, or refused?"""
+"""A sealed file is what was written, or refused."""
 
 import hashlib
 import stat

@@ -1,4 +1,4 @@
-"""Does a wait end when the clock says so, and only then?"""
+"""A wait ends when the clock says so, and only then."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How does a test run a broker's agent, with time in its own hands?"""
+"""Runs a broker's agent on a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping

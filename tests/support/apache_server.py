@@ -1,4 +1,4 @@
-"""How does a test play Apache's NameServer? It answers 105 in JSON, and closes on a header that is not RocketMQ's.
+"""A fake Apache NameServer: answers 105 in JSON, and closes on a header that is not RocketMQ's.
 
 Frames are cut and spelt here without the code under test.
 """

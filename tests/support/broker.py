@@ -1,4 +1,4 @@
-"""What does a broker send to a NameServer?"""
+"""A broker's requests to a NameServer."""
 
 from dataclasses import dataclass
 

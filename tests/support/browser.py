@@ -1,4 +1,4 @@
-"""How does a test open a page as a person does: in a real Chromium, without a window?"""
+"""Opens a page as a person does: in a real Chromium, without a window."""
 
 import base64
 import json

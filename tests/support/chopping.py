@@ -1,4 +1,4 @@
-"""How does a peer's data reach a server? Every frame-level test over sockets sends its own in each of these ways."""
+"""Ways in which a peer's data reaches a server; every frame-level test over sockets sends its own in each of them."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""Which messages may go over the wire? Strategies, and the one way in which tests read a frame."""
+"""Strategies for messages that may go over the wire, and the one way in which tests read a frame."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""How does a test run `namesrvctl`, against servers in its own process?"""
+"""Runs `namesrvctl` against servers in the test's own process."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""How does a test run a real server in a process of its own, and read what it logs?"""
+"""Runs a real server in a process of its own, and reads its log."""
 
 import json
 import os

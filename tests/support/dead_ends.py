@@ -1,4 +1,4 @@
-"""Where does a client connect to in vain?"""
+"""Addresses to which a client connects in vain."""
 
 import contextlib
 import socket

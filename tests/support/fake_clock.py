@@ -1,4 +1,4 @@
-"""How do tests move time? By hand: nothing ever waits for a real second."""
+"""Clock that tests move by hand: nothing ever waits for a real second."""
 
 import asyncio
 import heapq

@@ -1,4 +1,4 @@
-"""Does it matter how the network chops a stream? It must not: feed it every way, and get one result."""
+"""Feeds a stream in every way that the network could chop it, and expects one result."""
 
 from typing import NamedTuple
 

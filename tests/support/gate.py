@@ -1,4 +1,4 @@
-"""How does a test hold a request up? Its handler waits until the test opens a gate."""
+"""Handler that holds a request up until the test opens a gate."""
 
 import asyncio
 

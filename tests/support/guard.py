@@ -1,4 +1,4 @@
-"""How long may a test wait for what should come?"""
+"""Time limit for what a test waits for."""
 
 from typing import Final
 

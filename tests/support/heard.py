@@ -1,4 +1,4 @@
-"""How does a test hear all that a process says, and wait until it has said something?"""
+"""Collects all that a process prints, and waits until it has printed something."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is in a heartbeat log? Read here without the code under test."""
+"""Reader of heartbeat logs, independent of the code under test."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""How does a test ask a server over HTTP, and read the metrics that it shows?"""
+"""HTTP client for tests, and a reader of metrics."""
 
 import http.client
 from collections.abc import Mapping

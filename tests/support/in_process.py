@@ -1,4 +1,4 @@
-"""How does a test run a whole NameServer in its own process? On 127.0.0.1, port 0, and on a clock that it moves."""
+"""Runs a whole NameServer in the test's own process: on 127.0.0.1, port 0, and a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Has this machine an IPv6 loopback?"""
+"""Whether this machine has an IPv6 loopback."""
 
 import socket
 

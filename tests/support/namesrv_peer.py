@@ -1,4 +1,4 @@
-"""What do brokers, clients and operators say to a NameServer, in each of the three headers?
+"""Requests of brokers, clients and operators to a NameServer, in each of the three headers.
 
 Headers and bodies are spelt and read here without the code under test.
 """

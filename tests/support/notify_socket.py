@@ -1,4 +1,4 @@
-"""How does a test hear what a service tells systemd?"""
+"""Socket that receives what a service sends to systemd."""
 
 import contextlib
 import os

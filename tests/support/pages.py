@@ -1,4 +1,4 @@
-"""What do our pages hold: fenced blocks, commands, links, headings?"""
+"""Contents of our pages: fenced blocks, commands, links, headings."""
 
 import re
 from collections.abc import Iterator

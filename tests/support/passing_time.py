@@ -1,4 +1,4 @@
-"""How does a test let a fake clock run until something is so?"""
+"""Lets a fake clock run until a condition holds."""
 
 from collections.abc import Callable
 from typing import Final

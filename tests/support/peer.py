@@ -1,4 +1,4 @@
-"""How does a test talk to a server from outside: one socket, one frame after the other, no event loop?"""
+"""Peer of a server, from outside: one socket, one frame after the other, no event loop."""
 
 import contextlib
 import select

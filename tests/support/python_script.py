@@ -1,4 +1,4 @@
-"""How does a test run Python code in a process that it may kill?"""
+"""Runs Python code in a process that the test may kill."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What does a test see that talks to a server over a socket, byte by byte if it wants to?"""
+"""Peer of a server over a socket, byte by byte if the test wants it."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""What may a broker register? Strategies."""
+"""Strategies for registrations."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""How do tests put brokers into a NameServer's tables, with nothing around them?"""
+"""Puts brokers into a NameServer's tables, with nothing around them."""
 
 from collections.abc import Generator, Mapping
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""How does a test run a route client, and the NameServers and brokers that it finds, with time in its own hands?"""
+"""Runs a route client, with its NameServers and brokers, on a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

@@ -1,4 +1,4 @@
-"""What should a NameServer know? The slow way: plain dictionaries, and every operation looks at everything.
+"""Model of a NameServer, the slow way: plain dictionaries, and every operation looks at everything.
 
 After the reference's description of `RouteInfoManager`, with our deviations; no indexes, no chunks, no fences.
 """

@@ -1,4 +1,4 @@
-"""How is work that takes time compared with a model that takes none?
+"""Comparison of work that takes time with a model that takes none.
 
 Work under the manager's lock decides when it gets the lock, and acts later. In between anything may happen that needs
 no lock, and then the work must see that it comes too late.

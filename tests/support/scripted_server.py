@@ -1,4 +1,4 @@
-"""What does a server do that a test plays by hand? It accepts, and the test reads and writes each connection itself.
+"""Server played by hand: it accepts, and the test reads and writes each connection itself.
 
 Frames are cut and spelt here without the code under test.
 """

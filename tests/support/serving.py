@@ -1,4 +1,4 @@
-"""How does a test run a `RemotingServer` on a free port, with time in its own hands?"""
+"""Runs a `RemotingServer` on a free port and a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence

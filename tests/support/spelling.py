@@ -1,4 +1,4 @@
-"""How are frames spelt and read in tests, without the code under test?"""
+"""Writes and reads frames without the code under test."""
 
 import json
 import struct

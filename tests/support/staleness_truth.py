@@ -1,4 +1,4 @@
-"""How does a test let real brokers die under real servers and clients, and know exactly when each of it happened?
+"""Lets real brokers die under real servers and clients, and records when exactly.
 
 Nothing here looks at the heartbeat log. A death is when the fault was injected; a removal is when a server stopped
 naming the broker to an observer that asks it all the time; what a client saw is when its library told of the change.

@@ -1,4 +1,4 @@
-"""How does a test run a command that says what it does, and wait until it has said something?"""
+"""Runs a command that prints what it does, and waits until it has printed something."""
 
 import os
 import re

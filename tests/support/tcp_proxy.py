@@ -1,4 +1,4 @@
-"""How does a test cut, stall and heal the way between two peers?"""
+"""TCP proxy that cuts, stalls and heals the way between two peers."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How does a test run a command as a person does: on a terminal, typing, and with Ctrl-C?"""
+"""Runs a command as a person does: on a terminal, typing, and with Ctrl-C."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""Does the fake clock wake who is due, in order, and nobody else?"""
+"""The fake clock wakes who is due, in order, and nobody else."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Does the proxy that tests trust cut, stall, heal and switch?"""
+"""The tests' proxy cuts, stalls, heals and switches."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What every test of `namesrvctl` gets: one event loop for the servers; the command runs on its own, in a thread."""
+"""Set-up of every test of `namesrvctl`: one event loop for the servers; the command runs on its own, in a thread."""
 
 import asyncio
 from collections.abc import Callable

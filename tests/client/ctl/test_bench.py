@@ -1,4 +1,4 @@
-"""What does `bench` measure?"""
+"""The command `bench`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What do `brokers`, `clusters` and `connections` say?"""
+"""The commands `brokers`, `clusters` and `connections`."""
 
 from pathlib import Path
 

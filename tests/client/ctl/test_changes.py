@@ -1,4 +1,4 @@
-"""What do `wipe-write-perm`, `add-write-perm` and `delete-topic` do?"""
+"""The commands `wipe-write-perm`, `add-write-perm` and `delete-topic`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Does the command start, explain itself, and end with the right code?"""
+"""The command starts, explains itself, and ends with the right code."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Does a shell complete our commands?"""
+"""A shell completes our commands."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""In what do NameServers differ, and what does `diff` say?"""
+"""The command `diff`: differences of NameServers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What does `events` say?"""
+"""The command `events`."""
 
 import json
 from pathlib import Path

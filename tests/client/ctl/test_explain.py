@@ -1,4 +1,4 @@
-"""What does `explain` say?"""
+"""The command `explain`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Can a name that somebody registered do anything to who looks at it?"""
+"""A registered name does nothing to a terminal that shows it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What do `kv` and `config` do?"""
+"""The commands `kv` and `config`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Are mqadmin's commands understood as they are spelt there?"""
+"""mqadmin's commands work with mqadmin's options."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How are the common options read?"""
+"""The common options."""
 
 from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""What is made of the answers of several servers, and of those that give none?"""
+"""Answers of several servers, and of those that give none."""
 
 import pytest
 

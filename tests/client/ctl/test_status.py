@@ -1,4 +1,4 @@
-"""What does `status` say?"""
+"""The command `status`."""
 
 import os
 from pathlib import Path

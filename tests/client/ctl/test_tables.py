@@ -1,4 +1,4 @@
-"""How do tables, times and permissions look?"""
+"""Formatting of tables, times and permissions."""
 
 import pytest
 from rich.console import Console

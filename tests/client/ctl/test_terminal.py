@@ -1,4 +1,4 @@
-"""What does somebody see who sits at a terminal?"""
+"""Output on a terminal."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What do `topics` and `route` say?"""
+"""The commands `topics` and `route`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What does `watch` say?"""
+"""The command `watch`."""
 
 import asyncio
 import json

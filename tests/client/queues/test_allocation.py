@@ -1,4 +1,4 @@
-"""Does each member of a consumer group get the queues that RocketMQ's strategies give it?"""
+"""Each member of a consumer group gets the queues that RocketMQ's strategies give it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which brokers are left alone, for how long, and what ends it?"""
+"""Which brokers are left alone, for how long, and what ends it."""
 
 from typing import Literal
 

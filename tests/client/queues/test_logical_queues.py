@@ -1,4 +1,4 @@
-"""Which queues has a static topic, and which broker has each of them?"""
+"""Queues of a static topic, and the broker of each."""
 
 from namesrv_client import MessageQueue
 from namesrv_client.queues.topic_queues import QueueRun, endpoint, endpoints, logical_broker, logical_runs

@@ -1,4 +1,4 @@
-"""Which queues does a producer write to, which does a consumer read, and in which order?"""
+"""Queues that a producer writes to and a consumer reads, and their order."""
 
 from typing import Any
 

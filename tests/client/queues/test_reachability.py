@@ -1,4 +1,4 @@
-"""Is a broker that failed looked after until it is back?"""
+"""A broker that failed is probed until it is back."""
 
 import asyncio
 

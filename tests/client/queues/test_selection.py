@@ -1,4 +1,4 @@
-"""To which queue does the next message go, and which brokers are left out?"""
+"""The queue of the next message, and the brokers that are left out."""
 
 from typing import Any
 

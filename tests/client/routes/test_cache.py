@@ -1,4 +1,4 @@
-"""What does an answer do to the routes that a client knows?"""
+"""What an answer does to the routes that a client knows."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Do routes share what they have in common?"""
+"""Routes share what they have in common."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Do the routes in use stay fresh, whatever happens to the servers?"""
+"""Routes in use stay fresh, whatever happens to the servers."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Is everybody told of every change, whatever the others do?"""
+"""Every listener hears of every change, whatever the others do."""
 
 import asyncio
 import gc

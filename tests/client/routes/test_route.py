@@ -1,4 +1,4 @@
-"""How do two routes of a topic differ?"""
+"""Differences between two routes of a topic."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Are the routes on disk when a process starts while every NameServer is down?"""
+"""Routes are on disk when a process starts while every NameServer is down."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does a client find out whom it talks to, and how far to trust it?"""
+"""A client finds out which server it talks to, and how far to trust it."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Which NameServer is asked, and when is it another one?"""
+"""Which NameServer is asked, and when it is another one."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Do routes survive the process, and is nothing but what was written ever used?"""
+"""Routes survive the process, and nothing but what was written is ever used."""
 
 import os
 from pathlib import Path

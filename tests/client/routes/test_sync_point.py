@@ -1,4 +1,4 @@
-"""Which topics may be named in a question for changes, and since when?"""
+"""Topics that may be named in a question for changes, and since when."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How does a test run many commands of mqadmin, one after the other, without a process for each?"""
+"""Runs many commands of mqadmin in one process."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How does a test run a real, unmodified Apache broker?"""
+"""Runs a real, unmodified Apache broker."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

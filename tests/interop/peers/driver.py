@@ -1,4 +1,4 @@
-"""How does a test make Java clients produce and consume?"""
+"""Makes Java clients produce and consume."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""How does a broker leave our NameServers, as they log it?"""
+"""A broker's exits, as our NameServers log them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

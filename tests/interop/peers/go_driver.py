@@ -1,4 +1,4 @@
-"""How does a test make Go clients produce and consume?"""
+"""Makes Go clients produce and consume."""
 
 import json
 import subprocess

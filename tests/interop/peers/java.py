@@ -1,4 +1,4 @@
-"""How does a test run a Java program and hear what it says?"""
+"""Runs a Java program and collects its output."""
 
 import contextlib
 import re

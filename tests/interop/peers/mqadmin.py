@@ -1,4 +1,4 @@
-"""How does a test run Apache's mqadmin?"""
+"""Runs Apache's mqadmin."""
 
 import subprocess
 from collections.abc import Sequence

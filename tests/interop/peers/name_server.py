@@ -1,4 +1,4 @@
-"""How does a test run Apache's own NameServer?"""
+"""Runs Apache's own NameServer."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How does a test run a master and its slave, with two NameServers of their own?"""
+"""Runs a master and its slave, with two NameServers of their own."""
 
 from contextlib import ExitStack
 from pathlib import Path

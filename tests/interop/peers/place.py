@@ -1,4 +1,4 @@
-"""Where are the real peers, and which tools does this machine lack?"""
+"""Locations of the real peers, and the tools that this machine lacks."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which ports of this machine may a peer take?"""
+"""Free ports of this machine."""
 
 import random
 import socket

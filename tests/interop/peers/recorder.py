@@ -1,4 +1,4 @@
-"""What do a peer and a NameServer say to each other, frame by frame?
+"""Records the frames between a peer and a NameServer.
 
 Frames are cut and headers read without the code under test.
 """

@@ -1,4 +1,4 @@
-"""How does a test kill one of our NameServers and start it again where it was?"""
+"""Kills one of our NameServers and starts it again where it was."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""What does a NameServer say about brokers and topics, asked on the wire?"""
+"""Asks a NameServer on the wire about brokers and topics."""
 
 import json
 import re

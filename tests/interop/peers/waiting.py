@@ -1,4 +1,4 @@
-"""How does a test wait for what a real peer does in its own time?"""
+"""Waits for what a real peer does in its own time."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Which topics have a broker that should have been heard by now, and how often are they pulled?"""
+"""Pulls of topics that have a late broker."""
 
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo

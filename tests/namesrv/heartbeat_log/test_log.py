@@ -1,4 +1,4 @@
-"""What goes into the heartbeat log, and when? As docs/heartbeat-log.md promises it."""
+"""Contents of the heartbeat log, as docs/heartbeat-log.md promises them."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""How does a test decide when a disk writes, and whether it works?"""
+"""Disk whose writes the test times, and whose failures it chooses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Does the file hold what Apache's holds, and does a bad one neither stop the server nor get lost?"""
+"""The file holds what Apache's holds, and a bad one neither stops the server nor gets lost."""
 
 from pathlib import Path
 

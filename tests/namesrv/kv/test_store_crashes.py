@@ -1,4 +1,4 @@
-"""Do a full disk and a kill in the middle of a write leave what was confirmed, and nothing else?"""
+"""A full disk and a kill in the middle of a write leave what was confirmed, and nothing else."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Is memory what the file holds, whatever happens in whatever order?"""
+"""Memory is what the file holds, whatever happens in whatever order."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""When does a server count as alive, and when as ready?"""
+"""When a server counts as alive, and when as ready."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Does a scrape leave the loop to others, however much there is?"""
+"""A scrape leaves the loop to others, however much there is."""
 
 import asyncio
 import itertools

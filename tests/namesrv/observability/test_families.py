@@ -1,4 +1,4 @@
-"""Does every metric follow what it is about?"""
+"""Every metric follows what it is about."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Is a loop that was held up seen to be late?"""
+"""A loop that was held up is seen to be late."""
 
 import asyncio
 import time

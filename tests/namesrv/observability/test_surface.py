@@ -1,4 +1,4 @@
-"""When is a server to be seen, and what does it cost when it is not?"""
+"""The HTTP port: when it is open, and what it costs when it is off."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What is answered to operators' tools, in every spelling (106, 205, 206, 224, 304, 311 to 313, 327)?"""
+"""Answers to operators' tools, in every header (106, 205, 206, 224, 304, 311 to 313, 327)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is answered to operators who delete or register one topic (216, 217), in every spelling?"""
+"""Answers to operators who delete or register one topic (216, 217), in every header."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is answered to brokers that come, go and look for their group (103, 104, 901), in every spelling?"""
+"""Answers to brokers that come, go and look for their group (103, 104, 901), in every header."""
 
 import asyncio
 import json

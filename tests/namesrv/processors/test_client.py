@@ -1,4 +1,4 @@
-"""What is answered to producers and consumers that ask for one route (105), in every spelling?"""
+"""Answers to producers and consumers that ask for one route (105), in every header."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which route does a client see that is in a zone (105), and which one while a master is away?"""
+"""Routes (105) of a client in a zone, and while a master is away."""
 
 from pathlib import Path
 

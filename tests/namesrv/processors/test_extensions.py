@@ -1,4 +1,4 @@
-"""What is answered to operators in the native protocol (20002 to 20005)?"""
+"""Answers to operators in the native protocol (20002 to 20005)."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is answered to operators who list connections and brokers (20004, 20005)?"""
+"""Answers to operators who list connections and brokers (20004, 20005)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is answered to heartbeats (904) and to questions for a DataVersion, which count as such (322)?
+"""Answers to heartbeats (904) and to questions for a DataVersion, which count as such (322).
 
 Those of known brokers are answered by the fast lane, all others take the ordinary road.
 """

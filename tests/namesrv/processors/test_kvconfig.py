@@ -1,4 +1,4 @@
-"""What is answered about the key-value configuration (100, 101, 102, 219), in every spelling?"""
+"""Answers about the key-value configuration (100, 101, 102, 219), in every header."""
 
 import json
 from pathlib import Path

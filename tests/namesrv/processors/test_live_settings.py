@@ -1,4 +1,4 @@
-"""What can an operator change in a running server (318), and what does it say that it runs with (319)?"""
+"""Settings that an operator changes (318) and sees (319) in a running server."""
 
 import asyncio
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What does a native registration say that RocketMQ leaves to guess (103, serialize type 77)?"""
+"""Native registrations (103, serialize type 77), which say what RocketMQ leaves to guess."""
 
 import zlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is answered to PULL_ROUTES (20001): batch, conditional pull and watch in one question?"""
+"""Answers to PULL_ROUTES (20001): batch, conditional pull and watch in one question."""
 
 import asyncio
 import gc

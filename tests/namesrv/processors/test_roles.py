@@ -1,4 +1,4 @@
-"""Whose request is it?"""
+"""The role of a request: broker, client or operator."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""When is a registration known to be the last one again, and what makes the server read it anew?
+"""A registration that repeats the last one, and what makes the server read it anew.
 
 Java's brokers send their whole table every 30 s, nearly always the same one.
 """

@@ -1,4 +1,4 @@
-"""What do the tests of the tables share?"""
+"""Fixtures of the tests of the tables."""
 
 import pytest
 

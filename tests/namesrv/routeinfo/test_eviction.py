@@ -1,4 +1,4 @@
-"""Who has to leave at which moment, and what does their leaving change?"""
+"""Which brokers leave at which moment, and what that changes."""
 
 from dataclasses import replace
 

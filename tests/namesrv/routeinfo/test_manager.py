@@ -1,4 +1,4 @@
-"""What follows from each request?"""
+"""The effects of each request."""
 
 import asyncio
 from collections.abc import Coroutine

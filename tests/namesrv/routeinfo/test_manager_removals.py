@@ -1,4 +1,4 @@
-"""When does a broker have to leave, when is a removal too late, and what does time do?"""
+"""When a broker leaves, when a removal is too late, and what stops of the process change."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Do the tables pass the tests that Apache's NameServer has for its own?
+"""The tables pass the tests that Apache's NameServer has for its own.
 
 One test for each of theirs, under its name: RouteInfoManagerNewTest, RouteInfoManagerTest and its relatives. Theirs run
 with supportActingMaster, one broker group (id 0 and id 1), and every registration carries `baseTopic`.

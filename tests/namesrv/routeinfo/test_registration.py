@@ -1,4 +1,4 @@
-"""What does a registration change, what does it leave alone, and when is it refused?
+"""What a registration changes, what it leaves alone, and when it is refused.
 
 The numbers are those of the reference's steps (3.2).
 """

@@ -1,4 +1,4 @@
-"""Does a client that asks for what has changed always end up with what is?"""
+"""A client that asks for what has changed always ends up with what is."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Is what the cache holds what encoding anew would give, and is nothing encoded twice for nothing?"""
+"""The cache holds what encoding anew would give, and encodes nothing twice for nothing."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Do the tables hold what they should after any history of registrations, removals, closes and delays?
+"""The tables hold what they should after any history of registrations, removals, closes and delays.
 
 The manager beside a model of plain dictionaries (tests/support/route_model.py). Work that takes the lock is done in
 chunks of two topics, and between two chunks anything may come in that needs no lock.

@@ -1,4 +1,4 @@
-"""Do the tables apply changes in one step, keep their indexes and clean up after everything that goes?"""
+"""The tables apply changes in one step, keep their indexes and clean up after everything that goes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

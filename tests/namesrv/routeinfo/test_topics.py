@@ -1,4 +1,4 @@
-"""What do the operators' requests about one topic change (216, 217)?"""
+"""Operators' changes of one topic (216, 217)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Is what somebody who asks is told what the tables say?"""
+"""Views say what the tables hold."""
 
 from dataclasses import replace
 

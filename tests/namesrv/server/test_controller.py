@@ -1,4 +1,4 @@
-"""How does a server start, what does it bring along from its last run, and how does it leave?
+"""How a server starts, what it brings along from its last run, and how it leaves.
 
 In this process, on both loops; signals and exit codes are in tests/journeys.
 """

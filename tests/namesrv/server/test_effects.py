@@ -1,4 +1,4 @@
-"""What follows from a change of the tables: log lines, remembered events, closed connections, woken watchers?"""
+"""Effects of a change of the tables: log lines, remembered events, closed connections, woken watchers."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What happens every second: lateness first, readiness, then the scan; and when connections come and go?"""
+"""Every second: lateness first, readiness, then the scan; and connections that open and close."""
 
 import contextlib
 import logging

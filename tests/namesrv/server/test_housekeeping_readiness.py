@@ -1,4 +1,4 @@
-"""When does a server that was started anew answer route questions?"""
+"""When a restarted server answers route questions."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How do the members of a group learn that its smallest id changed (905)?
+"""Members of a group are notified that its smallest id changed (905).
 
 A native member over the connection that it registered on; a Java broker is dialled at its address.
 """

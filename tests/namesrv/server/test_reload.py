@@ -1,4 +1,4 @@
-"""Which settings can change in a running server, and does a reload change them, all or none?"""
+"""A reload changes the settings that can change in a running server, all or none."""
 
 import asyncio
 import logging

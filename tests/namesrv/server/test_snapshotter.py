@@ -1,4 +1,4 @@
-"""When is the snapshot of expected brokers written, and what if it cannot be?"""
+"""When the snapshot of expected brokers is written, and what happens if it cannot be."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where state is kept and what the server is called when nobody says so."""
+"""Defaults of the data directory and the server's name."""
 
 import socket
 from pathlib import Path

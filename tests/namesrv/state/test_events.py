@@ -1,4 +1,4 @@
-"""Are the last events kept, numbered without a gap, and nothing more?"""
+"""The last events are kept, numbered without a gap, and nothing more."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What does systemd hear?"""
+"""Messages to systemd."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Is a snapshot what was saved or refused, and does the server wait for those it names?"""
+"""A snapshot is what was saved, or refused; the server waits for the brokers in it."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Does everybody who waits for a topic hear of its change, once, and does nobody leave anything behind?"""
+"""Everybody who waits for a topic hears of its change, once, and leaves nothing behind."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Does no peer hold more memory than its share, and does everybody else notice nothing?"""
+"""No peer holds more memory than its share, and nobody else notices."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Does every question get its own answer, or the error that says why not?"""
+"""Every question gets its own answer, or the error that says why not."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine

@@ -1,4 +1,4 @@
-"""Does every question end, and leave nothing behind, whatever the server does and whoever gives up?"""
+"""Every question ends and leaves nothing behind, whatever the server does and whoever gives up."""
 
 import asyncio
 import random

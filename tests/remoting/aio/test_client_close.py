@@ -1,4 +1,4 @@
-"""How does a client end?"""
+"""How a client ends."""
 
 import asyncio
 from typing import Any

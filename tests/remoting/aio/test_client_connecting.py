@@ -1,4 +1,4 @@
-"""When does a client connect, and how long does it leave a server alone?"""
+"""When a client connects, and how long it leaves a server alone."""
 
 import asyncio
 import os

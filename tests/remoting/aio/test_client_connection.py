@@ -1,4 +1,4 @@
-"""What do callers see when the server at the other end misbehaves?"""
+"""What callers see when the server misbehaves."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Does every request get the answer that it is due, whatever its handler does?"""
+"""Every request gets its answer, whatever its handler does."""
 
 import asyncio
 import logging

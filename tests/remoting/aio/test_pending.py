@@ -1,4 +1,4 @@
-"""Does every entry of the pending table leave it, and do no two calls share a number?"""
+"""Every entry of the pending table leaves it, and no two calls share a number."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Is everything that comes over one connection answered, in whatever pieces it comes?"""
+"""Everything that comes over one connection is answered, in whatever pieces it comes."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Does a peer that asks too much or reads too little hurt only itself?"""
+"""A peer that asks too much or reads too little hurts only itself."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Is a peer closed that takes too long, and only then?"""
+"""A peer that takes too long is closed, and no other."""
 
 import os
 

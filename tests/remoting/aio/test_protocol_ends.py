@@ -1,4 +1,4 @@
-"""What becomes of requests and answers when a connection ends?"""
+"""Requests and answers when a connection ends."""
 
 from collections.abc import Callable
 

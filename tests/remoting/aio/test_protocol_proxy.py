@@ -1,4 +1,4 @@
-"""Who is taken for the peer when a proxy stands in between?"""
+"""The peer's address when a proxy stands in between."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Is a peer that breaks the protocol closed, and is what it asked before that answered?"""
+"""A peer that breaks the protocol is closed, and what it asked before that is answered."""
 
 import gc
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Is everybody let in who may be, counted while in, and forgotten when gone?"""
+"""Everybody who may connect is let in, counted while connected, and forgotten when gone."""
 
 import asyncio
 import gc

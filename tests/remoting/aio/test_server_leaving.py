@@ -1,4 +1,4 @@
-"""How does a server leave: who is still answered, and when is whose connection closed?"""
+"""How a server leaves: who is still answered, and when each connection is closed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Is every socket set up, and every kind of socket let through?"""
+"""Every socket is set up, and every kind of socket let through."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Do routes, clusters and lists come out of what servers write, and nothing else?"""
+"""Routes, clusters and lists come out of what servers write, and nothing else."""
 
 import pytest
 

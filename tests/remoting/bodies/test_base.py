@@ -1,4 +1,4 @@
-"""Is a body read whichever way it is spelt, and never inflated beyond its limits?"""
+"""A body is read in each dialect, and never inflated beyond its limits."""
 
 import contextlib
 import random

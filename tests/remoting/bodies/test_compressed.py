@@ -1,4 +1,4 @@
-"""Is an inflated registration read piece by piece, whatever its lengths claim?"""
+"""An inflated registration is read piece by piece, whatever its lengths claim."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Is every body that both protocols have spelt as its header says? What is in them, test_route and test_tables say."""
+"""Bodies are encoded as their header says; test_route and test_tables check what is in them."""
 
 import json
 from dataclasses import fields

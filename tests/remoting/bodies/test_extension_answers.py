@@ -1,4 +1,4 @@
-"""Do the answers of 20001 to 20005 come out of what servers write, and nothing else?"""
+"""The answers of 20001 to 20005 come out of what servers write, and nothing else."""
 
 from typing import Any
 

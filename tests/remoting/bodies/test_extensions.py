@@ -1,4 +1,4 @@
-"""Are the questions of the native protocol read, and their bounds kept?"""
+"""The questions of the native protocol are read, and their bounds kept."""
 
 import contextlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Is fastjson's dialect read as fastjson reads it, and never with any other exception?"""
+"""fastjson's dialect is read as fastjson reads it, and fails with no other exception."""
 
 import json
 import time

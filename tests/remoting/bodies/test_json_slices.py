@@ -1,4 +1,4 @@
-"""Does a document mean the same whether it is parsed whole or in slices?"""
+"""A document means the same whether it is parsed whole or in slices."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Is a registration read in each of the forms that RocketMQ's brokers send it, and refused when it is in none?"""
+"""A registration is read in each of the forms that RocketMQ's brokers send, and refused in any other."""
 
 import tracemalloc
 import zlib

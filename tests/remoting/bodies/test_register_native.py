@@ -1,4 +1,4 @@
-"""Is a native registration read, written to the byte, and refused when it is none?"""
+"""A native registration is read, written to the byte, and refused when malformed."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Is a route written to the byte in both spellings, and read for its queues?"""
+"""A route is written to the byte in JSON and natively, and read for its queues."""
 
 import msgpack
 import msgspec

@@ -1,4 +1,4 @@
-"""Are the small bodies written to the byte in both spellings, and a DataVersion read from both?"""
+"""Small bodies are written to the byte in JSON and natively, and a DataVersion is read from both."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Are topics, versions and mappings read in both spellings, with Java's defaults?"""
+"""Topics, versions and mappings are read in JSON and natively, with Java's defaults."""
 
 import msgspec
 import pytest

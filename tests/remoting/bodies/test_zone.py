@@ -1,4 +1,4 @@
-"""What does a client in a zone see of a route?"""
+"""A client in a zone sees its part of a route."""
 
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.zone import in_zone

@@ -1,4 +1,4 @@
-"""Do ext fields become typed values, and is a bad one refused by its name and value?"""
+"""Ext fields become typed values, and a bad one is refused by its name and value."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Does each request carry the fields that RocketMQ gives it?"""
+"""Each request carries the fields that RocketMQ gives it."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Is a JSON header written as Java writes it, and read whichever way fastjson would have read it?"""
+"""A JSON header is written as Java writes it, and read as fastjson would have read it."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Is a native header an array of six, written and read to the byte, and bounded whatever it holds?"""
+"""A native header is an array of six, written and read to the byte, and bounded whatever it holds."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Is a binary header written and read as RocketMQSerializable does?"""
+"""A binary header is written and read as RocketMQSerializable does."""
 
 import pytest
 from hypothesis import given

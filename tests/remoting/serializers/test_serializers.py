@@ -1,4 +1,4 @@
-"""Does the frame's type byte choose the serializer, both ways?"""
+"""The frame's type byte chooses the serializer, both ways."""
 
 import pytest
 
