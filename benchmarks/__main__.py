@@ -64,8 +64,8 @@ QUESTIONS: Final[Mapping[str, Question]] = {
 
 
 def title(question: Question) -> str:
-    """What a file asks: the first line of its docstring."""
-    return (question.__doc__ or "").partition("\n")[0]
+    """What a file measures: the first line of its docstring."""
+    return (question.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
 def main(

@@ -1,4 +1,4 @@
-"""Benchmark: 1,000 broker agents on 3 NameServers, and how soon a change reaches all of them."""
+"""1,000 broker agents on 3 NameServers, and how soon a change reaches all of them."""
 
 import json
 import statistics

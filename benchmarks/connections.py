@@ -1,4 +1,4 @@
-"""Benchmark: memory of an idle connection."""
+"""Memory of an idle connection."""
 
 import resource
 from typing import Final

@@ -1,4 +1,4 @@
-"""Benchmark: cost of a broker's eviction, and of the scan for silent brokers, in small and large tables."""
+"""Cost of a broker's eviction, and of the scan for silent brokers, in small and large tables."""
 
 import json
 import os

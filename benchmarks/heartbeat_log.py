@@ -1,4 +1,4 @@
-"""Benchmark: cost of the heartbeat log for pulls and heartbeats."""
+"""Cost of the heartbeat log for pulls and heartbeats."""
 
 from collections.abc import Callable
 from functools import partial

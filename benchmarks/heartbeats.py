@@ -1,4 +1,4 @@
-"""Benchmark: heartbeats per second."""
+"""Heartbeats per second."""
 
 from functools import partial
 from typing import Final

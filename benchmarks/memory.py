@@ -1,4 +1,4 @@
-"""Benchmark: memory of 4 clusters of 8 brokers, with 10,000 topics each."""
+"""Memory of 4 clusters of 8 brokers, with 10,000 topics each."""
 
 from typing import Final
 

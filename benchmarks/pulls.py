@@ -1,4 +1,4 @@
-"""Benchmark: route questions per second, and the latency of the slowest."""
+"""Route questions per second, and the latency of the slowest."""
 
 from functools import partial
 from typing import Final

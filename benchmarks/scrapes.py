@@ -1,4 +1,4 @@
-"""Benchmark: latency of pulls while the metrics are scraped over and over."""
+"""Latency of pulls while the metrics are scraped over and over."""
 
 import socket
 import urllib.request

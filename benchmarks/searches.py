@@ -1,4 +1,4 @@
-"""Benchmark: time for which the scan of 10,000 brokers blocks the event loop."""
+"""Time for which the scan of 10,000 brokers blocks the event loop."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Benchmark: time until the server listens, and its idle memory."""
+"""Time until the server listens, and its idle memory."""
 
 import statistics
 import subprocess

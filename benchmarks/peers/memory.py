@@ -1,4 +1,4 @@
-"""Comparison: memory with 4 clusters of 8 brokers, which share 10,000 topics each."""
+"""Memory with 4 clusters of 8 brokers, which share 10,000 topics each."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Comparison: route questions per second, and the latency of the slowest."""
+"""Route questions per second, and the latency of the slowest."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

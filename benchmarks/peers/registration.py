@@ -1,4 +1,4 @@
-"""Comparison: a registration of 10,000 topics, as its broker waits for it and as the server pays for it."""
+"""A registration of 10,000 topics, as its broker waits for it and as the server pays for it."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Comparison: time until the server listens, and its memory then."""
+"""Time until the server listens, and its memory then."""
 
 from collections.abc import Callable
 from functools import partial
