@@ -241,7 +241,7 @@ class HeartbeatLines:
                 told.discard(topic)
             else:
                 told.add(topic)
-        changes = [b'{"topics":%b%b}' % (_json(topics), difference) for difference, topics in topics_of.items()]
+        changes = [b'{"topics":%b%b}' % (_json(sorted(topics)), difference) for difference, topics in topics_of.items()]
         return self._line(item, b"route", b'"revision":%d,"changes":[%b]' % (published.revision, b",".join(changes)))
 
     def _served(self, item: Item) -> bytes:

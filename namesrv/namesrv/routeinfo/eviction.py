@@ -5,8 +5,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged, RouteOptions
-from namesrv.routeinfo.registration import CHUNK_TOPICS, plan_rows_without
-from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables
+from namesrv.routeinfo.registration import plan_rows_without
+from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 

@@ -39,7 +39,7 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.registration import Plan, check_registration, master_of, plan_registration
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import Before, Carrier, Changes, QueueRow, RouteTables
+from namesrv.routeinfo.tables import Before, Carrier, Changes, Prepared, QueueRow, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.aio.steps import run_in_steps
@@ -132,10 +132,11 @@ class RouteInfoManager:
             plan = await run_in_steps(
                 plan_registration(self.tables, registration, self.options, self.now(), generation)
             )
+            prepared = await run_in_steps(self.tables.prepare(plan.changes))
             # if it hung up meanwhile, nothing would ever report its end
             is_connected = self._is_connected(registration.connection_id)
             if is_connected:
-                self._take_in(registration, plan, effects)
+                self._take_in(registration, plan, prepared, effects)
         self._perform(effects)
         return plan.result if is_connected else RegisterResult()
 
@@ -150,7 +151,7 @@ class RouteInfoManager:
         ):
             await self._remove(key, former, "superseded", effects, lambda _: True)
 
-    def _take_in(self, registration: Registration, plan: Plan, effects: list[Effect]) -> None:
+    def _take_in(self, registration: Registration, plan: Plan, prepared: Prepared, effects: list[Effect]) -> None:
         """Apply a registration that was worked out."""
         key, now = registration.key, self.now()
         table = self.tables.broker_live_table
@@ -164,7 +165,7 @@ class RouteInfoManager:
             Evicted(displaced, table[displaced], "superseded", now - table[displaced].last_update)
             for displaced in plan.displaced
         )
-        if self._apply(plan.changes, effects):
+        if self._apply(plan.changes, effects, prepared):
             # two of a group may register topics, a master and an id below 0: what the other one says counts again
             self.tables.forget_digests((registration.broker_name,))
         live = table[key]
@@ -373,6 +374,7 @@ class RouteInfoManager:
     ) -> bool:
         """Remove a broker, if after working it out the entry is still the one that was decided on."""
         removal: Removal = await run_in_steps(plan_removal(self.tables, key, live, self.options))
+        prepared = await run_in_steps(self.tables.prepare(removal.changes))
         latest = self.tables.broker_live_table.get(key)
         if latest is None:
             return False
@@ -380,7 +382,7 @@ class RouteInfoManager:
         if not is_same(latest):
             effects.append(Fenced(key, latest, reason, scan))
             return False
-        self._apply(removal.changes, effects)
+        self._apply(removal.changes, effects, prepared)
         if live.broker_id == MASTER_ID:
             self.tables.wiped.discard(live.broker_name)
         self.membership += 1
@@ -439,13 +441,14 @@ class RouteInfoManager:
         async with self.lock.write():
             changes = Changes()
             await run_in_steps(plan_perms(self.tables, changes, broker_name, new_perm))
+            prepared = await run_in_steps(self.tables.prepare(changes))
             self.tables.forget_digests((broker_name,))
             if wiped and broker_name in self.tables.broker_addr_table:
                 self.tables.wiped.add(broker_name)
             elif not wiped:
                 self.tables.wiped.discard(broker_name)
             self.membership += 1
-            self._apply(changes, effects)
+            self._apply(changes, effects, prepared)
             count = len(self.tables.topics_of_broker.get(broker_name, ()))
         self._perform(effects)
         return count
@@ -465,8 +468,8 @@ class RouteInfoManager:
         self._publish(Before({topic: self.tables.topic_queue_table.get(topic) for topic in topics}, {}), effects)
         self._perform(effects)
 
-    def _apply(self, changes: Changes, effects: list[Effect]) -> bool:
-        before = self.tables.apply(changes)
+    def _apply(self, changes: Changes, effects: list[Effect], prepared: Prepared | None = None) -> bool:
+        before = self.tables.apply(changes, prepared)
         self._publish(before, effects)
         return bool(before.rows)
 

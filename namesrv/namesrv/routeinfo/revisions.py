@@ -1,10 +1,9 @@
-"""Revisions: which routes have changed since a client last asked."""
+"""Numbers of route changes, and which topics have changed since a client last asked."""
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-# Topics whose last change is remembered; who asks for changes before the oldest of them gets everything.
+# Topics whose last change is remembered, at the most; who asks for changes before the oldest of them gets everything.
 DEFAULT_LOG_TOPICS: Final = 200_000
 
 
@@ -16,27 +15,31 @@ class RouteRevisions:
         self.revision = 0
         # changes up to this one are forgotten
         self.floor = 0
-        self._log_topics = log_topics
-        # topic -> the last change that touched it, longest ago first. Changes themselves are not kept: a broker that
-        # flaps changes the same ten thousand topics over and over.
-        self._changed_at: OrderedDict[str, int] = OrderedDict()
+        # Topic -> the last change that touched it. When the younger half is full it becomes the older one, which is
+        # forgotten as a whole: nothing looks at each of a hundred thousand topics. Changes themselves are not kept: a
+        # broker that flaps changes the same ten thousand topics over and over.
+        self._younger: dict[str, int] = {}
+        self._older: dict[str, int] = {}
+        self._half = max(1, log_topics // 2)
+        # the last change that is in the older half
+        self._turned_at = 0
 
     def changed(self, topics: Iterable[str]) -> int:
         """Note one change of these topics; its number."""
         self.revision += 1
-        changed_at = self._changed_at
-        for topic in topics:
-            changed_at[topic] = self.revision
-            changed_at.move_to_end(topic)
-        while len(changed_at) > self._log_topics:
-            _, self.floor = changed_at.popitem(last=False)
+        self._younger.update(dict.fromkeys(topics, self.revision))
+        if len(self._younger) > self._half:
+            self._older, self._younger = self._younger, {}
+            self.floor = max(self.floor, self._turned_at)
+            self._turned_at = self.revision
         return self.revision
 
     def everything_changed(self) -> int:
         """Note a change that may have touched any topic; its number."""
         self.revision += 1
-        self.floor = self.revision
-        self._changed_at.clear()
+        self.floor = self._turned_at = self.revision
+        self._younger.clear()
+        self._older.clear()
         return self.revision
 
     def changed_since(self, topics: Iterable[str], since: int) -> list[str] | None:
@@ -45,5 +48,5 @@ class RouteRevisions:
             return []
         if since < self.floor or since > self.revision:
             return None
-        changed_at = self._changed_at
-        return [topic for topic in topics if changed_at.get(topic, 0) > since]
+        younger, older = self._younger.get, self._older.get
+        return [topic for topic in topics if (younger(topic) or older(topic, 0)) > since]

@@ -2,18 +2,22 @@
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 
+T = TypeVar("T")
+
 # The queues of one topic, ordered by broker name. Topics with the same queues share one such tuple, which is why a
 # million of them fit.
 QueueRow = tuple[QueueData, ...]
 
+# Topics worked out between two yields: about a millisecond.
+CHUNK_TOPICS: Final = 1000
 # Connections per broker that are remembered besides its own. A stranger may name all brokers in heartbeats over all of
 # its connections; a broker that reconnects has two or three.
 MAX_CARRIERS: Final = 16
@@ -41,6 +45,27 @@ class Changes:
     # live entries to set, and filter servers (empty: to drop)
     live: dict[BrokerAddrInfo, BrokerLiveInfo] = field(default_factory=dict)
     filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Changes as the tables take them in."""
+
+    changes: Changes
+    # topic, the one string object -> its new queues; and those that are to be dropped
+    rows: dict[str, QueueRow] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    # what the rows of these topics are before
+    before: dict[str, QueueRow | None] = field(default_factory=dict)
+    # broker name -> topics that it gets, and that it loses
+    joined: dict[str, set[str]] = field(default_factory=dict)
+    left: dict[str, set[str]] = field(default_factory=dict)
+    # by how much the counts of the tables change
+    queue_count: int = 0
+    route_count: int = 0
+    # topic -> all its mappings by broker name; those whose mappings are others than before
+    mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)
+    remapped: set[str] = field(default_factory=set)
 
 
 class Carrier(NamedTuple):
@@ -203,27 +228,83 @@ class RouteTables:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def apply(self, changes: Changes) -> Before:
-        """Make the changes, in one step that nobody can see half of; what they replaced."""
+    def prepare(self, changes: Changes) -> Generator[None, None, Prepared]:
+        """Look at each topic of the changes, yielding about every millisecond; they must be the next to be applied."""
+        prepared = Prepared(changes)
+        find, names, mapped = self.topic_queue_table.get, self._topic_names, self.topic_queue_mapping_info_table
+        # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
+        # values keep both alive, so that no id stands for two of them
+        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, object, object]] = {}
+        for number, (topic, row) in enumerate(changes.rows.items(), start=1):
+            before = find(topic)
+            step = steps.get((id(before), id(row)))
+            if step is None:
+                names_before = frozenset(queues.broker_name for queues in before or ())
+                names_now = frozenset(queues.broker_name for queues in row or ())
+                more = queues_in(row) - queues_in(before)
+                step = (names_now - names_before, names_before - names_now, more, before, row)
+                steps[id(before), id(row)] = step
+            joined, left, more, _, _ = step
+            prepared.queue_count += more
+            prepared.route_count += len(joined) - len(left)
+            name = names.get(topic, topic)
+            prepared.before[name] = before
+            if row is None:
+                prepared.gone.append(name)
+            else:
+                prepared.rows[name] = row
+            for broker_name in joined:
+                prepared.joined.setdefault(broker_name, set()).add(name)
+            for broker_name in left:
+                prepared.left.setdefault(broker_name, set()).add(name)
+                if topic in mapped:
+                    self._prepare_mapping(prepared, topic, broker_name, None)
+            if number % CHUNK_TOPICS == 0:
+                yield
+        yield from self._prepare_mappings(prepared, changes.mappings)
+        return prepared
+
+    def _prepare_mappings(
+        self, prepared: Prepared, mappings: Mapping[tuple[str, str], TopicQueueMappingInfo | None]
+    ) -> Generator[None, None, None]:
+        known = self.topic_queue_mapping_info_table
+        for number, ((topic, broker_name), mapping) in enumerate(mappings.items(), start=1):
+            if known.get(topic, {}).get(broker_name) != mapping:
+                prepared.remapped.add(topic)
+            self._prepare_mapping(prepared, topic, broker_name, mapping)
+            if number % CHUNK_TOPICS == 0:
+                yield
+
+    def _prepare_mapping(
+        self, prepared: Prepared, topic: str, broker_name: str, mapping: TopicQueueMappingInfo | None
+    ) -> None:
+        by_broker = prepared.mappings.get(topic)
+        if by_broker is None:
+            by_broker = prepared.mappings[topic] = dict(self.topic_queue_mapping_info_table.get(topic, {}))
+        if mapping is None:
+            by_broker.pop(broker_name, None)
+        else:
+            by_broker[broker_name] = mapping
+
+    def apply(self, changes: Changes, prepared: Prepared | None = None) -> Before:
+        """Make the changes, in one step that nobody can see half of; what they replaced.
+
+        A hundred thousand topics at once are no reason for the loop to wait: what has to look at each of them is done
+        by `prepare`, and here whole tables are put into whole tables.
+        """
+        if prepared is None:
+            prepared = finish(self.prepare(changes))
         groups = {
             name: before
             for name, group in changes.groups.items()
             if (before := self.broker_addr_table.get(name)) != group
         }
-        affected = self._affected_by_groups(changes, groups)
-        affected.update(changes.rows)
-        affected.update(
-            topic
-            for (topic, name), mapping in changes.mappings.items()
-            if self.topic_queue_mapping_info_table.get(topic, {}).get(name) != mapping
-        )
-        find = self.topic_queue_table.get
-        replaced = Before({topic: find(topic) for topic in affected}, groups)
+        others = (self._affected_by_groups(changes, groups) | prepared.remapped).difference(prepared.before)
+        prepared.before.update(zip(others, map(self.topic_queue_table.get, others), strict=True))
         for key in changes.dropped:
             self.drop_live(key)
-        self._set_rows(changes.rows, replaced.rows)
-        for (topic, broker_name), mapping in changes.mappings.items():
-            self._set_mapping(topic, broker_name, mapping)
+        self._put_rows(prepared)
+        self._put_mappings(prepared.mappings)
         for broker_name, group in changes.groups.items():
             self._set_group(broker_name, group, changes.cluster_name)
         for key, servers in changes.filter_servers.items():
@@ -233,7 +314,7 @@ class RouteTables:
                 self.filter_server_table.pop(key, None)
         for key, live in changes.live.items():
             self.set_live(key, live)
-        return replaced
+        return Before(prepared.before, groups)
 
     def _affected_by_groups(self, changes: Changes, groups: Iterable[str]) -> set[str]:
         """Topics on brokers whose addresses, zone, acting master or filter servers are about to change."""
@@ -249,52 +330,28 @@ class RouteTables:
             affected |= self.topics_of_broker.get(name, set())
         return affected
 
-    def _set_rows(self, rows: Mapping[str, QueueRow | None], replaced: Mapping[str, QueueRow | None]) -> None:
-        table, names = self.topic_queue_table, self._topic_names
-        # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
-        # values keep both alive, so that no id stands for two of them
-        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, object, object]] = {}
-        for topic, row in rows.items():
-            before = replaced[topic]
-            step = steps.get((id(before), id(row)))
-            if step is None:
-                names_before = frozenset(queues.broker_name for queues in before or ())
-                names_now = frozenset(queues.broker_name for queues in row or ())
-                more = queues_in(row) - queues_in(before)
-                step = (names_now - names_before, names_before - names_now, more, before, row)
-                steps[id(before), id(row)] = step
-            added, removed, more, _, _ = step
-            self.queue_count += more
-            self.route_count += len(added) - len(removed)
-            name = names.setdefault(topic, topic)
-            if row is not None:
-                table[name] = row
-            for broker_name in added:
-                self.topics_of_broker.setdefault(broker_name, set()).add(name)
-            for broker_name in removed:
-                self._leave_broker(name, broker_name)
-            if row is None:
-                table.pop(name, None)
-                del names[name]
+    def _put_rows(self, prepared: Prepared) -> None:
+        self.queue_count += prepared.queue_count
+        self.route_count += prepared.route_count
+        self.topic_queue_table.update(prepared.rows)
+        self._topic_names.update(zip(prepared.rows, prepared.rows, strict=True))
+        for topic in prepared.gone:
+            self.topic_queue_table.pop(topic, None)
+            self._topic_names.pop(topic, None)
+        for broker_name, topics in prepared.joined.items():
+            self.topics_of_broker.setdefault(broker_name, set()).update(topics)
+        for broker_name, topics in prepared.left.items():
+            remaining = self.topics_of_broker[broker_name]
+            remaining -= topics
+            if not remaining:
+                del self.topics_of_broker[broker_name]
 
-    def _leave_broker(self, topic: str, broker_name: str) -> None:
-        topics = self.topics_of_broker[broker_name]
-        topics.discard(topic)
-        if not topics:
-            del self.topics_of_broker[broker_name]
-        if topic in self.topic_queue_mapping_info_table:
-            self._set_mapping(topic, broker_name, None)
-
-    def _set_mapping(self, topic: str, broker_name: str, mapping: TopicQueueMappingInfo | None) -> None:
-        by_broker = dict(self.topic_queue_mapping_info_table.get(topic, {}))
-        if mapping is None:
-            by_broker.pop(broker_name, None)
-        else:
-            by_broker[broker_name] = mapping
-        if by_broker:
-            self.topic_queue_mapping_info_table[topic] = by_broker
-        else:
-            self.topic_queue_mapping_info_table.pop(topic, None)
+    def _put_mappings(self, mappings: Mapping[str, dict[str, TopicQueueMappingInfo]]) -> None:
+        for topic, by_broker in mappings.items():
+            if by_broker:
+                self.topic_queue_mapping_info_table[topic] = by_broker
+            else:
+                self.topic_queue_mapping_info_table.pop(topic, None)
 
     def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:
         if self.broker_addr_table.get(broker_name) != group:
@@ -400,3 +457,13 @@ class RouteTables:
 def queues_in(row: QueueRow | None) -> int:
     """Queues of one topic, on all its brokers; one that is read or written."""
     return sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in row or ())
+
+
+def finish(work: Generator[None, None, T]) -> T:
+    """The result of a work that may be done in one go."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result

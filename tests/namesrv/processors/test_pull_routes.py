@@ -114,7 +114,7 @@ async def test_since_beyond_what_is_remembered_gets_everything(tmp_path: Path) -
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         revisions = server.namesrv.manager.revisions
-        revisions._log_topics = 2
+        revisions._half = 0
         boot_id = server.namesrv.boot_id
         await peer.register(MASTER)
         await peer.call(216, {"topic": "T"})

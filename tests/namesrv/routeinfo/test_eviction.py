@@ -6,8 +6,7 @@ import pytest
 
 from namesrv.routeinfo.eviction import plan_perms, plan_removal, silent_brokers
 from namesrv.routeinfo.records import BrokerAddrInfo, MinBrokerIdChanged, RouteOptions
-from namesrv.routeinfo.registration import CHUNK_TOPICS
-from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, RouteTables
 from tests.support.route_builders import (
     addresses,
     body,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.records import BrokerAddrInfo, MinBrokerIdChanged, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.registration import CHUNK_TOPICS, check_registration, plan_registration
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.registration import check_registration, plan_registration
+from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_
