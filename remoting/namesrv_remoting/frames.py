@@ -65,14 +65,14 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
         message = f"frame of {length + 4} bytes, limit {max_frame_bytes}"
         raise RemoteProtocolError(message, reason="frame_too_large")
     if length < 4:
-        message = f"frame length {length}, the least is 4"
+        message = f"frame length {length}, minimum 4"
         raise RemoteProtocolError(message, reason="frame_too_short")
     if there < 8:
         return 8
     (word,) = LENGTH.unpack_from(data, at + 4)
     serialize_type, header_length = word >> 24, word & 0xFFFFFF
     if serialize_type not in _SERIALIZE_TYPES:
-        message = f"serialize type {serialize_type} is none of 0, 1, 77"
+        message = f"unknown serialize type {serialize_type}, expected 0, 1 or 77"
         raise RemoteProtocolError(message, reason="serialize_type")
     if header_length > length - 4:
         message = f"header of {header_length} bytes in a frame of {length}"

@@ -130,7 +130,7 @@ class BackgroundLoop:
     def check_other_thread(self) -> None:
         """Raises RuntimeError in the loop's own thread, which must not wait for itself."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError(f"not from {self._owner}'s own callbacks: its thread would wait for itself")
+            raise RuntimeError(f"cannot be called from {self._owner}'s own callbacks: it would deadlock")
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

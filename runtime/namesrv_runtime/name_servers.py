@@ -76,7 +76,7 @@ def _check_url(url: str) -> None:
     parts = urlsplit(url)
     # reading the port raises ValueError if it is no number or too large
     if not parts.hostname or parts.port == 0 or not url.isprintable() or " " in url:
-        raise ValueError("not a URL with a host")
+        raise ValueError("URL without a host")
 
 
 async def resolve(source: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _fetch(url: str) -> str:
         data = answer.read(_MAX_LIST_BYTES + 1)
         # what is left of the announced length; half a list may end in half an address
         if len(data) <= _MAX_LIST_BYTES and answer.length:
-            raise ValueError(f"the answer ends {answer.length} bytes early")
+            raise ValueError(f"response truncated, {answer.length} bytes missing")
         return _text(data)
 
 

@@ -51,7 +51,7 @@ def unseal(data: bytes, version: int) -> dict[str, Any]:
     """
     envelope = _ENVELOPE.fullmatch(data)
     if envelope is None:
-        raise SealedFileError(f"torn, or not such a file: {len(data)} bytes")
+        raise SealedFileError(f"truncated or not a sealed file: {len(data)} bytes")
     checksum, content = envelope[1].decode("ascii"), envelope[2]
     actual = hashlib.sha256(content).hexdigest()
     if actual != checksum:
@@ -59,7 +59,7 @@ def unseal(data: bytes, version: int) -> dict[str, Any]:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise SealedFileError(f"content of another kind: {error}") from error
+        raise SealedFileError(f"unexpected content: {error}") from error
     found = document.get("version") if isinstance(document, dict) else None
     if found != version:
         raise SealedFileError(f"version {found!r}, this release reads {version}")

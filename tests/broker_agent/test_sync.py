@@ -330,7 +330,7 @@ class Told:
         assert self._happened.wait(GUARD_SECONDS)
 
 
-OWN_THREAD = "not from the agent's own callbacks: its thread would wait for itself"
+OWN_THREAD = "cannot be called from the agent's own callbacks: it would deadlock"
 
 
 def test_state_is_asked_for_in_the_agents_thread(namesrv: Daemon, name: str) -> None:

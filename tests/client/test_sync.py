@@ -265,7 +265,7 @@ def test_changes_are_told_in_the_clients_thread(namesrv: Daemon) -> None:
         client.route("bills")
 
     assert [
-        ("orders", "namesrv-client", "not from the client's own callbacks: its thread would wait for itself")
+        ("orders", "namesrv-client", "cannot be called from the client's own callbacks: it would deadlock")
     ] * 2 == told
 
 

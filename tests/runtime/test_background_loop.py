@@ -122,7 +122,7 @@ def test_its_own_thread_does_not_wait_for_itself(background: BackgroundLoop) -> 
                 errors.append(str(error))
         return errors
 
-    assert ["not from the client's own callbacks: its thread would wait for itself"] * 2 == background.call(
+    assert ["cannot be called from the client's own callbacks: it would deadlock"] * 2 == background.call(
         call_and_stop(), SECONDS
     )
     assert 1 == background.call(answer(1), SECONDS)

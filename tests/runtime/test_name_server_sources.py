@@ -207,7 +207,7 @@ async def test_answer_without_a_length_ends_with_the_connection() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "no addresses"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", "address '<html>' is not host:port"),
         # what is there would be a list
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na:1;b:2", "the answer ends 2 bytes early"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na:1;b:2", "response truncated, 2 bytes missing"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na:1", "IncompleteRead"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 65537\r\n\r\n" + TOO_LONG, "more than 65536 bytes"),
         (b"HTTP/1.0 200 OK\r\n\r\n" + TOO_LONG, "more than 65536 bytes"),

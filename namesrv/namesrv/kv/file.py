@@ -118,7 +118,7 @@ def _set_aside(path: Path, reason: str) -> None:
 
 def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object: {reprlib.repr(value)}")  # noqa: TRY004  # the file's fault
+        raise ValueError(f"{what} is not an object: {reprlib.repr(value)}")  # noqa: TRY004  # the file's fault
     return value
 
 
@@ -127,4 +127,4 @@ def _text(value: Any, what: str) -> str | None:
         return "true" if value else "false"
     if value is None or isinstance(value, str):
         return value
-    raise ValueError(f"{what} is no text: {reprlib.repr(value)}")
+    raise ValueError(f"{what} is not a string: {reprlib.repr(value)}")

@@ -106,13 +106,15 @@ class KVConfig:
         limits = self.limits
         if table is None and len(self._tables) >= limits.max_namespaces:
             raise KVLimitError(
-                "namespace", namespace, f"namespace {namespace!r} is one more than {limits.max_namespaces}"
+                "namespace",
+                namespace,
+                f"namespace {namespace!r} exceeds the limit of {limits.max_namespaces} namespaces",
             )
         if key not in (table or {}) and len(table or {}) >= limits.max_keys_per_namespace:
             raise KVLimitError(
                 "key",
                 key,
-                f"key {key!r} is one more than {limits.max_keys_per_namespace} in namespace {namespace!r}",
+                f"key {key!r} exceeds the limit of {limits.max_keys_per_namespace} keys in namespace {namespace!r}",
             )
 
     async def _write(self, tables: Tables, value: str | None) -> None:

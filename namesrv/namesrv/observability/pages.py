@@ -35,7 +35,7 @@ def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
     pages = {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
 
     async def not_found(_: Request, __: Exception) -> Response:
-        return PlainTextResponse(f"not found; there are {', '.join(pages)}\n", 404)
+        return PlainTextResponse(f"not found; try {', '.join(pages)}\n", 404)
 
     routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
     app = Starlette(routes=routes, exception_handlers={404: not_found})

@@ -77,7 +77,7 @@ def _check_registration_seq(registration: Registration, live: BrokerLiveInfo | N
         return
     offered, known = registration.registration_seq or 0, live.registration_seq or 0
     if offered < known:
-        raise BadRequestError(f"field registrationSeq: {offered} is older than {known}, which is registered")
+        raise BadRequestError(f"field registrationSeq: {offered} is older than the registered {known}")
 
 
 def _check_state_version(tables: RouteTables, registration: Registration, addrs: Mapping[int, str]) -> None:

@@ -362,7 +362,7 @@ class NamesrvController:
             async with asyncio.timeout(_SAVE_SECONDS):
                 await snapshotter.tick(0.0)
         except TimeoutError:
-            event(logger, logging.ERROR, "snapshot_not_written", error=f"not done within {_SAVE_SECONDS:g} s")
+            event(logger, logging.ERROR, "snapshot_not_written", error=f"timed out after {_SAVE_SECONDS:g} s")
         namesrv.watchers.wake(None)
         if not await server.drain(_FINISH_SECONDS):
             event(logger, logging.WARNING, "drain_unfinished", seconds=_FINISH_SECONDS)

@@ -159,7 +159,7 @@ def _remarks(properties: Mapping[str, str], source: str) -> Iterable[str]:
         if properties.get(key, silent) != silent:
             yield f"{source}, {key} has no effect: {remark}"
     if without_effect := sorted(_WITHOUT_EFFECT & properties.keys()):
-        yield f"{source} has keys without effect here: {', '.join(without_effect)}"
+        yield f"{source} contains keys without effect: {', '.join(without_effect)}"
     if unknown := [f"{quoted(key)}{did_you_mean(key, _KNOWN)}" for key in properties if key not in _KNOWN]:
         yield f"{source} has unknown keys: {', '.join(unknown)}"
 

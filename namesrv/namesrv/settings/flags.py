@@ -13,12 +13,12 @@ from namesrv_runtime.log import quoted
 
 _USAGE = "namesrv [--config FILE] [-c FILE] [settings]"
 _DESCRIPTION = (
-    "A NameServer for message brokers: brokers register here, clients ask here which brokers have their topics. "
-    "Without any flag it serves on port 9876."
+    "A NameServer for message brokers: brokers register with it, and clients ask it which brokers have their topics. "
+    "Without flags it serves on port 9876."
 )
 _EPILOG = (
-    "A flag wins over the environment, that over the TOML file, that over the properties file, and that over the "
-    "default. In the TOML file a setting has the name of its flag with underscores: listen_port = 9876. "
+    "Flags take precedence over the environment; then come the TOML file, the properties file and the defaults. "
+    "In the TOML file a setting has the name of its flag with underscores: listen_port = 9876. "
     "--print-config shows each value and where it came from, in a form that --config reads."
 )
 # the end of a setting's name -> what its value is called
@@ -46,9 +46,9 @@ class Action(Enum):
 
 _ACTIONS = {
     ("-p", "--print-config"): (Action.PRINT_CONFIG, "Print each setting with its value and origin, and exit."),
-    ("--check-config",): (Action.CHECK_CONFIG, "Exit with 0 if all settings are valid, else say what is not, with 2."),
+    ("--check-config",): (Action.CHECK_CONFIG, "Check all settings and exit: with 0 if they are valid, else with 2."),
     ("--version",): (Action.VERSION, "Print the version and exit."),
-    ("-h", "--help"): (Action.HELP, "Print this and exit."),
+    ("-h", "--help"): (Action.HELP, "Print this help and exit."),
 }
 
 
@@ -116,7 +116,7 @@ def _add_other_flags(parser: argparse.ArgumentParser) -> None:
         "--properties",
         dest="properties_file",
         metavar="FILE",
-        help="The namesrv.properties of an Apache NameServer, as it is. What has no effect here is named in a warning.",
+        help="An Apache NameServer's namesrv.properties, unchanged. A warning names each key that has no effect here.",
     )
     for names, (action, text) in _ACTIONS.items():
         group.add_argument(*names, dest="action", action="store_const", const=action, help=text)

@@ -39,9 +39,9 @@ def checked_hosts(text: str) -> str:
     """
     hosts = [host.strip() for host in text.split(",")]
     if not all(_is_host(host) for host in hosts):
-        raise ValueError("is not an address or host name, nor several separated by commas")
+        raise ValueError("is not a valid address or host name (separate several with commas)")
     if len(hosts) != len(set(hosts)):
-        raise ValueError("names an address twice")
+        raise ValueError("contains the same address twice")
     return ",".join(hosts)
 
 
@@ -56,7 +56,7 @@ def checked_endpoint(text: str) -> str:
         return text
     host, port = parts
     if not (_is_host(host) and 0 <= port <= _MAX_PORT and (":" in host) == text.startswith("[")):
-        raise ValueError("is not an address and a port, as in 127.0.0.1:9877 or [::1]:9877")
+        raise ValueError("is not a valid address and port, for example 127.0.0.1:9877 or [::1]:9877")
     return text
 
 
@@ -77,7 +77,7 @@ def checked_name(text: str) -> str:
         ValueError: saying what is wrong, to be read after the value.
     """
     if not _FILE_NAME.fullmatch(text):
-        raise ValueError("is not made of 1 to 64 letters, digits, dots, dashes and underscores")
+        raise ValueError("is not a valid name (1 to 64 letters, digits, dots, dashes and underscores)")
     return text
 
 
@@ -92,7 +92,7 @@ def checked_path(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError:
-        raise ValueError("starts with the home of nobody") from None
+        raise ValueError("begins with the home directory of an unknown user") from None
 
 
 def checked_path_text(text: str) -> str:

@@ -63,7 +63,7 @@ def decode(data: bytes) -> Snapshot:
     try:
         return msgspec.convert(unseal(data, VERSION), Snapshot)
     except msgspec.ValidationError as error:
-        raise SealedFileError(f"content of another kind: {error}") from error
+        raise SealedFileError(f"unexpected content: {error}") from error
 
 
 def save(path: Path, snapshot: Snapshot) -> int:

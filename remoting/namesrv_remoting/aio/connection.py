@@ -295,7 +295,7 @@ class ServerConnection(asyncio.Protocol):
             self._deadline_frame = now
         else:
             what = "rest of a frame" if self._has_spoken else "first frame"
-            self.refuse(RemoteProtocolError(f"no {what} in time", reason="slow_frame"))
+            self.refuse(RemoteProtocolError(f"timed out waiting for the {what}", reason="slow_frame"))
 
     def _check_silence(self, now: float) -> None:
         limits = self._owner.limits
@@ -564,7 +564,7 @@ class ServerConnection(asyncio.Protocol):
             self._is_on_probation = code not in BROKER_CODES
             if self._is_on_probation and code not in PROBING_CODES:
                 others = limits.max_connections - limits.reserved_connections
-                message = f"limit of {others} connections that are not brokers'"
+                message = f"too many connections that are not brokers', limit {others}"
                 raise RemoteProtocolError(message, reason="connections")
             self._has_passed = True
         if size <= limits.small_frame_bytes:

@@ -96,7 +96,7 @@ class Dispatcher:
         except Exception as error:
             logger.exception("request %s from %s failed", command.code, request.connection.peer)
             code = ResponseCode.SYSTEM_ERROR
-            reply = Reply(remark=f"internal error: {type(error).__name__}; the server's log has the rest")
+            reply = Reply(remark=f"internal error: {type(error).__name__}; see the server's log")
         key = (self.next_code(command.code), code)
         self.answered[key] = self.answered.get(key, 0) + 1
         if self._timed is not None:

@@ -159,12 +159,12 @@ class RemotingServer:
         """Let a peer in, or not; whether it has to say first that it is a broker."""
         limits, ip = self.limits, connection.ip
         if len(self.connections) >= limits.max_connections:
-            refusal = RemoteProtocolError(f"limit of {limits.max_connections} connections", reason="connections")
+            refusal = RemoteProtocolError(f"too many connections, limit {limits.max_connections}", reason="connections")
         elif limits.max_connections_per_ip and self._sockets_per_ip[ip] >= limits.max_connections_per_ip:
-            message = f"limit of {limits.max_connections_per_ip} connections per address"
+            message = f"too many connections from one address, limit {limits.max_connections_per_ip}"
             refusal = RemoteProtocolError(message, reason="connections_per_ip")
         elif not connection.reserve(_CONNECTION_BYTES):
-            refusal = RemoteProtocolError("no memory for a further connection", reason="memory")
+            refusal = RemoteProtocolError("no memory for another connection", reason="memory")
         else:
             self._let_in(connection)
             return len(self.connections) > limits.max_connections - limits.reserved_connections

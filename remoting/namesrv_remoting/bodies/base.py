@@ -113,5 +113,5 @@ def inflate(data: bytes, *, max_bytes: int, max_ratio: int) -> Iterator[bytes]:
             raise BadRequestError(message)
         yield chunk
     if used < len(data):
-        message = f"compressed body: {len(data) - used} bytes behind its end"
+        message = f"compressed body: {len(data) - used} trailing bytes"
         raise BadRequestError(message)

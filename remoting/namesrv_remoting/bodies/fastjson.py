@@ -168,7 +168,7 @@ class _Reader:
         while found and found[0] == "\\":
             found = quote_or_escape.search(text, found.end() + 1)
         if found is None:
-            self._fail("string without an end", at)
+            self._fail("unterminated string", at)
         content = text[at + 1 : found.start()]
         if "\\" in content:
             content = _ESCAPE.sub(lambda escape: self._unescaped(escape, at + 1), content)
@@ -233,7 +233,7 @@ def coerce_ext_fields(value: object) -> dict[str, str]:
         FastjsonError: not an object, or a member that JSON does not have.
     """
     if not isinstance(value, dict):
-        raise FastjsonError(f"ext fields are no object: {_excerpt(value)}")
+        raise FastjsonError(f"ext fields are not an object: {_excerpt(value)}")
     return {_name(key): _text(member) for key, member in value.items() if member is not None}
 
 
@@ -242,7 +242,7 @@ def _name(key: object) -> str:
         return key
     if isinstance(key, int):
         return _text(key)
-    raise FastjsonError(f"ext field name is no string: {_excerpt(key)}")
+    raise FastjsonError(f"ext field name is not a string: {_excerpt(key)}")
 
 
 def _text(value: object) -> str:
@@ -254,7 +254,7 @@ def _text(value: object) -> str:
     try:
         return json.dumps(_without_nulls(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
-        raise FastjsonError(f"ext field is not of JSON: {_excerpt(value)}") from None
+        raise FastjsonError(f"ext field cannot be encoded as JSON: {_excerpt(value)}") from None
 
 
 def _without_nulls(value: object) -> object:

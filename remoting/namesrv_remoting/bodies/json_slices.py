@@ -146,7 +146,7 @@ class JsonSlices:
         while True:
             found = _BRACKET.match(self._data, at, at + _WINDOW)
             if found is None or found.end() == at:
-                self._fail("object, array or string without an end", start)
+                self._fail("unterminated object, array or string", start)
             at, bracket = found.end(), found[1]
             if bracket:
                 depth += 1 if bracket in b"{[" else -1

@@ -122,7 +122,7 @@ class MsgpackSlices:
             self._fail(f"value of more than {MAX_VALUE_BYTES} bytes at byte {self._base}")
         chunk = next(self._chunks, None)
         if chunk is None:
-            self._fail("it ends within a value")
+            self._fail("unexpected end of data")
         self._unpacker.feed(chunk)
         self._window += chunk
 

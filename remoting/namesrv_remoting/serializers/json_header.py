@@ -111,6 +111,6 @@ def _language(value: object) -> str:
         # an ordinal, which fastjson takes for an enum as well
         if value in _LANGUAGES.values():
             return LanguageCode(value).name
-        message = f"header field language: {value} is no language code"
+        message = f"header field language: unknown language code {value}"
         raise RemoteProtocolError(message, reason="header")
     return value if isinstance(value, str) else "JAVA"

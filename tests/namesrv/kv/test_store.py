@@ -126,8 +126,8 @@ LIMITS = KVLimits(max_value_bytes=8, max_keys_per_namespace=2, max_namespaces=2,
         (("NS", "k", "\ud800"), "value", r"value that is not unicode: '\\ud800'"),
         (("NS", "k", "123456789"), "value", "value of 9 bytes, limit 8: '123456789'"),
         (("NS", "k", "äöüä" + "x"), "value", "value of 9 bytes, limit 8: 'äöüäx'"),
-        (("NS", "three", "v"), "key", "key 'three' is one more than 2 in namespace 'NS'"),
-        (("THREE", "k", "v"), "namespace", "namespace 'THREE' is one more than 2"),
+        (("NS", "three", "v"), "key", "key 'three' exceeds the limit of 2 keys in namespace 'NS'"),
+        (("THREE", "k", "v"), "namespace", "namespace 'THREE' exceeds the limit of 2 namespaces"),
     ],
 )
 async def test_limits_are_named(path: Path, change: tuple[str, str, str], field: str, message: str) -> None:

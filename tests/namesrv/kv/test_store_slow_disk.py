@@ -46,7 +46,7 @@ async def test_changes_are_made_in_the_order_in_which_they_came(path: Path) -> N
             assert 1 == disk.waiting
             await disk.write()
 
-    with pytest.raises(KVLimitError, match="key 'c' is one more than 2"):
+    with pytest.raises(KVLimitError, match="key 'c' exceeds the limit of 2 keys"):
         await refused
     assert (True, False) == (deleted.result(), again.result())
     assert {"NS": {"b": "3"}} == kv.all() == KVConfig.load(path).all()

@@ -636,7 +636,7 @@ def test_older_registration_of_the_same_agent_changes_nothing() -> None:
     tables = tables_of(newest)
 
     error = refusal(tables, replace(native("T1"), registration_seq=4))
-    assert "field registrationSeq: 4 is older than 5, which is registered" == error.remark
+    assert "field registrationSeq: 4 is older than the registered 5" == error.remark
 
 
 @pytest.mark.parametrize(("agent_id", "registration_seq"), [("agent", 5), ("agent", 6), ("other", 1)])

@@ -287,7 +287,7 @@ async def test_refusals_are_logged_twenty_a_second(tmp_path: Path, caplog: pytes
             "peer": hostile[0].address,
             "proxied": None,
             "reason": "frame_too_short",
-            "error": "frame length 1, the least is 4",
+            "error": "frame length 1, minimum 4",
         } == next(fields for fields in found if fields["peer"] == hostile[0].address)
         assert [] == logged(caplog, "connections_refused")
 

@@ -82,7 +82,7 @@ def test_full_file_is_understood() -> None:
     assert waits.startswith("file f, needWaitForService has no effect when false: this server waits only for brokers")
     assert drains.startswith("file f, enableShutdownGracefully has no effect when false: this server always drains")
     assert "file f, kvConfigPath has no effect: the KV configuration is kept in the data directory, see data-dir" == kv
-    assert without_effect.startswith("file f has keys without effect here: clientRequestThreadPoolNums, ")
+    assert without_effect.startswith("file f contains keys without effect: clientRequestThreadPoolNums, ")
     assert "useEpollNativeSelector" in without_effect
 
 

@@ -128,7 +128,7 @@ def test_switches(argv: list[str], expected: bool) -> None:  # noqa: FBT001  # a
         (
             ["--listen-host=a b"],
             {},
-            'listen-host: "a b" is not an address or host name, nor several separated by commas',
+            'listen-host: "a b" is not a valid address or host name (separate several with commas)',
         ),
         (["--listn-port", "1"], {}, "unknown flag --listn-port (did you mean --listen-port?)"),
         (["--listen-por=1"], {}, "unknown flag --listen-por (did you mean --listen-port?)"),

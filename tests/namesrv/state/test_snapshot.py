@@ -49,9 +49,9 @@ def test_file_of_a_snapshot(tmp_path: Path) -> None:
     [
         (
             CONTENT.replace(b'"broker_id":1', b'"broker_id":"1"'),
-            r"content of another kind: .*\$.brokers\[1\].broker_id",
+            r"unexpected content: .*\$.brokers\[1\].broker_id",
         ),
-        (CONTENT.replace(b'"boot_id"', b'"boat_id"'), "content of another kind: .*missing required field `boot_id`"),
+        (CONTENT.replace(b'"boot_id"', b'"boat_id"'), "unexpected content: .*missing required field `boot_id`"),
     ],
     ids=["wrong type", "missing field"],
 )
@@ -88,7 +88,7 @@ def test_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert kept.name.startswith("snapshot.json.damaged-")
     (record,) = caplog.records
     assert "damaged_file_set_aside" == record.msg
-    assert "torn, or not such a file: 9 bytes" == vars(record)["fields"]["reason"]
+    assert "truncated or not a sealed file: 9 bytes" == vars(record)["fields"]["reason"]
     save(path, SMALL)
     assert {path, kept} == set(tmp_path.iterdir())
 

@@ -206,7 +206,7 @@ async def test_no_connection_is_let_in_without_memory() -> None:
         refused = await served.connect()
         assert await refused.at_end()
 
-        assert [(3, "memory", "no memory for a further connection")] == served.heard.refused
+        assert [(3, "memory", "no memory for another connection")] == served.heard.refused
         for peer in peers:
             assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
 
@@ -228,7 +228,7 @@ async def test_last_connections_are_for_brokers(spell: Spell) -> None:
         assert 1 == (await client.receive()).opaque
         client.send(spell(ECHO, 2))
         assert await client.at_end()
-        assert [(5, "connections", "limit of 2 connections that are not brokers'")] == served.heard.refused
+        assert [(5, "connections", "too many connections that are not brokers', limit 2")] == served.heard.refused
         await served.clock.advance(11)
         assert await silent.at_end()
         assert [1, 2, 3, 4] == list(served.server.connections)

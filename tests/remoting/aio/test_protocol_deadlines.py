@@ -39,7 +39,7 @@ async def test_first_frame_that_has_begun_has_ten_seconds(sent: bytes) -> None:
         await served.clock.advance(1)
 
         assert await peer.at_end()
-        assert [(1, "slow_frame", "no first frame in time")] == served.heard.refused
+        assert [(1, "slow_frame", "timed out waiting for the first frame")] == served.heard.refused
 
 
 async def test_slow_drip_does_not_help() -> None:
@@ -82,7 +82,7 @@ async def test_rest_of_a_frame_has_thirty_seconds() -> None:
         await served.clock.advance(1)
 
         assert await late.at_end()
-        assert [(2, "slow_frame", "no rest of a frame in time")] == served.heard.refused
+        assert [(2, "slow_frame", "timed out waiting for the rest of a frame")] == served.heard.refused
 
 
 async def test_every_frame_has_its_own_thirty_seconds() -> None:

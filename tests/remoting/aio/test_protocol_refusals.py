@@ -21,8 +21,8 @@ PULL = 105
 
 # what comes, and what the log says of it
 GARBAGE = {
-    "length 0": (bytes(8), "frame_too_short", "frame length 0, the least is 4"),
-    "length 3": (b"\0\0\0\3\0\0\0\0", "frame_too_short", "frame length 3, the least is 4"),
+    "length 0": (bytes(8), "frame_too_short", "frame length 0, minimum 4"),
+    "length 3": (b"\0\0\0\3\0\0\0\0", "frame_too_short", "frame length 3, minimum 4"),
     "negative length": (b"\xff" * 8, "frame_too_large", "frame of 4294967299 bytes, limit 65536"),
     "length one too large": (b"\0\0\xff\xfd\0\0\0\0", "frame_too_large", "frame of 65537 bytes, limit 65536"),
     "header beyond frame": (b"\0\0\0\4\0\0\0\1", "header_length", "header of 1 bytes in a frame of 4"),
@@ -31,7 +31,7 @@ GARBAGE = {
         "header_too_large",
         "header of 1025 bytes, limit 1024",
     ),
-    "serialize type 2": (b"\0\0\0\4\2\0\0\0", "serialize_type", "serialize type 2 is none of 0, 1, 77"),
+    "serialize type 2": (b"\0\0\0\4\2\0\0\0", "serialize_type", "unknown serialize type 2, expected 0, 1 or 77"),
     "http": (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large", "frame of 1195725860 bytes, limit 65536"),
     "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01", "frame_too_large", "frame of 369295622 bytes, limit 65536"),
     "header of no json": (cut(0, b"{,}"), "header", "header is not JSON: expected a key, got ',}' at byte 1"),

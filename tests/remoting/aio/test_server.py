@@ -99,7 +99,7 @@ async def test_connection_beyond_the_limit_is_closed_at_once() -> None:
         third = await served.connect()
 
         assert await third.at_end()
-        assert [(3, "connections", "limit of 2 connections")] == served.heard.refused
+        assert [(3, "connections", "too many connections, limit 2")] == served.heard.refused
         for peer in (first, second):
             assert 7 == (await peer.ask(QUESTION)).opaque
 
@@ -114,7 +114,7 @@ async def test_connections_of_one_address_are_limited() -> None:
         first, _ = await served.connect(), await served.connect()
         refused = await served.connect()
         assert await refused.at_end()
-        assert [(3, "connections_per_ip", "limit of 2 connections per address")] == served.heard.refused
+        assert [(3, "connections_per_ip", "too many connections from one address, limit 2")] == served.heard.refused
 
         reader, writer = await asyncio.open_connection(*served.addresses[0], local_addr=("127.0.0.2", 0))
         assert 7 == (await RawPeer(reader, writer).ask(QUESTION)).opaque

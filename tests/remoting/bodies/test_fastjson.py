@@ -112,8 +112,8 @@ def test_reads_what_fastjson_reads(expected: object, data: bytes) -> None:
         (1, "expected a value, got 'TRUE]'", b"[TRUE]"),
         (5, "expected a value, got '/*c*/1}'", b'{"a":/*c*/1}'),
         (0, "expected a value, got '\\x0b1'", b"\x0b1"),
-        (1, "string without an end", b'["a'),
-        (1, "string without an end", b"['a\\']"),
+        (1, "unterminated string", b'["a'),
+        (1, "unterminated string", b"['a\\']"),
         (2, "unknown escape '\\\\q'", b'["\\q"]'),
         (2, "unknown escape '\\\\8'", b'["\\8"]'),
         (4, "unknown escape '\\\\u'", b'["\xc3\xa9\\u00g0"]'),
@@ -320,15 +320,15 @@ def test_coerce_ext_fields(expected: dict[str, str], data: bytes) -> None:
 @pytest.mark.parametrize(
     ("message", "value"),
     [
-        (r"ext fields are no object: \[\]", []),
-        ("ext fields are no object: None", None),
-        ("ext fields are no object: 'x'", "x"),
-        pytest.param("ext fields are no object: list", [10**5000], id="more digits than str() writes"),
-        (r"ext field name is no string: b'a'", {b"a": "x"}),
-        (r"ext field is not of JSON: b'\\xff'", {"a": b"\xff"}),
-        ("ext field is not of JSON: nan", {"a": float("nan")}),
-        (r"ext field is not of JSON: \[inf\]", {"a": [float("inf")]}),
-        pytest.param("ext field is not of JSON: int", {"a": 10**5000}, id="the same in a field"),
+        (r"ext fields are not an object: \[\]", []),
+        ("ext fields are not an object: None", None),
+        ("ext fields are not an object: 'x'", "x"),
+        pytest.param("ext fields are not an object: list", [10**5000], id="more digits than str() writes"),
+        (r"ext field name is not a string: b'a'", {b"a": "x"}),
+        (r"ext field cannot be encoded as JSON: b'\\xff'", {"a": b"\xff"}),
+        ("ext field cannot be encoded as JSON: nan", {"a": float("nan")}),
+        (r"ext field cannot be encoded as JSON: \[inf\]", {"a": [float("inf")]}),
+        pytest.param("ext field cannot be encoded as JSON: int", {"a": 10**5000}, id="the same in a field"),
     ],
 )
 def test_coerce_refuses_what_is_not_of_json(message: str, value: object) -> None:
@@ -342,7 +342,7 @@ def test_coerce_refuses_what_has_no_end() -> None:
     endless: list[object] = []
     endless.append(endless)
 
-    with pytest.raises(FastjsonError, match=r"^ext field is not of JSON: \[\[\.\.\.\]\]$"):
+    with pytest.raises(FastjsonError, match=r"^ext field cannot be encoded as JSON: \[\[\.\.\.\]\]$"):
         coerce_ext_fields({"a": endless})
 
 
