@@ -29,4 +29,4 @@ echo "$(wc -l <chosen.txt) of $(wc -l <mutants.txt) mutants"
 xargs "$mutmut" run --max-children "$(nproc)" <chosen.txt >run.txt 2>&1 || { tail -c 2000 run.txt; exit 1; }
 "$mutmut" results --all true | grep -F -f chosen.txt | grep -v 'not checked' >results.txt
 grep -v -e killed -e timeout results.txt || true
-awk '/killed|timeout/ { noticed++ } END { printf "noticed: %d of %d, %d %%\n", noticed, NR, 100 * noticed / NR }' results.txt
+awk '/killed|timeout/ { noticed++ } END { printf "noticed: %d of %d, %.0f %%\n", noticed, NR, 100 * noticed / NR }' results.txt
