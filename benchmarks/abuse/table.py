@@ -39,6 +39,10 @@ def is_dead_kept(result: Result) -> bool:
     return result.dead_seconds > result.expiry_seconds + _LATE_SCANS * result.scan_seconds
 
 
+def _is_late(quiet: float, attacked: float) -> bool:
+    return attacked > max(P99_FLOOR_SECONDS, P99_RATIO * quiet)
+
+
 def _refused(result: Result) -> int:
     return result.refused_brokers + (0 if result.may_refuse_clients else result.refused_clients)
 
@@ -47,7 +51,11 @@ def _refused(result: Result) -> int:
 MISSES: Final[dict[str, Callable[[Result], bool]]] = {
     "cpu": lambda result: cpu_per_mib(result) > CPU_PER_MIB,
     "memory": lambda result: result.peak_mib > (ONE_PEER_MIB if result.peers == 1 else BUDGET_MIB),
-    "p99": lambda result: result.p99_seconds > max(P99_FLOOR_SECONDS, P99_RATIO * result.p99_quiet_seconds),
+    # What other processes of the machine add to a wait is not the attacker's: the server has to have computed, too.
+    "p99": lambda result: (
+        _is_late(result.p99_quiet_seconds, result.p99_seconds)
+        and _is_late(result.p99_quiet_cpu_seconds, result.p99_cpu_seconds)
+    ),
     "evicted": lambda result: bool(result.evicted or result.lost),
     "dead": is_dead_kept,
     "refused": lambda result: _refused(result) > 0,
@@ -83,6 +91,7 @@ _COLUMNS: Final[dict[str, Callable[[Result], str]]] = {
     "loop lag ms": lambda result: "" if result.lag_seconds is None else f"<= {result.lag_seconds * 1000:,.0f}",
     "p99 quiet ms": lambda result: f"{result.p99_quiet_seconds * 1000:.1f}",
     "p99 ms": lambda result: f"{result.p99_seconds * 1000:,.1f}",
+    "of it CPU": lambda result: f"{result.p99_cpu_seconds * 1000:,.1f}",
     "evicted": lambda result: str(len(result.evicted)) + (f" +{result.lost} closed" if result.lost else ""),
     "dead, scans": _dead,
     "refused": lambda result: f"{result.refused_brokers + result.refused_clients}/{result.newcomers}",

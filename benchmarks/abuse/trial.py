@@ -78,6 +78,9 @@ class Result:
     lag_seconds: float | None
     p99_quiet_seconds: float
     p99_seconds: float
+    # the same of what the server computed between a question and its answer
+    p99_quiet_cpu_seconds: float
+    p99_cpu_seconds: float
     # live brokers that were missing in an answer
     evicted: tuple[str, ...]
     # connections of those who behave that the server closed
@@ -157,6 +160,8 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         lag_seconds=before.longest_lag_until(after),
         p99_quiet_seconds=p99(pull.seconds for pull in quiet),
         p99_seconds=p99(pull.seconds for pull in during),
+        p99_quiet_cpu_seconds=p99(pull.cpu_seconds for pull in quiet),
+        p99_cpu_seconds=p99(pull.cpu_seconds for pull in during),
         evicted=tuple(sorted({name for pull in seen.pulls for name in pull.missing})),
         lost=seen.lost,
         dead_seconds=dead_until - began,

@@ -30,6 +30,8 @@ AT_ITS_BOUNDS = Result(
     lag_seconds=None,
     p99_quiet_seconds=0.002,
     p99_seconds=0.006,
+    p99_quiet_cpu_seconds=0.001,
+    p99_cpu_seconds=0.006,
     evicted=(),
     lost=0,
     dead_seconds=9.0,
@@ -56,6 +58,8 @@ AT_ITS_BOUNDS = Result(
         ({"peak_mib": 512.1, "peers": 200}, ["memory"]),
         ({"p99_seconds": 0.0061}, ["p99"]),
         ({"p99_seconds": 0.005, "p99_quiet_seconds": 0.0001}, []),
+        # others kept the processor
+        ({"p99_seconds": 0.0061, "p99_cpu_seconds": 0.005}, []),
         ({"evicted": ("live-0",)}, ["evicted"]),
         ({"lost": 1}, ["evicted"]),
         ({"dead_scans": 12}, ["dead"]),
