@@ -249,6 +249,11 @@ class ServerConnection(asyncio.Protocol):
             self._throttle()
 
     @property
+    def is_on_probation(self) -> bool:
+        """Whether it has a broker's place and has not begun as one."""
+        return self._is_on_probation
+
+    @property
     def is_open(self) -> bool:
         """Whether answers can still reach the peer."""
         return not self._closing
@@ -356,7 +361,8 @@ class ServerConnection(asyncio.Protocol):
         transport.write(data)
         # below the high-water mark there is nothing to look at
         if self._is_write_paused:
-            self._charge_unsent()
+            # all of it: the transport keeps an answer whole until its last byte is sent
+            self._charge_unsent(self._unsent_bytes + len(data))
 
     async def until_answers_read(self) -> None:
         """Return when the peer has read enough for a further answer, or is gone."""
@@ -381,7 +387,7 @@ class ServerConnection(asyncio.Protocol):
         self._is_write_paused = False
         if not self._closing:
             self._deadline_write = _NEVER
-        self._charge_unsent()
+        self._charge_unsent(0)
         self._note_answers_read()
         # not from here: the transport is in the middle of writing
         asyncio.get_running_loop().call_soon(self._throttle)
@@ -391,10 +397,9 @@ class ServerConnection(asyncio.Protocol):
             self._answers_read.set()
             self._answers_read = None
 
-    def _charge_unsent(self) -> None:
-        unsent = self.unsent_bytes if self._is_write_paused else 0
-        self._owner.budget.charge(self.ip, unsent - self._unsent_bytes)
-        self._unsent_bytes = unsent
+    def _charge_unsent(self, size: int) -> None:
+        self._owner.budget.charge(self.ip, size - self._unsent_bytes)
+        self._unsent_bytes = size
 
     def _give_up_slow_reader(self) -> None:
         self._owner.refused(self, RemoteProtocolError("peer does not read", reason="slow_reader"))

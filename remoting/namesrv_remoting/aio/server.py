@@ -88,6 +88,8 @@ class RemotingServer:
         self._listener = listener
         self._tasks = tasks
         self._sockets_per_ip: Counter[str] = Counter()
+        # who came when only brokers' places were left, and may not have begun as one yet; longest ago first
+        self._on_probation: dict[int, ServerConnection] = {}
         self._last_connection_id = 0
         self._servers: list[asyncio.Server] = []
 
@@ -158,18 +160,36 @@ class RemotingServer:
     def connection_opened(self, connection: ServerConnection) -> bool:
         """Let a peer in, or not; whether it has to say first that it is a broker."""
         limits, ip = self.limits, connection.ip
-        if len(self.connections) >= limits.max_connections:
-            refusal = RemoteProtocolError(f"too many connections, limit {limits.max_connections}", reason="connections")
-        elif limits.max_connections_per_ip and self._sockets_per_ip[ip] >= limits.max_connections_per_ip:
+        if limits.max_connections_per_ip and self._sockets_per_ip[ip] >= limits.max_connections_per_ip:
             message = f"too many connections from one address, limit {limits.max_connections_per_ip}"
             refusal = RemoteProtocolError(message, reason="connections_per_ip")
+        elif len(self.connections) >= limits.max_connections and not self._is_place_made():
+            refusal = RemoteProtocolError(f"too many connections, limit {limits.max_connections}", reason="connections")
         elif not connection.reserve(_CONNECTION_BYTES):
             refusal = RemoteProtocolError("no memory for another connection", reason="memory")
         else:
             self._let_in(connection)
-            return len(self.connections) > limits.max_connections - limits.reserved_connections
+            is_last = len(self.connections) > limits.max_connections - limits.reserved_connections
+            if is_last:
+                self._on_probation[connection.id] = connection
+            return is_last
         self.refused(connection, refusal)
         connection.abort()
+        return False
+
+    def _is_place_made(self) -> bool:
+        """Close whoever has kept a broker's place longest without beginning as one; whether there was anybody.
+
+        A broker says what it is in its first packet; those who take its place say nothing.
+        """
+        while self._on_probation:
+            silent = self._on_probation.pop(next(iter(self._on_probation)))
+            if silent.is_on_probation:
+                self.refused(silent, RemoteProtocolError("place needed for a broker", reason="connections"))
+                silent.abort()
+                # not only when its transport is closed: the next one is here already
+                self.connection_closed(silent, "closed")
+                return True
         return False
 
     def _let_in(self, connection: ServerConnection) -> None:
@@ -183,6 +203,7 @@ class RemotingServer:
         """Forget a peer, and tell the listener if it had been let in."""
         if self.connections.pop(connection.id, None) is None:
             return
+        self._on_probation.pop(connection.id, None)
         connection.release(_CONNECTION_BYTES)
         ip = connection.ip
         self._sockets_per_ip[ip] -= 1
