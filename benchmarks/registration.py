@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks import loads
-from benchmarks.beside import Beside
 from benchmarks.figures import Figure, Target, ratios, spelt_medians
 from benchmarks.loads import Load
+from benchmarks.repeating import Repeating
 from benchmarks.rounds import Bench
 from benchmarks.seeding import PULLED_TOPICS, Wire, pulled_body_bytes, pulled_brokers, register, topics
 from benchmarks.servers import WITHOUT_LOG, Server, daemon
@@ -66,7 +66,7 @@ def _case(
         if not frames:
             return Disturbed(loads.run(bench, server, *flags))
         turns = itertools.cycle(frames)
-        with Beside(lambda: wire.ask_well(next(turns)), at_most=PER_SECOND) as broker:
+        with Repeating(lambda: wire.ask_well(next(turns)), at_most=PER_SECOND) as broker:
             load = loads.run(bench, server, *flags)
         return Disturbed(load, broker.per_second)
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final
 
 from benchmarks import loads
-from benchmarks.beside import Beside
 from benchmarks.figures import BenchError, Figure, Target
 from benchmarks.loads import Load
+from benchmarks.repeating import Repeating
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, pulled_brokers, register
 from benchmarks.servers import daemon
@@ -33,7 +33,7 @@ def measure(bench: Bench) -> list[Figure]:
         scraped: list[float] = []
 
         def with_scrapes() -> Load:
-            with Beside(partial(_scrape, f"http://127.0.0.1:{http_port}/metrics")) as scraper:
+            with Repeating(partial(_scrape, f"http://127.0.0.1:{http_port}/metrics")) as scraper:
                 load = loads.run(bench, server, *loads.PROBE)
             scraped.append(scraper.per_second)
             return load

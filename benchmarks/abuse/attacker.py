@@ -82,7 +82,7 @@ class Attacker:
             elif self.send(peer, bursts[number % len(bursts)], together) and self._answered(peer, together):
                 number += 1
             else:
-                self.hang_up(peer)
+                self.disconnect(peer)
                 self.closed += 1
                 peer, number = None, number + 1
 
@@ -111,7 +111,7 @@ class Attacker:
                 with contextlib.suppress(OSError):
                     while peer.recv_into(self._buffer):
                         pass
-            self.hang_up(peer)
+            self.disconnect(peer)
 
     def crowd(
         self, count: int, data: bytes = b"", *, sources: int = 1, port: int | None = None, every: float = 0.0
@@ -134,7 +134,7 @@ class Attacker:
         """Do nothing until the time is up."""
         time.sleep(max(0.0, self._ends_at - time.monotonic()))
 
-    def hang_up(self, peer: socket.socket) -> None:
+    def disconnect(self, peer: socket.socket) -> None:
         """Close one."""
         self._open.remove(peer)
         peer.close()

@@ -161,7 +161,7 @@ def _heartbeats_and_away(attacker: Attacker) -> None:
             peer = attacker.connect()
             if peer is not None:
                 attacker.ask(peer, beat)
-                attacker.hang_up(peer)
+                attacker.disconnect(peer)
 
 
 def _unregister_native() -> list[bytes]:

@@ -23,12 +23,12 @@ class Check:
 
 
 def liveness(namesrv: Namesrv) -> list[Check]:
-    """What a restart would mend."""
+    """Checks that a restart would fix."""
     return [_housekeeping(namesrv)]
 
 
 def readiness(namesrv: Namesrv) -> list[Check]:
-    """What has to be so before route questions are sent here."""
+    """Checks that must pass before the server gets route questions."""
     reason = namesrv.readiness.reason(namesrv.clock.monotonic())
     return [
         Check("listening", namesrv.is_listening, "yes" if namesrv.is_listening else "not yet"),
@@ -48,11 +48,11 @@ def report(checks: list[Check], *, verbose: bool) -> str:
 
 def _registered(namesrv: Namesrv) -> str:
     if namesrv.is_ready_without_brokers():
-        return "no broker, though there were some before the start: look at their logs and at the network"
+        return "no broker, although there were some before the start: check their logs and the network"
     return f"{len(namesrv.manager.tables.broker_live_table)} brokers"
 
 
 def _housekeeping(namesrv: Namesrv) -> Check:
     last_tick = namesrv.counters.last_tick
     ago = namesrv.uptime() if last_tick is None else namesrv.clock.monotonic() - last_tick
-    return Check("housekeeping", ago <= STUCK_SECONDS, f"last done {ago:.1f} s ago")
+    return Check("housekeeping", ago <= STUCK_SECONDS, f"last ran {ago:.1f} s ago")

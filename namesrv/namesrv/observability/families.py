@@ -35,18 +35,22 @@ def server_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
         "build_info", "Version of the server, and of Python.", [((version(), python_version()), 1)], "version,python"
     )
     is_ready = namesrv.is_ready() and namesrv.is_listening and not namesrv.is_draining
-    yield _single("ready", "Whether route questions are to be sent here: listening, warm, and not draining.", is_ready)
+    yield _single(
+        "ready",
+        "Whether the server answers route questions: it listens, its brokers are back, and it is not draining.",
+        is_ready,
+    )
     yield _single(
         "ready_without_brokers",
-        "Whether it is ready though no broker is registered, and there were brokers before the start.",
+        "Whether it is ready although no broker is registered and there were some before the start.",
         namesrv.is_ready_without_brokers(),
     )
-    yield _single("watchers", "Questions that wait for a route to change.", len(namesrv.watchers))
+    yield _single("watchers", "Requests that wait for a route to change.", len(namesrv.watchers))
     counters, now = namesrv.counters, namesrv.clock.monotonic()
     current_at = namesrv.started_monotonic if counters.snapshot_current_at is None else counters.snapshot_current_at
     yield _single(
         "snapshot_age_seconds",
-        "Since the snapshot of expected brokers on disk was last known to say what the server knows.",
+        "Time since the snapshot of expected brokers on disk was last known to be current.",
         max(0.0, now - current_at),
     )
     yield _single("snapshot_bytes", "Size of the snapshot of expected brokers.", counters.snapshot_bytes)
@@ -66,16 +70,16 @@ def life_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
     """How brokers live and end."""
     counters, heartbeats = namesrv.counters, namesrv.manager.heartbeats
     signs = [(("heartbeat",), heartbeats), (("registration",), counters.renewals.count)]
-    yield _counter("heartbeats", "Signs of life of registered brokers, by what they came as.", signs, "kind")
+    yield _counter("heartbeats", "Heartbeats of registered brokers, by kind of request.", signs, "kind")
     yield _histogram(
         "heartbeat_lateness_seconds",
-        "By how much a sign of life came later than 30 s after the one before.",
+        "How much later than 30 s after the previous one a heartbeat came.",
         [((), counters.lateness(heartbeats))],
     )
     staleness = [((reason,), counters.staleness[reason]) for reason in REASONS]
     yield _histogram(
         "route_staleness_seconds",
-        "From a broker's last sign of life to its removal from the routes.",
+        "Time from a broker's last heartbeat to its removal from the routes.",
         staleness,
         "reason",
     )
@@ -83,7 +87,7 @@ def life_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
     yield _counter("evictions", "Brokers that left the routes.", evictions, "reason")
     yield _counter(
         "stale_unregister_fenced",
-        "Late removals that found a newer registration and left it alone, by what they were.",
+        "Late removals that found a newer registration and left it alone.",
         [((reason,), counters.fenced[reason]) for reason in REASONS],
         "reason",
     )
@@ -91,19 +95,21 @@ def life_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
 
 def heartbeat_log_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
     """What became of the log, and of the heartbeat log if there is one."""
-    yield _counter("log_lines_lost", "Lines of the log that standard error did not take in time.", [((), lines_lost())])
+    yield _counter(
+        "log_lines_lost", "Log lines lost because standard error was not read in time.", [((), lines_lost())]
+    )
     log = namesrv.heartbeat_log
     if log is not None:
-        yield _single("eventlog_queue", "Lines of the heartbeat log that wait to be written.", log.queued)
+        yield _single("eventlog_queue", "Heartbeat log lines that wait to be written.", log.queued)
         lost = [((), log.dropped)]
-        yield _counter("eventlog_dropped", "Lines of the heartbeat log that were lost.", lost)
+        yield _counter("eventlog_dropped", "Heartbeat log lines that were lost.", lost)
 
 
 def connection_families(namesrv: Namesrv, found: Survey) -> Iterator[Metric]:
     """Who is connected, and who was sent away."""
     yield _gauge(
         "connections",
-        "Open connections, by how the peer spelt its last request and what kind of peer asks so.",
+        "Open connections, by protocol and role of the peer.",
         found.connections.items(),
         "proto,role",
     )
@@ -112,17 +118,17 @@ def connection_families(namesrv: Namesrv, found: Survey) -> Iterator[Metric]:
     refusals = namesrv.counters.refusals
     by_reason = namesrv.counters.refusals_by_reason()
     rejected = [((reason,), by_reason.get(reason, 0)) for reason in LIMIT_REASONS]
-    yield _counter("connections_rejected", "Connections not let in, or ended, for a limit.", rejected, "reason")
+    yield _counter("connections_rejected", "Connections refused or closed because of a limit.", rejected, "reason")
     errors = [
         ((PROTOCOLS.get(serialize_type, "none"), reason), count)
         for (serialize_type, reason), count in refusals.items()
         if reason not in LIMIT_REASONS and reason != SLOW_READER
     ]
     yield _counter(
-        "frame_errors", "Connections ended for what the peer sent, or did not send in time.", errors, "proto,reason"
+        "frame_errors", "Connections closed because of an invalid or incomplete frame.", errors, "proto,reason"
     )
     slow = [((), by_reason.get(SLOW_READER, 0))]
-    yield _counter("slow_consumers", "Connections ended because the peer did not read its answers.", slow)
+    yield _counter("slow_consumers", "Connections closed because the peer did not read its answers.", slow)
 
 
 def request_families(namesrv: Namesrv, found: Survey) -> Iterator[Metric]:
@@ -135,8 +141,8 @@ def request_families(namesrv: Namesrv, found: Survey) -> Iterator[Metric]:
     )
     yield _histogram(
         "request_seconds",
-        "From reading a request to its answer, for all but route questions, heartbeats and version queries that are "
-        "answered at once from memory.",
+        "Time from reading a request to its answer, except for route questions, heartbeats and version queries that "
+        "are answered at once from memory.",
         [((kind,), histogram) for kind, histogram in namesrv.counters.requests.items()],
         "class",
     )
@@ -148,19 +154,19 @@ def loop_families(namesrv: Namesrv, _: Survey) -> Iterator[Metric]:
     """What makes answers wait."""
     yield _histogram(
         "eventloop_lag_seconds",
-        "By how much the event loop was late with what was due, measured ten times a second.",
+        "Lag of the event loop, measured ten times a second.",
         [((), namesrv.counters.lag)],
     )
     waits = namesrv.manager.lock.waits
     yield _histogram(
         "lock_wait_seconds",
-        "Waits for the lock of the tables; who got it at once is not counted.",
+        "Waits for the lock of the tables; immediate acquisitions are not counted.",
         [(("write" if to_write else "read",), histogram) for to_write, histogram in waits.items()],
         "mode",
     )
     yield _histogram(
         "scan_seconds",
-        "Searches for silent brokers, their evictions included.",
+        "Duration of scans for silent brokers, evictions included.",
         [((), namesrv.counters.scans)],
     )
 

@@ -25,14 +25,12 @@ _START_TICKS, _VIRTUAL_BYTES, _RESIDENT_PAGES = 19, 20, 21
 def process_families(_: Namesrv, found: Survey) -> Iterator[Metric]:
     """Time, memory and files."""
     times = os.times()
-    yield CounterMetricFamily(
-        "process_cpu_seconds", "Time computed, in user and kernel mode.", times.user + times.system
-    )
+    yield CounterMetricFamily("process_cpu_seconds", "CPU time, in user and kernel mode.", times.user + times.system)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     is_unlimited = files == resource.RLIM_INFINITY
-    yield GaugeMetricFamily("process_max_fds", "Files that may be open.", math.inf if is_unlimited else files)
+    yield GaugeMetricFamily("process_max_fds", "Maximum number of open files.", math.inf if is_unlimited else files)
     if found.open_files is not None:
-        yield GaugeMetricFamily("process_open_fds", "Open files, connections among them.", found.open_files)
+        yield GaugeMetricFamily("process_open_fds", "Open files, including connections.", found.open_files)
     try:
         stat = _STAT.read_text(encoding="ascii", errors="replace")
     except OSError:  # not Linux
@@ -44,4 +42,4 @@ def process_families(_: Namesrv, found: Survey) -> Iterator[Metric]:
     yield GaugeMetricFamily("process_resident_memory_bytes", "Memory in use.", resident)
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     started = booted + int(parts[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
-    yield GaugeMetricFamily("process_start_time_seconds", "When it started, in seconds since 1970.", round(started, 1))
+    yield GaugeMetricFamily("process_start_time_seconds", "Start time, in seconds since 1970.", round(started, 1))

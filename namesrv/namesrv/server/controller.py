@@ -143,7 +143,7 @@ class NamesrvController:
             loop.add_signal_handler(number, self._signalled, number, deadline)
         if read_again is not None:
             self._read_again = read_again
-            loop.add_signal_handler(signal.SIGHUP, self._hung_up, has_terminal(), deadline)
+            loop.add_signal_handler(signal.SIGHUP, self._on_sighup, has_terminal(), deadline)
         self._service_manager = ServiceManager.of(os.environ)
         try:
             await self.serve()
@@ -196,7 +196,7 @@ class NamesrvController:
         deadline.move(self._leave_seconds, EXIT_FAILED)
         self.ask_to_stop()
 
-    def _hung_up(self, had_terminal: bool, deadline: ExitDeadline) -> None:  # noqa: FBT001 - a signal handler's arguments have no names
+    def _on_sighup(self, had_terminal: bool, deadline: ExitDeadline) -> None:  # noqa: FBT001 - a signal handler's arguments have no names
         if had_terminal and not has_terminal():
             # the window that it ran in was closed: nobody is left who could end it
             self._signalled(signal.SIGHUP, deadline)

@@ -95,7 +95,7 @@ class EffectSink:
             "reason": effect.reason,
             "silent_ms": round(effect.silent_seconds * 1000),
         }
-        # a broker that said goodbye is no reason to look
+        # a broker that unregistered is no reason to look
         level = logging.INFO if effect.reason == "unregistered" else logging.WARNING
         event(logger, level, "broker_evicted", **fields)
         self._remember("evict", fields)

@@ -32,7 +32,7 @@ _EXPECTED: Final = frozenset({"idle", "silent"})
 
 
 class Housekeeping:
-    """The tick of one NameServer, and the ear for its connections."""
+    """The periodic work of one NameServer, and the listener of its connections."""
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
@@ -95,7 +95,7 @@ class Housekeeping:
         namesrv.service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)
         if namesrv.is_ready_without_brokers():
-            # clients that ask now are told that there are no topics
+            # clients that ask now get no routes
             event(logger, logging.ERROR, "ready_without_brokers", reason=reason)
 
     # -- the server's connections -------------------------------------------------------------------------------------

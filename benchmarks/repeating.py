@@ -8,7 +8,7 @@ from typing import Self
 from benchmarks.figures import BenchError
 
 
-class Beside:
+class Repeating:
     """Work in a thread of its own until the block ends, at most so often a second; what is in hand is finished.
 
     Leaving the block raises BenchError when some work failed with it: then there was no more.
