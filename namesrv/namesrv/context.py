@@ -55,12 +55,12 @@ class Namesrv:
     watchers: RouteWatchers
     events: EventRing
     readiness: Readiness
-    # what has happened so far, for whoever looks from outside
+    # what has happened so far, for metrics
     counters: Counters
     # None: switched off
     heartbeat_log: HeartbeatLog | None
     service_manager: ServiceManager
-    # a new one says that this is another run of the server, which knows nothing that it was not told since
+    # identifies this run of the server; a restarted one has another
     boot_id: str
     # starts work that must not hold up a request, owned by the daemon's TaskGroup
     spawn: Spawn
@@ -88,5 +88,5 @@ class Namesrv:
         return self.readiness.is_ready(self.clock.monotonic())
 
     def is_ready_without_brokers(self) -> bool:
-        """Whether routes are answered though there are none, and the last run had some: somebody must look."""
+        """Whether the server answers although it has no broker and the last run had some: an alert."""
         return self.is_ready() and self.readiness.expects_brokers and not self.manager.tables.broker_live_table

@@ -35,5 +35,5 @@ class ConnectFailure:
     retry_at: float
 
     def since(self, now: float) -> str:
-        """What a caller is told during the pause."""
+        """The error for callers during the pause."""
         return f"{self.reason}, {now - self.at:.1f} s ago; next attempt in {self.retry_at - now:.1f} s"

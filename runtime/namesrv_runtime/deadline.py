@@ -31,7 +31,7 @@ class ExitDeadline:
             self._timer.cancel()
 
     def move(self, seconds: float, code: int) -> None:
-        """End it so many seconds from now with this exit code, and forget what was said before."""
+        """End the process so many seconds from now with this exit code, instead of any earlier deadline."""
         self.__exit__()
         self._timer = threading.Timer(seconds, _end, (code,))
         self._timer.daemon = True

@@ -155,7 +155,7 @@ class NameServerList:
         self._environ = environ
 
     async def refresh(self) -> None:
-        """Look once; whoever wants to know is told if the set of addresses is another one."""
+        """Look up once, and notify the listener if the set of addresses changed."""
         try:
             found = await resolve(self.source, self._environ)
         except NameServerSourceError as error:

@@ -201,7 +201,7 @@ class HeartbeatLog:
         self._read_wall()
         self.late.update(self._liveness.now())
 
-    # -- who was told -------------------------------------------------------------------------------------------------
+    # -- routes served ------------------------------------------------------------------------------------------------
 
     def served(self, connection: ServerConnection, topic: str, answer: object) -> None:
         """A connection was given an answer for a topic that is not the object it was given before."""
@@ -215,7 +215,7 @@ class HeartbeatLog:
         record[topic] = answer
 
     def served_many(self, connection: ServerConnection, topics: Sequence[str]) -> None:
-        """A connection was given the routes of many topics, or told that there are none."""
+        """A connection got the routes of many topics, or the answer that there are none."""
         record = self._record(connection)
         find, known = self._revisions.get, record.revisions
         news = [(intern(topic), find(topic, 0)) for topic in topics]

@@ -11,7 +11,7 @@ STUCK_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One check and its result."""
 
     name: str
     is_ok: bool

@@ -80,7 +80,7 @@ class HttpListener:
         return [(str(name[0]), int(name[1])) for name in names]
 
     async def close(self) -> None:
-        """Let nobody in any more, and end what is left."""
+        """Accept no more connections, and close the open ones."""
         if self._server is not None:
             self._server.close()
             self._server = None

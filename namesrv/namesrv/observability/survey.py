@@ -29,7 +29,7 @@ PROTOCOLS: Final = {
     -1: "none",
 }
 
-# looked at between two looks at the sockets: a tenth to a fifth of a millisecond
+# entries counted between two looks at the sockets: a tenth to a fifth of a millisecond
 _CHUNK: Final = 500
 # A broker that is silent for so long, or for three quarters of its expiry if that is less, has missed a heartbeat.
 _SUSPECT_SECONDS: Final = 1.5 * HEARTBEAT_SECONDS
@@ -38,7 +38,7 @@ _SUSPECT_SHARE: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was there when somebody looked."""
+    """The result of one survey."""
 
     # (protocol, role) -> connections
     connections: Counter[tuple[str, str]]

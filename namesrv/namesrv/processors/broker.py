@@ -156,7 +156,7 @@ class BrokerProcessor:
         return SUCCESS
 
     async def heartbeat(self, request: Request) -> Reply:
-        """904: an unknown broker is told so natively only; Java's brokers expect success."""
+        """904: only native brokers learn that they are unknown; Java's brokers expect success."""
         command = request.command
         header = BrokerHeartbeatRequestHeader.from_ext(command.ext_fields)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)

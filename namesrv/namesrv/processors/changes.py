@@ -1,4 +1,4 @@
-"""The log line of a change that an operator asked for: who, and what."""
+"""The log line of an operator's change: who, and what."""
 
 import logging
 from typing import Final
@@ -14,7 +14,7 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 def log_change(request: Request) -> None:
-    """One line, once the change is made."""
+    """Log a change that has been made."""
     command, connection = request.command, request.connection
     asked = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in (command.ext_fields or {}).items()}
     if command.code == RequestCode.UPDATE_NAMESRV_CONFIG:

@@ -69,7 +69,7 @@ def apply_update(namesrv: Namesrv, body: bytes) -> None:
 
 
 def effective_properties(namesrv: Namesrv) -> str:
-    """All settings as they are now, as sorted `key=value` lines; anybody may ask, so that paths are told to few."""
+    """All current settings as sorted `key=value` lines; without paths unless administration is enabled."""
     values = namesrv.effective_settings()
     if namesrv.addresses:
         # 0 asked for any free one

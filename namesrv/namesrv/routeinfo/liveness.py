@@ -55,7 +55,7 @@ class LivenessClock:
         return self.monotonic() - self.late_seconds
 
     def credit(self, seconds: float) -> float:
-        """This process was stopped for so long: how much of that is nobody's silence; deadlines move by that."""
+        """This process was stopped for so long; how much of that does not count as silence, and moves deadlines."""
         if seconds < LATENESS_TOLERANCE_SECONDS:
             return 0.0
         now = self.now() - seconds

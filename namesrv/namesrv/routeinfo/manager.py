@@ -50,7 +50,7 @@ from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 # Heartbeats over a connection that is not the broker's own are noted this often: it only matters for which of several
 # connections takes over.
 CARRIER_GRAIN_SECONDS: Final = 1.0
-# who is told of a heartbeat: the broker, its live entry, the silence before
+# listener of heartbeats: the broker, its live entry, the silence before
 Touched = Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None]
 
 
@@ -192,7 +192,7 @@ class RouteInfoManager:
         if live is None or self.tables.digests.get(key) != digest or connection_id < live.connection_id:
             return None
         if not self._is_connected(connection_id):
-            # asked before it hung up, and looked at after that
+            # requested before the connection closed, and handled after that
             return None
         now = self.now()
         self._last_generation += 1
@@ -253,7 +253,7 @@ class RouteInfoManager:
         Anybody may name any broker, so that a heartbeat moves none whose own connection is open.
         """
         if not self._is_connected(connection_id):
-            # asked before it hung up, and looked at after that: nothing would ever report that connection's end
+            # requested before the connection closed, and handled after that: nothing would ever report its end
             return live.connection_id
         if not self._is_connected(live.connection_id):
             return connection_id

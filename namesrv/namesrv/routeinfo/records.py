@@ -27,7 +27,7 @@ class BrokerAddrInfo(NamedTuple):
 
 
 class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
-    """One live broker: how it registered, and when it was last heard."""
+    """One live broker: its registration, and the time of its last heartbeat."""
 
     broker_name: str
     broker_id: int
@@ -54,7 +54,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
         return self.last_update + self.expiry_seconds
 
     def heard(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
-        """The same broker, heard from now, on this connection."""
+        """The same broker with a heartbeat now, on this connection."""
         return BrokerLiveInfo(
             self.broker_name,
             self.broker_id,
@@ -101,7 +101,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class RegisterResult:
-    """What a slave is told about its master; empty for masters and as long as there is none."""
+    """A slave's answer about its master; empty for masters and as long as there is none."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -167,7 +167,7 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """This process was late: nobody's silence counts for that long."""
+    """This process was stopped: that time does not count as silence."""
 
     seconds: float
 
@@ -182,7 +182,7 @@ class RouteChanged:
 
 @dataclass(frozen=True, slots=True)
 class MinBrokerIdChanged:
-    """The smallest id of a group changed: its members are to be told (905)."""
+    """The smallest id of a group changed: its members are to be notified (905)."""
 
     broker_name: str
     min_broker_id: int

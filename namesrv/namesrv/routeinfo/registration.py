@@ -26,7 +26,7 @@ from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemE
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A registration, worked out: what it changes, what the broker is told, who has to be told besides."""
+    """The plan of a registration: its changes, the answer to the broker, and notifications to others."""
 
     changes: Changes
     result: RegisterResult
@@ -270,7 +270,7 @@ def plan_rows_without(
 
 
 def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], broker_id: int) -> RegisterResult:
-    """11: what a slave is told: its master's address and HA address, if that one is alive in the same cluster."""
+    """11: the answer to a slave: its master's address and HA address, if that one is alive in the same cluster."""
     if broker_id == MASTER_ID or MASTER_ID not in addrs:
         return RegisterResult()
     live = tables.broker_live_table.get(BrokerAddrInfo(cluster_name, addrs[MASTER_ID]))

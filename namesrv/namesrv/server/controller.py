@@ -46,11 +46,11 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 EXIT_OK: Final = 0
-# it could not start, or not leave in time
+# it could not start, or not stop in time
 EXIT_FAILED: Final = 1
 # EX_SOFTWARE of sysexits: a bug of ours, with a traceback; systemd restarts the service
 EXIT_BUG: Final = 70
-# Questions in flight when we are told to stop are given this long.
+# Time for requests in flight when the server is stopped.
 _FINISH_SECONDS: Final = 2.0
 # whoever signals twice is in a hurry
 _HASTY_FLUSH_SECONDS: Final = 0.5
@@ -65,9 +65,9 @@ class _Stopped(Exception):  # noqa: N818 - no error: it ends the TaskGroup
 
 
 def run(settings: Settings, read_again: Callable[[], Loaded] | None = None) -> int:
-    """Run a NameServer until it is told to stop; the process's exit code.
+    """Run a NameServer until it is stopped; the process's exit code.
 
-    On SIGHUP the settings are read again, if it is known how.
+    On SIGHUP the settings are read again if `read_again` is given.
     """
     # the process is ours here, and its collector with it
     settle_garbage_collector()
@@ -93,7 +93,7 @@ async def _exit_code(settings: Settings, read_again: Callable[[], Loaded] | None
     except Exception as error:  # noqa: BLE001 - the last place that can say what ended the process
         event(logger, logging.CRITICAL, "crashed", exc_info=error)
     finally:
-        # what is left is to join threads, whose work nobody waits for any more
+        # only threads are left to join, and nothing waits for their work
         deadline.move(_FINISH_SECONDS, code)
     return code
 
@@ -113,7 +113,7 @@ class NamesrvController:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
-        # told of every effect, and of every heartbeat, after the server's own
+        # called for every effect, and for every heartbeat, after the server's own
         self._observers = observers
         self._touch_observers = touch_observers
         self._stop_asked = asyncio.Event()
@@ -130,7 +130,7 @@ class NamesrvController:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def run(self, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> None:
-        """Serve until SIGTERM or SIGINT; reload on SIGHUP, if it is known from where.
+        """Serve until SIGTERM or SIGINT; reload on SIGHUP if the settings can be read again.
 
         The deadline is for leaving.
 
@@ -198,7 +198,7 @@ class NamesrvController:
 
     def _on_sighup(self, had_terminal: bool, deadline: ExitDeadline) -> None:  # noqa: FBT001 - a signal handler's arguments have no names
         if had_terminal and not has_terminal():
-            # the window that it ran in was closed: nobody is left who could end it
+            # the terminal window was closed: no one is left to stop the server
             self._signalled(signal.SIGHUP, deadline)
         else:
             self._reload_asked.set()

@@ -17,7 +17,7 @@ from namesrv_runtime.periodic import Periodic
 
 logger: Final = logging.getLogger(__name__)
 
-# Our own lateness is looked at this often, so that a short stop between two scans counts as well.
+# Our own lateness is checked this often, so that a short stop between two scans counts as well.
 _LONGEST_TICK_SECONDS: Final = 1.0
 # Passes of the loop before brokers are judged, each of which reads all sockets that can be read: one to accept a
 # connection, two until it is read, one to read it, two for a request that takes the ordinary road, as many to spare.
@@ -76,7 +76,7 @@ class Housekeeping:
             self.scans += 1
 
     async def _drain_sockets(self) -> None:
-        """Read what has arrived, so that whoever is judged was given a hearing."""
+        """Read what has arrived, so that no broker is evicted whose heartbeat is in a socket."""
         clock = self._namesrv.clock
         began = clock.monotonic()
         for number in range(_DRAIN_PASSES):

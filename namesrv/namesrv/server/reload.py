@@ -62,7 +62,7 @@ RELOADABLE: Final = _LIVE | _SERVER_LIMITS | _TABLE_LIMITS | _KV_LIMITS | _RETEN
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting whose value is another one now."""
+    """A setting whose value has changed."""
 
     name: str
     old: object
@@ -75,7 +75,7 @@ class Change:
 
 
 def changes_between(running: Mapping[str, object], wanted: Settings) -> list[Change]:
-    """Every setting that is to be another one than in the running server, in the order of the declaration."""
+    """Every setting that differs from the running server's, in the order of the declaration."""
     return [
         Change(name, running[name], getattr(wanted, name))
         for name in SETTINGS
@@ -84,7 +84,7 @@ def changes_between(running: Mapping[str, object], wanted: Settings) -> list[Cha
 
 
 class Reloader:
-    """Reloads when asked, one reload after the other."""
+    """Reloads on request, one at a time."""
 
     def __init__(self, namesrv: Namesrv, server: RemotingServer, read: Callable[[], Loaded]) -> None:
         self._namesrv = namesrv
@@ -92,7 +92,7 @@ class Reloader:
         self._read = read
 
     async def run(self, asked: asyncio.Event) -> None:
-        """Reload whenever it is asked for, until cancelled; asked twice before it has begun, once."""
+        """Reload on each request, until cancelled; requests that come before a reload begins share it."""
         while True:
             await asked.wait()
             asked.clear()
@@ -114,7 +114,7 @@ class Reloader:
         for warning in loaded.warnings:
             event(logger, logging.WARNING, "settings_doubted", warning=warning)
         changes = changes_between(self._namesrv.effective_settings(), loaded.settings)
-        # told first: another level may keep these lines out of the log
+        # logged first: another level may keep these lines out of the log
         for change in changes:
             name = "setting_changed" if change.can_reload else "setting_needs_restart"
             setting, origin = change.name, loaded.origins[change.name]

@@ -17,7 +17,7 @@ logger: Final = logging.getLogger(__name__)
 
 
 class ServiceManager:
-    """Whoever started the server and wants to know how it is."""
+    """The service manager that started the server, if any."""
 
     def __init__(self, address: str = "", *, has_watchdog: bool = False) -> None:
         # a path, or a name in the abstract namespace after an @; empty when nobody wants to know

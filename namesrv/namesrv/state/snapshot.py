@@ -103,7 +103,7 @@ class Readiness:
     def __init__(
         self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float, *, is_lost: bool = False
     ) -> None:
-        # there was a snapshot, and it cannot be read: whom to wait for is not known, only that there is somebody
+        # there was a snapshot, but it cannot be read: brokers are expected, but not known by name
         self._is_lost = is_lost
         # who is not back yet, by what a broker keeps over a restart; its address may change
         self._missing = {(broker.cluster, broker.broker_name, broker.broker_id): broker for broker in expected}

@@ -208,7 +208,7 @@ class ServerConnection(asyncio.Protocol):
             self._needed = 1
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer is gone, or we closed the connection: watches end, and the owner is told."""
+        """The peer is gone, or we closed the connection: watches end, and the owner is notified."""
         self._closing = self._is_refused = True
         self._owner.connection_closed(self, "reset" if exc else "closed")
         self._drop_buffer()

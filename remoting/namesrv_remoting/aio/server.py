@@ -28,7 +28,7 @@ _DEFAULT_BUDGET_BYTES: Final = 512 * 1024 * 1024
 
 
 class ConnectionListener(Protocol):
-    """Who is told about connections; called on the loop, must not block."""
+    """Listener of connections; called on the loop, must not block."""
 
     def connection_opened(self, connection: ServerConnection) -> None:
         """A peer was let in."""
@@ -116,7 +116,7 @@ class RemotingServer:
         return bound
 
     def stop_accepting(self) -> None:
-        """Let nobody in any more; those who are in stay."""
+        """Accept no more connections; the open ones stay."""
         for server in self._servers:
             server.close()
         self._servers.clear()
