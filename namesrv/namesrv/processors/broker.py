@@ -3,8 +3,8 @@
 import asyncio
 import secrets
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Final, Protocol
 
 from namesrv.context import Namesrv
@@ -48,8 +48,10 @@ except ImportError:  # comes with the extra `server`
 _CRC_MASK: Final = 0x7FFFFFFF
 # Large registrations that are in work at the same time: each has a step in every round of the loop, and its memory
 # until it is applied. One that cannot grow beyond the second number (JSON of some KiB) does not wait for its turn.
-_MAX_LARGE_AT_ONCE: Final = 4
+_MAX_LARGE_AT_ONCE: Final = 2
 _SMALL_BYTES: Final = 3 * 1024 * 1024
+# Whom the memory of these is charged to: nobody's address, whose other brokers would be refused for it.
+_DECODING: Final = "decoding"
 
 
 def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
@@ -128,8 +130,17 @@ class BrokerProcessor:
         else:
             compressed = compressed or is_zlib(body)
             steps = decode_body(body, command.version, compressed=compressed, limits=limits)
-        is_small = limits.most_bytes(len(body), compressed=compressed) <= _SMALL_BYTES
-        return steps, nullcontext() if is_small else self._large
+        most_bytes = limits.most_bytes(len(body), compressed=compressed)
+        return steps, nullcontext() if most_bytes <= _SMALL_BYTES else self._turn(most_bytes)
+
+    @asynccontextmanager
+    async def _turn(self, most_bytes: int) -> AsyncIterator[None]:
+        async with self._large:
+            self._namesrv.budget.charge(_DECODING, most_bytes)
+            try:
+                yield
+            finally:
+                self._namesrv.budget.release(_DECODING, most_bytes)
 
     def _registered(self, command: RemotingCommand, result: RegisterResult) -> Reply:
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
