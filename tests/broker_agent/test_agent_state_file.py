@@ -91,7 +91,7 @@ async def test_topics_and_version_survive_the_broker(tmp_path: Path, path: Path)
 async def test_damaged_file_is_an_error_before_anything_is_said(tmp_path: Path, path: Path) -> None:
     """The agent cannot be made, and the file is as it was."""
     path.write_bytes(b"damaged")
-    with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: torn"):
+    with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: truncated or not a sealed file"):
         BrokerAgent(agent_settings("127.0.0.1:1", state_file=path), TOPICS)
 
     assert b"damaged" == path.read_bytes()

@@ -146,7 +146,7 @@ def test_a_damaged_file_is_not_used(snapshot: RouteSnapshot) -> None:
     snapshot.save(ROUTES)
     snapshot.path.write_bytes(snapshot.path.read_bytes()[:-1])
 
-    with pytest.raises(RouteSnapshotError, match=f"^{snapshot.path} cannot be read: torn"):
+    with pytest.raises(RouteSnapshotError, match=f"^{snapshot.path} cannot be read: truncated or not a sealed file"):
         snapshot.load()
 
 

@@ -27,6 +27,7 @@ def logged(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
 
 async def test_new_server_is_ready_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody to wait for."""
+    caplog.clear()
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path) as server:
         assert answers_routes(server)
@@ -40,6 +41,7 @@ async def test_gate_opens_when_all_are_back(tmp_path: Path, caplog: pytest.LogCa
         for broker in (A, B):
             await peer.register(broker)
 
+    caplog.clear()
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
@@ -59,6 +61,7 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
     async with namesrv_in_process(tmp_path) as server:
         await (await server.connect()).register(A)
 
+    caplog.clear()
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path) as server:
         await server.clock.advance(44)
@@ -67,7 +70,7 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
         assert answers_routes(server)
         alarm = await exposition(server.namesrv, server.controller.server)
         assert b"\nnameserver_ready_without_brokers 1.0\n" in alarm
-        assert "[+] registered: no broker, though" in report(readiness(server.namesrv), verbose=True)
+        assert "[+] registered: no broker, although" in report(readiness(server.namesrv), verbose=True)
         await (await server.connect()).register(B)
         assert not server.namesrv.is_ready_without_brokers()
     waited = "ready: waited 45 s, without 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
