@@ -149,7 +149,7 @@ def ending(child: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("when", ["at once", "registered"])
+@pytest.mark.parametrize("when", [pytest.param("at once", marks=pytest.mark.slow), "registered"])
 def test_killed_parent_is_missed_at_once_although_its_child_lives(namesrv: Daemon, loop: str, when: str) -> None:
     """The child holds none of its connections, and has an agent that is not started."""
     name = f"forks-{loop}-{when[:2]}"
