@@ -55,7 +55,7 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
     Refuses a length as soon as its four bytes are there, before anything of what it announces is kept.
 
     Raises:
-        RemoteProtocolError: that is no frame, or one that is too large.
+        RemoteProtocolError: this is not a frame, or one that is too large.
     """
     there = len(data) - at
     if there < 4:

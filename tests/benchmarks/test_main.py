@@ -33,7 +33,7 @@ def test_list_names_every_question() -> None:
 
 
 def test_every_question_has_a_title() -> None:
-    """A question is a question."""
+    """The docstring of every benchmark has a first line."""
     assert [] == [name for name, question in bench.QUESTIONS.items() if not bench.title(question)]
 
 

@@ -98,5 +98,5 @@ def test_list_names_every_question() -> None:
 
 
 def test_every_question_has_a_title() -> None:
-    """A question is a question."""
+    """The docstring of every benchmark has a first line."""
     assert [] == [name for name, question in QUESTIONS.items() if not title(question)]

@@ -26,7 +26,7 @@ LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class KVReadError(OSError):
-    """The file is there and cannot be read: to start without it would be to forget what operators put there."""
+    """The file exists but cannot be read; starting without it would lose what operators put there."""
 
 
 class KVSizeError(ValueError):
@@ -85,7 +85,7 @@ def decode(data: bytes) -> tuple[Tables, list[str]]:
     """The tables, and what was wrong with those entries that are not in them.
 
     Raises:
-        ValueError: this is no key-value configuration.
+        ValueError: this is not a key-value configuration.
         RecursionError: nor is this.
     """
     # like Apache's reader, takes bare numbers for the text they are written in

@@ -175,7 +175,7 @@ class HttpConnection(H11Protocol):
             self._give(self._limits.request_seconds)
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP."""
+        """The request is not valid HTTP."""
         self._listener.counts["other", HTTPStatus.BAD_REQUEST] += 1
         try:
             super().send_400_response(msg)

@@ -37,7 +37,7 @@ def apply_update(namesrv: Namesrv, body: bytes) -> None:
 
     Raises:
         NoPermissionError: administration is off, or a key is not to be changed.
-        SystemError_: the text is no properties text.
+        SystemError_: the text is not in properties syntax.
         BadRequestError: a value is neither true nor false, or the text is too long.
     """
     if not namesrv.settings.admin_enabled:
