@@ -108,7 +108,7 @@ ELSEWHERE: Final = MappingProxyType(
         "python -m benchmarks --only client": "benchmarks/__main__.py",
         "python -m benchmarks --write": "tests/benchmarks/test_figures.py",
         "make abuse": "benchmarks/abuse/__main__.py",
-        "make abuse ARGS=--short": "benchmarks/abuse/__main__.py",
+        "make abuse ARGS=--short": "tests/abuse/test_abuse.py",
         "make abuse ARGS='--only lists watches'": "benchmarks/abuse/__main__.py",
         "make abuse ARGS=--list": "tests/benchmarks/test_abuse.py",
         "make abuse ARGS='--json abuse.json'": "benchmarks/abuse/__main__.py",

@@ -1,0 +1,27 @@
+"""No attack costs those who behave more than its share.
+
+The short form of `make abuse`: real processes on loopback, one attack after another, on the machine's own clock, which
+is what an attacker has. What only a quiet machine can show (waits in milliseconds) is left to `make abuse`.
+"""
+
+import pytest
+
+from benchmarks.abuse import table
+from benchmarks.abuse.__main__ import quiet_bench
+from benchmarks.abuse.attacks import ATTACKS
+from benchmarks.abuse.trial import SHORT, run
+
+# one after another, in one worker: two would be each other's attack
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("abuse")]
+
+# processors differ by a few times; what this is to find differed a hundredfold
+MOST_CPU_PER_MIB = 5.0
+
+
+@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.is_short])
+def test_an_attack_costs_the_others_no_more_than_its_share(name: str) -> None:
+    """No live broker evicted or cut off, no dead one kept, no newcomer refused, and a bound for memory and work."""
+    result = run(quiet_bench(), name, ATTACKS[name], SHORT)
+
+    assert [] == [miss for miss in table.missed(result) if miss not in {*table.WALL_CLOCK, "cpu"}], result
+    assert table.cpu_per_mib(result) <= MOST_CPU_PER_MIB, result
