@@ -38,7 +38,7 @@ async def test_stuck_housekeeping_is_what_a_restart_mends(tmp_path: Path) -> Non
         # a scan that waits for ever for the lock
         async with namesrv.manager.lock.read():
             await clock.advance(39.0)
-            assert ["[-] housekeeping: last done 30.0 s ago"] != [str(check) for check in liveness(namesrv)]
+            assert ["[-] housekeeping: last ran 30.0 s ago"] != [str(check) for check in liveness(namesrv)]
             await clock.advance(5.0)
             assert [False] == [check.is_ok for check in liveness(namesrv)]
             assert {"housekeeping"} == {check.name for check in readiness(namesrv) if not check.is_ok}
