@@ -18,7 +18,7 @@ from namesrv.routeinfo.records import (
     Scanned,
     Unregistered,
 )
-from namesrv.routeinfo.tables import QueueRow
+from namesrv.routeinfo.tables import QueueRow, difference, place_in
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Item
 from namesrv_runtime.line_log import encoded as _json
@@ -232,16 +232,16 @@ class HeartbeatLines:
         topics_of: dict[bytes, list[str]] = {}
         for topic, before, after in zip(published.topics, published.rows_before, published.rows, strict=True):
             rows = (id(before) if topic in told else 0, id(after))
-            difference = differences.get(rows)
-            if difference is None:
-                difference = _difference(before, after, published) if topic in told else _whole(after, published)
-                differences[rows] = difference
-            topics_of.setdefault(difference, []).append(topic)
+            fields = differences.get(rows)
+            if fields is None:
+                fields = _difference(before, after, published) if topic in told else _whole(after, published)
+                differences[rows] = fields
+            topics_of.setdefault(fields, []).append(topic)
             if after is None:
                 told.discard(topic)
             else:
                 told.add(topic)
-        changes = [b'{"topics":%b%b}' % (_json(sorted(topics)), difference) for difference, topics in topics_of.items()]
+        changes = [b'{"topics":%b%b}' % (_json(sorted(topics)), fields) for fields, topics in topics_of.items()]
         return self._line(item, b"route", b'"revision":%d,"changes":[%b]' % (published.revision, b",".join(changes)))
 
     def _served(self, item: Item) -> bytes:
@@ -260,14 +260,15 @@ def _whole(row: QueueRow | None, published: RoutesPublished) -> bytes:
 
 
 def _difference(before: QueueRow | None, after: QueueRow | None, published: RoutesPublished) -> bytes:
-    old, new = _names(before), _names(after)
-    changed = new - old
+    gone, new = map(_names, difference(before or (), after or ()))
+    changed = new - gone
     for name, group in published.groups_before.items():
-        if group is not None and name in new and group.logged() != published.groups[name].logged():
+        is_there = place_in(after or (), name)[1]
+        if group is not None and is_there and group.logged() != published.groups[name].logged():
             changed.add(name)
     spelt = b',"set":%b' % _spelt(changed, published.groups) if changed else b""
-    gone = sorted(old - new)
-    return b'%b,"unset":%b' % (spelt, _json(gone)) if gone else spelt
+    left = sorted(gone - new)
+    return b'%b,"unset":%b' % (spelt, _json(left)) if left else spelt
 
 
 def _names(row: QueueRow | None) -> set[str]:

@@ -17,7 +17,7 @@ from namesrv.routeinfo.records import (
     Registration,
     RouteOptions,
 )
-from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables
+from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables, place_in
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
@@ -214,14 +214,10 @@ def _queues(
 def _row_after(row: QueueRow | None, name: str, queues: QueueData) -> QueueRow:
     if row is None:
         return (queues,)
-    for at, known in enumerate(row):
-        if known.broker_name == name:
-            if known == queues:
-                return row
-            return (*row[:at], queues, *row[at + 1 :])
-        if known.broker_name > name:
-            return (*row[:at], queues, *row[at:])
-    return (*row, queues)
+    at, is_there = place_in(row, name)
+    if is_there and row[at] == queues:
+        return row
+    return (*row[:at], queues, *row[at + is_there :])
 
 
 def _topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> set[str]:
@@ -242,7 +238,7 @@ def _plan_mappings(tables: RouteTables, registration: Registration, changes: Cha
     name, mappings = registration.broker_name, registration.body.mappings
     for number, (topic, mapping) in enumerate(mappings.items(), start=1):
         row = changes.rows.get(topic, tables.topic_queue_table.get(topic)) or ()
-        if any(queues.broker_name == name for queues in row):
+        if place_in(row, name)[1]:
             changes.mappings[topic, name] = mapping
         if number % CHUNK_TOPICS == 0:
             yield
@@ -263,7 +259,8 @@ def plan_rows_without(
     for number, topic in enumerate(topics, start=1):
         row = tables.topic_queue_table[topic]
         if id(row) not in steps:
-            steps[id(row)] = tuple(queues for queues in row if queues.broker_name != broker_name) or None
+            at, is_there = place_in(row, broker_name)
+            steps[id(row)] = (*row[:at], *row[at + is_there :]) or None
         changes.rows[topic] = steps[id(row)]
         if number % CHUNK_TOPICS == 0:
             yield

@@ -2,8 +2,10 @@
 
 import heapq
 import math
-from collections.abc import Generator, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
@@ -15,6 +17,7 @@ T = TypeVar("T")
 # The queues of one topic, ordered by broker name. Topics with the same queues share one such tuple, which is why a
 # million of them fit.
 QueueRow = tuple[QueueData, ...]
+_broker_name: Final = attrgetter("broker_name")
 
 # Topics worked out between two yields: about a millisecond.
 CHUNK_TOPICS: Final = 1000
@@ -210,10 +213,9 @@ class RouteTables:
 
     def queues_of(self, topic: str, broker_name: str) -> QueueData | None:
         """The queues of a topic on one broker."""
-        for queues in self.topic_queue_table.get(topic, ()):
-            if queues.broker_name == broker_name:
-                return queues
-        return None
+        row = self.topic_queue_table.get(topic, ())
+        at, is_there = place_in(row, broker_name)
+        return row[at] if is_there else None
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
         """Read the next registration of these brokers again, whatever it looks like."""
@@ -239,11 +241,7 @@ class RouteTables:
             before = find(topic)
             step = steps.get((id(before), id(row)))
             if step is None:
-                names_before = frozenset(queues.broker_name for queues in before or ())
-                names_now = frozenset(queues.broker_name for queues in row or ())
-                more = queues_in(row) - queues_in(before)
-                step = (names_now - names_before, names_before - names_now, more, before, row)
-                steps[id(before), id(row)] = step
+                step = steps[id(before), id(row)] = (*_step_between(before or (), row or ()), before, row)
             joined, left, more, _, _ = step
             prepared.queue_count += more
             prepared.route_count += len(joined) - len(left)
@@ -366,7 +364,7 @@ class RouteTables:
                     self._set_cluster(cluster, names - {broker_name})
             return
         self.broker_addr_table[broker_name] = group
-        if cluster_name is not None:
+        if cluster_name is not None and broker_name not in self.cluster_addr_table.get(cluster_name, ()):
             self._set_cluster(cluster_name, self.cluster_addr_table.get(cluster_name, frozenset()) | {broker_name})
 
     def _set_cluster(self, cluster: str, names: frozenset[str]) -> None:
@@ -454,9 +452,48 @@ class RouteTables:
         return topics_of_broker
 
 
-def queues_in(row: QueueRow | None) -> int:
+def queues_in(row: QueueRow) -> int:
     """Queues of one topic, on all its brokers; one that is read or written."""
-    return sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in row or ())
+    return sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in row)
+
+
+def place_in(row: QueueRow, broker_name: str) -> tuple[int, bool]:
+    """Where a broker's queues are in a row, or would be, and whether they are there."""
+    at = bisect_left(row, broker_name, key=_broker_name)
+    return at, at < len(row) and row[at].broker_name == broker_name
+
+
+def difference(before: QueueRow, after: QueueRow) -> tuple[QueueRow, QueueRow]:
+    """What is only in the one row and what is only in the other, but for queues in between.
+
+    Ten thousand brokers may share a topic, and each that comes or goes changes its row: they are compared as tuples,
+    of which nearly all elements are the same objects, and not one by one.
+    """
+    shorter = min(len(before), len(after))
+    start = _common(shorter, lambda low, high: before[low:high] == after[low:high])
+    before, after = before[start:], after[start:]
+    shorter -= start
+    end = _common(shorter, lambda low, high: before[-high : -low or None] == after[-high : -low or None])
+    return before[: len(before) - end], after[: len(after) - end]
+
+
+def _common(size: int, are_same: Callable[[int, int], bool]) -> int:
+    """How many elements are the same, counted from one end; `are_same` compares those from low to high."""
+    same = 0
+    while size > same:
+        middle = (same + size + 1) // 2
+        if are_same(same, middle):
+            same = middle
+        else:
+            size = middle - 1
+    return same
+
+
+def _step_between(before: QueueRow, after: QueueRow) -> tuple[frozenset[str], frozenset[str], int]:
+    """The brokers that a topic gets and loses by a change of its row, and how many more queues it has then."""
+    gone, new = difference(before, after)
+    names_gone, names_new = frozenset(map(_broker_name, gone)), frozenset(map(_broker_name, new))
+    return names_new - names_gone, names_gone - names_new, queues_in(new) - queues_in(gone)
 
 
 def finish(work: Generator[None, None, T]) -> T:

@@ -5,10 +5,12 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from namesrv.routeinfo.records import BrokerLiveInfo
-from namesrv.routeinfo.tables import SPARE_DEADLINES, Changes, RouteTables
-from namesrv_remoting.bodies.route import BrokerData
+from namesrv.routeinfo.tables import SPARE_DEADLINES, Changes, RouteTables, difference, place_in
+from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from tests.support.route_builders import (
     addresses,
@@ -371,3 +373,31 @@ def test_nothing_left_of_many() -> None:
         assert len(names) - left == len(addresses(tables))
 
     assert {} == tables.topic_queue_table
+
+
+# ---- rows ----
+
+rows_of_names = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 2)).map(
+    lambda queues: tuple(QueueData(name, queues[name], 1, 6) for name in sorted(queues))
+)
+
+
+@given(rows_of_names, rows_of_names)
+def test_difference_of_two_rows(before: tuple[QueueData, ...], after: tuple[QueueData, ...]) -> None:
+    """What is in one row only is in its part, and what both parts have cancels out."""
+    gone, new = difference(before, after)
+
+    assert set(before) - set(after) == set(gone) - set(new)
+    assert set(after) - set(before) == set(new) - set(gone)
+    assert ((), ()) == difference(before, before)
+
+
+def test_difference_of_long_rows_is_short() -> None:
+    """One broker that comes to ten thousand others is all that there is to look at."""
+    row = tuple(QueueData(f"b{number:05}", 1, 1, 6) for number in range(10_000))
+    more = (*row[:5_000], QueueData("b04999-new", 1, 1, 6), *row[5_000:])
+
+    assert ((), more[5_000:5_001]) == difference(row, more)
+    assert (more[5_000:5_001], ()) == difference(more, row)
+    assert (5_000, True) == place_in(more, "b04999-new")
+    assert (5_000, False) == place_in(row, "b04999-new")
