@@ -268,7 +268,9 @@ class NamesrvController:
                 late_topics=None if log is None else log.late.topics,
             ),
             connections=connections,
-            budget=MemoryBudget(settings.max_memory_bytes, tables.estimated_bytes),
+            budget=MemoryBudget(
+                settings.max_memory_bytes, tables.estimated_bytes, least_share_bytes=2 * settings.max_frame_bytes
+            ),
             watchers=watchers,
             events=events,
             readiness=readiness,

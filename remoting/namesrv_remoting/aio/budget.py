@@ -19,8 +19,13 @@ class MemoryBudget:
     Small things that have to be accepted anyway are charged, whatever is left; large ones are reserved, or refused.
     """
 
-    def __init__(self, total_bytes: int, tables_bytes: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, total_bytes: int, tables_bytes: Callable[[], int] = lambda: 0, *, least_share_bytes: int = 0
+    ) -> None:
         self.total_bytes = total_bytes
+        # what an address may have in any case, if there is so much: the largest frame, or full tables would refuse the
+        # registration of a large broker for ever
+        self._least_share_bytes = least_share_bytes
         # what peers hold now
         self.used_bytes = 0
         self._tables_bytes = tables_bytes
@@ -38,7 +43,8 @@ class MemoryBudget:
         room = self.peers_bytes()
         if size > _LARGE_BYTES:
             room -= room // 4
-        if self.used_bytes + size > room or self._used_by[address] + size > room // _SHARE:
+        share = max(room // _SHARE, self._least_share_bytes)
+        if self.used_bytes + size > room or self._used_by[address] + size > share:
             return False
         self.charge(address, size)
         return True

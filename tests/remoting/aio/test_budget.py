@@ -74,6 +74,17 @@ def test_tables_leave_peers_an_eighth() -> None:
     assert 125 == MemoryBudget(1000, lambda: 5000).peers_bytes()
 
 
+def test_largest_frame_is_received_however_large_the_tables_are() -> None:
+    """Or a large broker would be refused by a large server for ever."""
+    budget = MemoryBudget(512 * MEBIBYTE, lambda: 600 * MEBIBYTE, least_share_bytes=32 * MEBIBYTE)
+
+    assert budget.reserve("a", 16 * MEBIBYTE)
+    assert budget.reserve("a", 16 * MEBIBYTE)
+    assert not budget.reserve("a", 16 * MEBIBYTE)
+    assert budget.reserve("b", 16 * MEBIBYTE)
+    assert not budget.reserve("c", 16 * MEBIBYTE)
+
+
 # -- what is received -------------------------------------------------------------------------------------------------
 
 
