@@ -269,7 +269,10 @@ class NamesrvController:
             ),
             connections=connections,
             budget=MemoryBudget(
-                settings.max_memory_bytes, tables.estimated_bytes, least_share_bytes=2 * settings.max_frame_bytes
+                settings.max_memory_bytes,
+                tables.estimated_bytes,
+                # a large frame with what becomes of it, as long as that is no more than a share of empty tables
+                least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
             ),
             watchers=watchers,
             events=events,

@@ -50,9 +50,8 @@ class RouteWatchers:
         if topics is None:
             found = set(self._futures)
         else:
-            found = set()
-            for topic in topics:
-                found |= self._waiting.get(topic, set())
+            # a change may be of a hundred thousand topics, few of which anybody waits for
+            found = set().union(*(self._waiting[topic] for topic in self._waiting.keys() & topics))
         if found and not self._woken:
             asyncio.get_running_loop().call_soon(self._release)
         self._woken.update(dict.fromkeys(found))
