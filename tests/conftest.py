@@ -5,6 +5,8 @@
 """
 
 import asyncio
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,10 @@ except ImportError:  # the daemon runs without it, and so do the tests
     pass
 else:
     LOOPS = {"uvloop": uvloop.new_event_loop, **LOOPS}
+
+# A script's background ignores Ctrl-C, and hands that on to every process that a test starts and ends by it.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = Path(__file__).parent
 # all that is in these folders is slow; a file or a test elsewhere says so by its own mark
