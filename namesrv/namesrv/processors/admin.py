@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Mapping
 
 from namesrv.context import Namesrv
 from namesrv.processors.live_settings import apply_update, effective_properties
-from namesrv.processors.topic_lists import TopicLists
+from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv.routeinfo import views
 from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
@@ -48,6 +48,7 @@ class AdminProcessor:
         self._namesrv = namesrv
         self._manager = namesrv.manager
         self._tables = namesrv.manager.tables
+        self._large_lists = LargeLists(namesrv.clock)
         self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.max_frame_bytes)
 
     async def cluster_info(self, request: Request) -> Reply:
@@ -129,7 +130,9 @@ class AdminProcessor:
             raise SystemError_("disable")
 
     async def _list(self, request: Request, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> Reply:
-        return Reply(await self._lists.encoded(dialect_of(request.command), kind, is_wanted))
+        encoded = await self._lists.encoded(dialect_of(request.command), kind, is_wanted)
+        self._large_lists.give(request.connection.ip, len(encoded))
+        return Reply(encoded)
 
     async def update_config(self, request: Request) -> Reply:
         """318."""

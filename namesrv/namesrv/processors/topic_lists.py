@@ -1,4 +1,4 @@
-"""Lists of topics: made in slices off the hot path, and kept encoded until the tables change."""
+"""Lists of topics: made in slices off the hot path, kept encoded until the tables change, and paced by address."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -7,12 +7,20 @@ from typing import Final
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.bodies.dialects import Dialect
-from namesrv_remoting.errors import SystemError_
+from namesrv_remoting.errors import SystemBusyError, SystemError_
+from namesrv_runtime.clock import Clock
 
 # Topics looked at between two looks at the sockets: about a millisecond.
 _SLICE: Final = 5_000
 # Lists that are kept; beyond it all are forgotten and made again when they are asked for.
 _MAX_BYTES: Final = 32 * 1024 * 1024
+# A question of 60 bytes can ask for 16 MiB. Of lists beyond the first number one address gets so much at once, and
+# then so much per second: what tools ask for, and not what a flood does.
+_LARGE_BYTES: Final = 256 * 1024
+_BURST_BYTES: Final = 64 * 1024 * 1024
+_BYTES_PER_SECOND: Final = 16 * 1024 * 1024
+# addresses that are looked through for those that have waited long enough
+_MANY_ADDRESSES: Final = 1_000
 # quotes and a comma
 _SPARE_BYTES: Final = 3
 
@@ -77,3 +85,33 @@ class TopicLists:
             if size > limit:
                 return f"list of more than {limit} bytes"
         return found
+
+
+class LargeLists:
+    """How many bytes of large lists each address was given lately."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # address -> (bytes that count against it, when they did)
+        self._given: dict[str, tuple[float, float]] = {}
+
+    def give(self, address: str, size: int) -> None:
+        """Count a list that an address is about to get.
+
+        Raises:
+            SystemBusyError: it got too much lately.
+        """
+        if size <= _LARGE_BYTES:
+            return
+        now = self._clock.monotonic()
+        given = self._left(address, now) + size
+        if given > _BURST_BYTES:
+            seconds = (given - _BURST_BYTES) / _BYTES_PER_SECOND
+            raise SystemBusyError(f"too many large lists for {address}, try again in {seconds:.1f} s")
+        if len(self._given) >= _MANY_ADDRESSES:
+            self._given = {known: at for known, at in self._given.items() if self._left(known, now)}
+        self._given[address] = (given, now)
+
+    def _left(self, address: str, now: float) -> float:
+        given, at = self._given.get(address, (0.0, now))
+        return max(0.0, given - (now - at) * _BYTES_PER_SECOND)
