@@ -50,10 +50,13 @@ def write(path: Path, tables: Tables, most_bytes: int) -> int:
         OSError: it could not be written, and is as it was.
     """
     data = encode(tables)
-    if len(data) > most_bytes:
-        raise KVSizeError(len(data))
+    size = len(data)
+    if size > most_bytes:
+        # nor is it to live as long as the exception, which knows this frame
+        del data
+        raise KVSizeError(size)
     write_atomically(path, data)
-    return len(data)
+    return size
 
 
 def read(path: Path) -> Tables:

@@ -136,6 +136,9 @@ class KVConfig:
         except OSError as error:
             event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
             raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
+        finally:
+            # its exception knows this frame: megabytes in a cycle, until somebody collects garbage
+            del write
         self._tables = tables
         if is_cancelled:
             raise asyncio.CancelledError

@@ -1,5 +1,7 @@
 """The key-value configuration: what `get` shows is on disk, and too much is refused."""
 
+import gc
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -187,3 +189,23 @@ async def test_what_the_file_holds_is_kept_beyond_the_limits(path: Path) -> None
     await kv.put("A", "3", "v")
 
     assert {"A": {"1": "x" * 9, "2": "", "3": "v"}, "B": {}, "C": {}} == KVConfig.load(path, LIMITS).all()
+
+
+async def test_refused_puts_leave_nothing_behind(path: Path) -> None:
+    """Not the file that each of them would have made, and without a collection of garbage."""
+    kv = KVConfig.load(path, KVLimits(max_value_bytes=1 << 20, max_file_bytes=1 << 20))
+    await kv.put("NS", "large", "x" * 900_000)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(10):
+            with pytest.raises(KVLimitError):
+                await kv.put("NS", f"k{number}", "y" * 200_000)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+    assert after - before < 1_000_000
