@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.peers.apache import MqAdmin
 from tests.interop.peers.driver import Driver
-from tests.interop.peers.mqadmin import MqAdmin
 from tests.interop.peers.place import absent_tools
 from tests.support.daemon import Daemon
 
@@ -78,9 +78,9 @@ def name_servers(two_daemons: tuple[Daemon, Daemon]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def mqadmin(place: Path, name_servers: list[str]) -> MqAdmin:
+def mqadmin(place: Path, stage: ExitStack, name_servers: list[str]) -> MqAdmin:
     """Apache's mqadmin with the addresses of both."""
-    return MqAdmin(place / "mqadmin", name_servers)
+    return stage.enter_context(MqAdmin(place / "mqadmin", *name_servers))
 
 
 @pytest.fixture(scope="module")

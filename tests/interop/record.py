@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.broker import Broker, BrokerPeer
-from tests.interop.peers.mqadmin import MqAdmin
-from tests.interop.peers.name_server import ApacheNameServer
 from tests.interop.peers.place import ROOT
 from tests.interop.peers.recorder import Exchange, Recorder
 from tests.interop.peers.route import brokers_of, parse_address, topics_of
@@ -118,13 +117,15 @@ def record(recording: Recording, home: Path, ports: Sequence[int] = PORTS) -> li
 
 
 def _play(recording: Recording, home: Path, ports: Sequence[int], name_server: str, recorder: Recorder) -> None:
-    admin = MqAdmin(home / "mqadmin", [name_server])
-    with _broker(recording, home, ports, recorder, 0) as master:
+    with (
+        MqAdmin(home / "mqadmin", name_server) as admin,
+        _broker(recording, home, ports, recorder, 0) as master,
+    ):
         until(lambda: recorder.exchanges(REGISTER, brokerId="0"))
         with _broker(recording, home, ports, recorder, 1) as slave:
             until(lambda: recorder.exchanges(REGISTER, brokerId="1"))
             _ask(recording, recorder)
-            admin.succeed("updateTopic", "-b", master.booted().address, "-t", MADE, "-r", "3", "-w", "2")
+            admin.make_topics(master.booted().address, MADE, read=3, write=2)
             until(lambda: recording.is_refused or MADE in topics_of(name_server))
             said = _said_by_slave(recorder)
             until(lambda: _said_by_slave(recorder) > said)

@@ -5,7 +5,6 @@ second producer uses topics that it has not used before in every phase, so that 
 answered from memory.
 """
 
-import itertools
 import re
 import shlex
 import subprocess
@@ -18,28 +17,23 @@ from typing import Final
 import pytest
 
 from namesrv_remoting.codes import RequestCode, ResponseCode
-from tests.interop.peers.admin_shell import AdminShell
+from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.broker import Broker
-from tests.interop.peers.driver import Driver
-from tests.interop.peers.name_server import ApacheNameServer
-from tests.interop.peers.place import ROOT
-from tests.interop.peers.route import brokers_of, parse_address, topics_of
-from tests.interop.peers.waiting import GUARD_SECONDS, until_equal
+from tests.interop.peers.driver import Application
+from tests.interop.peers.restarts import STREAM, TOPICS, make_topics
+from tests.interop.peers.route import brokers_of, parse_address
+from tests.interop.peers.waiting import GUARD_SECONDS
 from tests.support.daemon import Daemon
+from tests.support.pages import example
 from tests.support.peer import Peer
 
-STREAM: Final = "stream"
-TOPICS: Final = [f"moved-{number}" for number in range(24)]
 # the brokers here register every 10 s, those of operators every 30 s
 WAIT_SECONDS: Final = 20
 
 
 def _example(name: str, places: Mapping[str, Path]) -> str:
     """The commands of an example of the page, with the places that this test has for those of an operator."""
-    text = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
-    found = re.search(rf"<!-- example: {name} -->\n```sh\n(.*?)```", text, re.DOTALL)
-    assert found is not None
-    commands = found[1]
+    commands = example("docs/migrating.md", name)
     for place, here in places.items():
         commands = commands.replace(place, str(here))
     return commands
@@ -61,17 +55,13 @@ class Move:
         self._apaches = [stack.enter_context(ApacheNameServer(place / f"apache-{number}")) for number in (0, 1)]
         self.addresses = [server.booted().address for server in self._apaches]
         self.daemons: list[Daemon] = []
-        self.clients = stack.enter_context(Driver(place / "clients"))
         self.broker = stack.enter_context(Broker(place / "broker", self.addresses)).booted()
         self.admins = [
-            stack.enter_context(AdminShell(place / f"mqadmin-{number}", address))
+            stack.enter_context(MqAdmin(place / f"mqadmin-{number}", address))
             for number, address in enumerate(self.addresses)
         ]
-        wanted = {STREAM, *TOPICS}
-        for topic in wanted:
-            self.admins[0]("updateTopic", "-b", self.broker.address, "-t", topic, "-r", "4", "-w", "4")
-        until_equal([wanted] * 2, lambda: [topics_of(address) & wanted for address in self.addresses])
-        self._unused = iter(TOPICS)
+        make_topics(place, self.broker, self.addresses)
+        self.clients = stack.enter_context(Application(place / "clients", self.addresses, STREAM, iter(TOPICS)))
 
     def replace(self, number: int) -> Daemon:
         """Stop one of Apache's, and start ours in its place, with the commands of the page."""
@@ -101,20 +91,6 @@ class Move:
         with Peer(parse_address(self.addresses[number])) as peer:
             return peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": STREAM}).code
 
-    def send_to_new_topics(self, count: int = 3) -> None:
-        """One message to each of some topics that the producer has not used yet.
-
-        Raises:
-            AssertionError: one is not acknowledged.
-        """
-        for topic in itertools.islice(self._unused, count):
-            assert {f"new-{topic}-0"} == self.clients.send("explorer", topic, 1, f"new-{topic}")
-
-    def until_more_is_read(self, count: int = 20) -> None:
-        """Return once the reader has read so many messages more."""
-        before = len(self.clients.bodies("received", name="reader"))
-        self.clients.wait_until(lambda: len(self.clients.bodies("received", name="reader")) >= before + count)
-
 
 @pytest.fixture
 def move(tmp_path: Path) -> Iterator[Move]:
@@ -129,27 +105,20 @@ def test_servers_are_replaced_one_at_a_time(move: Move) -> None:
     for admin in move.admins:
         put = admin("updateOrderConf", "-m", "put", "-t", "ordered", "-v", "broker-a:4")
         assert "update orderConf success" in put.stdout, put
-    for name in ("writer", "explorer"):
-        clients.start_producer(name, move.addresses, poll=500)
-    clients.start_consumer("reader", move.addresses, STREAM, poll=500)
-    clients.start_stream("writer", STREAM, "s")
-    move.until_more_is_read()
-    move.send_to_new_topics()
+    clients.start()
+    clients.send_to_new_topics()
 
     for number, daemon in ((number, move.replace(number)) for number in (0, 1)):
         # the other one serves meanwhile
         assert ResponseCode.SYSTEM_ERROR == move.answer(number)
-        move.send_to_new_topics()
+        clients.send_to_new_topics()
         daemon.wait_for("ready")
         assert ResponseCode.SUCCESS == move.answer(number)
-        move.send_to_new_topics()
-        move.until_more_is_read()
+        clients.send_to_new_topics()
+        clients.until_more_is_read()
         assert {"broker-a": {0: move.broker.address}} == brokers_of(move.addresses[number])
-    clients.halt_stream("writer")
+    clients.finish()
 
-    sent = clients.bodies("acked", name="writer")
-    until_equal(sent, lambda: clients.bodies("received", name="reader"))
-    assert [] == [*clients.events("failed"), *clients.events("error")]
     for admin in move.admins:
         got = admin("updateOrderConf", "-m", "get", "-t", "ordered")
         assert "orderConf=[broker-a:4]" in got.stdout, got.stderr[:600]

@@ -6,13 +6,12 @@ from typing import Final
 
 import pytest
 
-from tests.interop.peers.broker import BrokerPeer, Role
+from tests.interop.peers.apache import MqAdmin
+from tests.interop.peers.broker import FOUND_SOON, BrokerPeer, Role, leaves
 from tests.interop.peers.driver import Driver
-from tests.interop.peers.exits import EXPIRY_SECONDS, FOUND_SOON, leaves
-from tests.interop.peers.mqadmin import MqAdmin
 from tests.interop.peers.pair import BODIES, SLAVE_SECONDS, TOPIC, Pair
 from tests.interop.peers.route import members_of, routes_of, until_routed
-from tests.interop.peers.waiting import until, until_equal
+from tests.interop.peers.waiting import until
 
 KINDS: Final[dict[str, tuple[BrokerPeer, Role]]] = {
     "5-async": ("broker-5", "ASYNC_MASTER"),
@@ -56,10 +55,7 @@ def test_messages_arrive(pair: Pair, clients: Driver, unique: str) -> None:
         assert {pair.name: (4, 4, 6)} == route.queues
         assert {pair.name: pair.members} == route.brokers
 
-    clients.start_consumer(unique, pair.name_servers, TOPIC)
-
-    until_equal(BODIES, lambda: clients.bodies("received", name=unique))
-    clients.close(unique)
+    clients.receive(unique, pair.name_servers, TOPIC, BODIES)
 
 
 def test_slave_learns_its_master(pair: Pair, place: Path) -> None:
@@ -67,8 +63,8 @@ def test_slave_learns_its_master(pair: Pair, place: Path) -> None:
     until(pair.slave_is_filled, within=SLAVE_SECONDS)
     if pair.peer == "broker-5":
         # 4.9 has no such question
-        mqadmin = MqAdmin(place / "mqadmin", pair.name_servers)
-        assert "#SlaveNum\t1" in mqadmin.succeed("haStatus", "-b", pair.master.address).stdout
+        with MqAdmin(place / "mqadmin", *pair.name_servers) as mqadmin:
+            assert "#SlaveNum\t1" in mqadmin.succeed("haStatus", "-b", pair.master.address).stdout
 
 
 def test_slave_serves_reads_when_the_master_is_killed(pair: Pair, clients: Driver, unique: str) -> None:
@@ -79,16 +75,13 @@ def test_slave_serves_reads_when_the_master_is_killed(pair: Pair, clients: Drive
 
     left = [None if route is None else route.brokers for route in routes_of(pair.name_servers, TOPIC)]
     assert [{pair.name: {1: pair.slave.address}}] * 2 == left
-    clients.start_consumer(unique, pair.name_servers, TOPIC, poll=1000)
-    until_equal(BODIES, lambda: clients.bodies("received", name=unique))
-    clients.close(unique)
+    clients.receive(unique, pair.name_servers, TOPIC, BODIES)
 
 
 def test_topic_is_created_by_mqadmin(pair: Pair, place: Path, unique: str) -> None:
     """A topic that an operator makes on the master is on both NameServers, with the master and its slave."""
-    mqadmin = MqAdmin(place / "mqadmin", pair.name_servers)
-
-    mqadmin.succeed("updateTopic", "-b", pair.master.address, "-t", unique, "-r", "3", "-w", "2")
+    with MqAdmin(place / "mqadmin", *pair.name_servers) as mqadmin:
+        mqadmin.make_topics(pair.master.address, unique, read=3, write=2)
 
     for route in until_routed(pair.name_servers, unique):
         assert {pair.name: (3, 2, 6)} == route.queues
@@ -117,11 +110,9 @@ def test_master_that_is_stopped_unregisters(pair: Pair) -> None:
 
 def test_master_that_hangs_is_found_by_the_scan(pair: Pair) -> None:
     """A stopped process keeps its connections, so only its silence tells; when it goes on it is back."""
-    with leaves(pair.daemons, pair.master, "silent") as exits:
+    with leaves(pair.daemons, pair.master, "silent"):
         pair.master.pause()
 
-    for exit_ in exits:
-        assert 1000 * EXPIRY_SECONDS < exit_["silent_ms"] < 1000 * (EXPIRY_SECONDS + 5)
     assert [{1: pair.slave.address}] * 2 == members_of(pair.name_servers, pair.name)
     pair.master.resume()
     pair.complete()

@@ -16,11 +16,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.interop.peers.admin_shell import AdminShell
+from tests.interop.peers.apache import ApacheNameServer, MqAdmin, Output
 from tests.interop.peers.broker import Broker
 from tests.interop.peers.driver import Driver
-from tests.interop.peers.mqadmin import Output
-from tests.interop.peers.name_server import ApacheNameServer
 from tests.interop.peers.ports import free_port
 from tests.interop.peers.route import brokers_of, topics_of, until_routed
 from tests.interop.peers.waiting import until_equal
@@ -70,7 +68,7 @@ class Sides:
         }
         until_equal([known, known], lambda: [brokers_of(address) for address in both])
         self._admins = {
-            side: stack.enter_context(AdminShell(place / f"mqadmin-{side}", address))
+            side: stack.enter_context(MqAdmin(place / f"mqadmin-{side}", address))
             for side, address in self.addresses.items()
         }
         self._threads = stack.enter_context(ThreadPoolExecutor(len(self.addresses)))
@@ -355,7 +353,7 @@ def test_administration_is_off_by_default(place: Path, stage: ExitStack) -> None
     """updateNamesrvConfig: without --admin-enabled the answer says which setting allows it."""
     daemon = stage.enter_context(Daemon(place / "closed"))
     host, port = daemon.listening().address
-    admin = stage.enter_context(AdminShell(place / "mqadmin-closed", f"{host}:{port}"))
+    admin = stage.enter_context(MqAdmin(place / "mqadmin-closed", f"{host}:{port}"))
 
     output = admin("updateNamesrvConfig", "-k", "notifyMinBrokerIdChanged", "-v", "true")
 

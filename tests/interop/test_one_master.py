@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.peers.broker import Broker, BrokerPeer
+from tests.interop.peers.apache import MqAdmin
+from tests.interop.peers.broker import FOUND_SOON, Broker, BrokerPeer, leaves
 from tests.interop.peers.driver import Driver
-from tests.interop.peers.exits import EXPIRY_SECONDS, FOUND_SOON, leaves
-from tests.interop.peers.mqadmin import MqAdmin
 from tests.interop.peers.route import brokers_of, members_of, routes_of, topics_of, until_routed
 from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon
@@ -60,23 +59,16 @@ def test_topic_is_created_by_a_producer_and_consumed(
     broker: Broker, name_servers: list[str], clients: Driver, unique: str
 ) -> None:
     """A message to an unknown topic goes the way of TBW102; the topic is then everywhere, and what was sent arrives."""
-    clients.start_producer(f"p-{unique}", name_servers)
+    clients.pass_on(unique, name_servers, f"auto-{unique}")
 
-    acknowledged = clients.send(f"p-{unique}", f"auto-{unique}", 20, unique)
-
-    assert {f"{unique}-{n}" for n in range(20)} == acknowledged
     for route in until_routed(name_servers, f"auto-{unique}"):
         assert {broker.name: {0: broker.address}} == route.brokers
         assert {broker.name: (4, 4, 6)} == route.queues
-    clients.start_consumer(f"c-{unique}", name_servers, f"auto-{unique}")
-    until_equal(acknowledged, lambda: clients.bodies("received", name=f"c-{unique}"))
-    clients.close(f"p-{unique}")
-    clients.close(f"c-{unique}")
 
 
 def test_topic_is_created_by_mqadmin(broker: Broker, name_servers: list[str], mqadmin: MqAdmin, unique: str) -> None:
     """A topic that an operator makes on the broker is on both NameServers with the queues asked for."""
-    mqadmin.succeed("updateTopic", "-b", broker.address, "-t", f"made-{unique}", "-r", "3", "-w", "2")
+    mqadmin.make_topics(broker.address, f"made-{unique}", read=3, write=2)
 
     for route in until_routed(name_servers, f"made-{unique}"):
         assert {broker.name: (3, 2, 6)} == route.queues
@@ -110,11 +102,9 @@ def test_broker_that_hangs_is_found_by_the_scan(
     broker: Broker, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
 ) -> None:
     """A stopped process keeps its connections, so only its silence tells; when it goes on it registers again."""
-    with leaves(two_daemons, broker, "silent") as exits:
+    with leaves(two_daemons, broker, "silent"):
         broker.pause()
 
-    for exit_ in exits:
-        assert 1000 * EXPIRY_SECONDS < exit_["silent_ms"] < 1000 * (EXPIRY_SECONDS + 5)
     assert [{}, {}] == [brokers_of(address) for address in name_servers]
     broker.resume()
     until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, broker.name))

@@ -12,8 +12,7 @@ import pytest
 
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from namesrv_remoting.codes import Permission
-from tests.interop.peers.mqadmin import MqAdmin
-from tests.interop.peers.name_server import ApacheNameServer
+from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.place import ROOT
 from tests.interop.peers.ports import free_port
 from tests.interop.peers.route import brokers_of, route_of, topics_of
@@ -34,9 +33,9 @@ def apache(place: Path, stage: ExitStack) -> tuple[ApacheNameServer, ApacheNameS
 
 
 @pytest.fixture(scope="module")
-def mqadmin(place: Path, apache: tuple[ApacheNameServer, ApacheNameServer]) -> MqAdmin:
+def mqadmin(place: Path, stage: ExitStack, apache: tuple[ApacheNameServer, ApacheNameServer]) -> MqAdmin:
     """Asks the first of the two."""
-    return MqAdmin(place / "mqadmin", [apache[0].address])
+    return stage.enter_context(MqAdmin(place / "mqadmin", apache[0].address))
 
 
 def settings(apache: tuple[ApacheNameServer, ...], name: str, protocol: Protocol, **others: Any) -> AgentSettings:

@@ -9,9 +9,8 @@ import pytest
 
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteUnavailableError, SyncRouteClient, TopicNotFoundError
+from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.broker import Broker
-from tests.interop.peers.mqadmin import MqAdmin
-from tests.interop.peers.name_server import ApacheNameServer
 from tests.interop.peers.ports import free_port
 from tests.interop.peers.route import brokers_of, route_of
 from tests.interop.peers.waiting import until, until_equal
@@ -100,9 +99,8 @@ def test_client_finds_what_mqadmin_and_a_real_broker_made(place: Path, stage: Ex
     """The route of a topic on a real broker, queue by queue; and that there is none of a topic that nobody made."""
     server = stage.enter_context(ApacheNameServer(place / "apache")).booted()
     broker = stage.enter_context(Broker(place / "broker", [server.address], name="real")).booted()
-    MqAdmin(place / "mqadmin", [server.address]).succeed(
-        "updateTopic", "-b", broker.address, "-t", "made", "-r", "3", "-w", "2"
-    )
+    admin = stage.enter_context(MqAdmin(place / "mqadmin", server.address))
+    admin.make_topics(broker.address, "made", read=3, write=2)
     until(lambda: route_of(server.address, "made"))
     with client([server.address], "rocketmq") as routes:
         route = routes.route("made")

@@ -6,10 +6,9 @@ from typing import Final
 
 import pytest
 
-from tests.interop.peers.broker import Broker
+from tests.interop.peers.apache import MqAdmin
+from tests.interop.peers.broker import FOUND_SOON, Broker, leaves
 from tests.interop.peers.driver import Driver
-from tests.interop.peers.exits import EXPIRY_SECONDS, FOUND_SOON, leaves
-from tests.interop.peers.mqadmin import MqAdmin
 from tests.interop.peers.route import Route, brokers_of, members_of, routes_of, until_routed
 from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon
@@ -54,16 +53,8 @@ def test_topic_of_the_cluster_is_on_every_master(
     for route in until_routed(name_servers, topic):
         assert {name: {0: broker.address} for name, broker in masters.items()} == route.brokers
         assert dict.fromkeys(NAMES, (2, 2, 6)) == route.queues
-    clients.start_producer(f"p-{unique}", name_servers)
-    acknowledged = clients.send(f"p-{unique}", topic, 20, unique)
-    assert 20 == len(acknowledged)
-    assert {(name, queue) for name in NAMES for queue in (0, 1)} == {
-        (entry["broker"], entry["queue"]) for entry in clients.events("acked", name=f"p-{unique}")
-    }
-    clients.start_consumer(f"c-{unique}", name_servers, topic)
-    until_equal(acknowledged, lambda: clients.bodies("received", name=f"c-{unique}"))
-    clients.close(f"p-{unique}")
-    clients.close(f"c-{unique}")
+    used = {(entry["broker"], entry["queue"]) for entry in clients.pass_on(unique, name_servers, topic)}
+    assert {(name, queue) for name in NAMES for queue in (0, 1)} == used
 
 
 def test_topic_is_created_by_a_producer_on_every_master(
@@ -71,16 +62,12 @@ def test_topic_is_created_by_a_producer_on_every_master(
 ) -> None:
     """A producer that knows a topic from TBW102 alone sends to each master in turn, and each makes the topic."""
     topic = f"auto-{unique}"
-    clients.start_producer(unique, name_servers)
+    clients.pass_on(unique, name_servers, topic)
 
-    acknowledged = clients.send(unique, topic, 20, unique)
-
-    assert 20 == len(acknowledged)
     whole = {name: {0: broker.address} for name, broker in masters.items()}
     until_equal([whole] * 2, lambda: [route and route.brokers for route in routes_of(name_servers, topic)])
     for route in until_routed(name_servers, topic):
         assert dict.fromkeys(NAMES, (4, 4, 6)) == route.queues
-    clients.close(unique)
 
 
 def test_static_topic_spans_the_masters(
@@ -95,15 +82,9 @@ def test_static_topic_spans_the_masters(
     assert [[0, 1, 2, 3, 4, 5]] * 2 == [sorted(queue for _, queue in places) for places in placed]
     assert [set(NAMES)] * 2 == [{name for name, _ in places} for places in placed]
     assert placed[0] == placed[1]
-    clients.start_producer(f"p-{unique}", name_servers)
-    acknowledged = clients.send(f"p-{unique}", topic, 24, unique)
-    assert 24 == len(acknowledged)
     # each message went to the master that holds its queue
-    assert placed[0] == {(entry["broker"], entry["queue"]) for entry in clients.events("acked", name=f"p-{unique}")}
-    clients.start_consumer(f"c-{unique}", name_servers, topic)
-    until_equal(acknowledged, lambda: clients.bodies("received", name=f"c-{unique}"))
-    clients.close(f"p-{unique}")
-    clients.close(f"c-{unique}")
+    said = clients.pass_on(unique, name_servers, topic, 24)
+    assert placed[0] == {(entry["broker"], entry["queue"]) for entry in said}
 
 
 def test_producer_goes_on_with_the_other_master(
@@ -120,7 +101,7 @@ def test_producer_goes_on_with_the_other_master(
     until_routed(name_servers, topic)
     clients.start_producer(unique, name_servers, poll=1000)
     clients.start_stream(unique, topic, unique)
-    clients.wait_for_event("acked", name=unique, broker="broker-a", count=5)
+    clients.wait_until(lambda: len(clients.events("acked", name=unique, broker="broker-a")) >= 5)
 
     with leaves(two_daemons, dead, "disconnected"):
         dead.kill()
@@ -130,7 +111,7 @@ def test_producer_goes_on_with_the_other_master(
         assert {"broker-b": {0: alive.address}} == route.brokers
         assert {"broker-b": (2, 2, 6)} == route.queues
     since = len(clients.events("acked", name=unique, broker="broker-b"))
-    clients.wait_for_event("acked", name=unique, broker="broker-b", count=since + 50)
+    clients.wait_until(lambda: len(clients.events("acked", name=unique, broker="broker-b")) >= since + 50)
     clients.halt_stream(unique)
     assert [] == clients.events("failed", name=unique)
     clients.close(unique)
@@ -152,11 +133,9 @@ def test_master_that_hangs_is_found_by_the_scan(
     masters: Masters, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
 ) -> None:
     """A stopped process keeps its connections, so only its silence tells; when it goes on it is back."""
-    with leaves(two_daemons, masters["broker-a"], "silent") as exits:
+    with leaves(two_daemons, masters["broker-a"], "silent"):
         masters["broker-a"].pause()
 
-    for exit_ in exits:
-        assert 1000 * EXPIRY_SECONDS < exit_["silent_ms"] < 1000 * (EXPIRY_SECONDS + 5)
     for route in until_routed(name_servers, "TBW102"):
         assert {"broker-b": {0: masters["broker-b"].address}} == route.brokers
     masters["broker-a"].resume()

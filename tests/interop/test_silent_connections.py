@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.peers.apache import Proxy
 from tests.interop.peers.broker import Broker
 from tests.interop.peers.driver import Driver
-from tests.interop.peers.proxy import Proxy
 from tests.interop.peers.route import members_of
 from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon, LogLine

@@ -1,32 +1,145 @@
 """Runs a command that prints what it does, and waits until it has printed something."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Self
 
 from tests.support.guard import GUARD_SECONDS
-from tests.support.heard import Heard
 
 
-class TalkingProcess:
-    """A command, as a context manager; at its end the process is gone, whatever happens."""
+class Process:
+    """A command, as a context manager; at its end the process is gone, whatever happens.
 
-    def __init__(self, *command: str, **environ: str) -> None:
+    It runs in its home, when it has one, and what it says on standard error goes to the file `printed.log` there. What
+    is set for NameServers of the developer's says nothing about these.
+    """
+
+    # that of `stop`, and of ends
+    end_seconds = GUARD_SECONDS
+
+    def __init__(self, *command: str | Path, home: Path | None = None, **environ: str) -> None:
+        self._home = home
+        # every line so far, in the order in which they came
+        self._lines: list[str] = []
+        self._command = command
         kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**kept, "PYTHONUNBUFFERED": "1", **environ},
-        )
-        self._heard = Heard(self._process.stdout, str)
-        # every line of both outputs so far, in the order in which they came
-        self.lines = self._heard.all
+        with contextlib.ExitStack() as stack:
+            if home is not None:
+                home.mkdir(parents=True, exist_ok=True)
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL if home is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if home is None else stack.enter_context((home / "printed.log").open("ab")),
+                encoding="utf-8",
+                errors="replace",
+                cwd=home,
+                env={**kept, "PYTHONUNBUFFERED": "1", **environ},
+            )
+        self._has_news = threading.Condition()
+        self._is_silent = False
+        # reads all the time: a full pipe would stop the process
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._has_news:
+                self._note(line.rstrip("\n"))
+                self._has_news.notify_all()
+        with self._has_news:
+            self._is_silent = True
+            self._has_news.notify_all()
+
+    def _note(self, line: str) -> None:
+        self._lines.append(line)
+
+    # -- what it says -------------------------------------------------------------------------------------------------
+
+    def wait_until(self, condition: Callable[[], object], *, within: float = GUARD_SECONDS) -> None:
+        """Return as soon as a condition on what it said is so.
+
+        Raises:
+            AssertionError: not in that time, or the process ended without.
+        """
+        with self._has_news:
+            self._has_news.wait_for(lambda: self._is_silent or condition(), within)
+            assert condition(), f"{self} after {within:g} s: {self._lines[-20:]} {self.printed()[-2000:]}"
+
+    def printed(self) -> str:
+        """What it wrote to its standard error, if it has a home."""
+        return "" if self._home is None else (self._home / "printed.log").read_text(encoding="utf-8", errors="replace")
+
+    def tell(self, line: str) -> None:
+        """Write a line to its input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    # -- the process --------------------------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def stop(self) -> int:
+        """Tell it to end; its exit code."""
+        self.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.kill()
+        self.wait()
+
+    def wait(self, *, within: float | None = None) -> int:
+        """The exit code, once it has ended and all it said is there; negative: the signal that ended it."""
+        code = self._process.wait(within or self.end_seconds)
+        self._reader.join(self.end_seconds)
+        return code
+
+    def __enter__(self) -> Self:
+        """Itself; the process runs already."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """End the process if it still runs."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else f"ended with {self._process.returncode}"
+        shown = " ".join(map(str, self._command))
+        return f"<{type(self).__name__} [{shown[:200]} | {self.pid} | {state} | {len(self._lines)} lines]>"
+
+
+class TalkingProcess(Process):
+    """A command whose lines are looked for by pattern."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Every line so far."""
+        return self._lines
 
     def said(self, pattern: str) -> list[str]:
         """The lines so far that match somewhere."""
@@ -38,38 +151,5 @@ class TalkingProcess:
         Raises:
             AssertionError: it is not said in time, or the process ended without.
         """
-        is_said = self._heard.wait_until(lambda: len(self.said(pattern)) >= count, within)
-        found = self.said(pattern)
-        assert is_said, f"{len(found)} of {count} lines with {pattern!r} in {self.lines[-20:]}"
-        return found[count - 1]
-
-    def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
-        self._process.send_signal(number)
-
-    def stop(self) -> int:
-        """Tell it to end; its exit code."""
-        self.send_signal(signal.SIGTERM)
-        return self.wait()
-
-    def wait(self, *, within: float = GUARD_SECONDS) -> int:
-        """The exit code, once it has ended and all it said is there; negative: the signal that ended it."""
-        code = self._process.wait(within)
-        self._heard.to_the_end(GUARD_SECONDS)
-        return code
-
-    def __enter__(self) -> Self:
-        """Itself; the process runs already."""
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        """End the process if it still runs."""
-        self._process.kill()
-        self.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-    def __repr__(self) -> str:
-        arguments = self._process.args
-        shown = " ".join(map(str, arguments)) if isinstance(arguments, Sequence) else arguments
-        return f"<TalkingProcess [{shown} | {len(self.lines)} lines]>"
+        self.wait_until(lambda: len(self.said(pattern)) >= count, within=within)
+        return self.said(pattern)[count - 1]

@@ -1,18 +1,20 @@
-"""Runs a real, unmodified Apache broker."""
+"""Runs a real, unmodified Apache broker, and watches it leave."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from tests.interop.peers.java import JavaProcess, java_command
-from tests.interop.peers.place import class_path
+from tests.interop.peers.java import BOOT_SECONDS, JavaProcess
 from tests.interop.peers.ports import broker_port
+from tests.support.daemon import Daemon
 
 BrokerPeer = Literal["broker-5", "broker-5.2", "broker-4"]
 Role = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
-# several JVMs that start at the same moment keep each other waiting
-_BOOT_SECONDS: Final = 180.0
+# A broker registers every 10 s at the shortest; with these flags one that hangs is found a second after 20.
+EXPIRY_SECONDS: Final = 20
+FOUND_SOON: Final = ("--broker-expiry-seconds", str(EXPIRY_SECONDS), "--scan-interval-seconds", "1")
 
 _MAIN: Final = "org.apache.rocketmq.broker.BrokerStartup"
 _MEGABYTE: Final = 1 << 20
@@ -83,16 +85,7 @@ class Broker(JavaProcess):
         self.port = port or broker_port()
         self.name_servers = tuple(name_servers)
         self._configure(home, {"brokerRole": role, **(settings or {})})
-        command = java_command(
-            class_path(peer),
-            _MAIN,
-            "-c",
-            str(home / "broker.conf"),
-            home=home,
-            heap_megabytes=384,
-            flags=(f"-Drocketmq.home.dir={home}", *_DISK),
-        )
-        super().__init__(command, home=home, shown=f"{peer} {name}/{broker_id} {self.address}")
+        super().__init__(home, peer, _MAIN, "-c", str(home / "broker.conf"), heap_megabytes=384, flags=_DISK)
 
     def _configure(self, home: Path, settings: Mapping[str, object]) -> None:
         (home / "conf").mkdir(parents=True, exist_ok=True)
@@ -117,17 +110,29 @@ class Broker(JavaProcess):
         """Where clients reach it, as it says to the NameServers."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def ha_address(self) -> str:
-        """Where its slaves reach it."""
-        return f"127.0.0.1:{self.port + 1}"
-
     def booted(self) -> Self:
         """Return once it serves."""
-        self.wait_for(r"The broker\[.*boot success", within=_BOOT_SECONDS)
+        self.wait_for(r"The broker\[.*boot success", within=BOOT_SECONDS)
         return self
 
     def log(self, name: str = "broker.log") -> str:
         """What is in one of its log files, so far."""
         paths = sorted((self.home / "logs" / "rocketmqlogs").rglob(name))
         return "".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
+
+
+@contextmanager
+def leaves(
+    daemons: Sequence[Daemon], broker: Broker, reason: str, *, expiry_seconds: float = EXPIRY_SECONDS
+) -> Iterator[None]:
+    """Whatever is done inside makes the broker leave each of the daemons for this reason; ends once it has.
+
+    One that is silent leaves after its expiry, and no later than five seconds after it.
+    """
+    told = {"reason": reason, "broker_addr": broker.address}
+    before = [len(daemon.lines("broker_evicted", **told)) for daemon in daemons]
+    yield
+    for daemon, count in zip(daemons, before, strict=True):
+        exit_ = daemon.wait_for("broker_evicted", **told, count=count + 1)
+        if reason == "silent":
+            assert expiry_seconds < exit_["silent_ms"] / 1000 < expiry_seconds + 5

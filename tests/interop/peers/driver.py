@@ -1,14 +1,16 @@
-"""Makes Java clients produce and consume."""
+"""Makes Java and Go clients produce and consume; what they do, they say as a line of JSON."""
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
-from tests.interop.peers.java import JavaProcess, java_command
-from tests.interop.peers.place import INTEROP, class_path
-from tests.interop.peers.waiting import GUARD_SECONDS
+from tests.interop.peers.java import JavaProcess
+from tests.interop.peers.place import INTEROP
+from tests.interop.peers.waiting import GUARD_SECONDS, until_equal
+from tests.support.talking_process import TalkingProcess
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -21,57 +23,44 @@ _FLAGS: Final = (
 )
 
 
+def _events(process: TalkingProcess, event: str, fields: dict[str, object]) -> list[Said]:
+    said: list[Said] = [json.loads(line) for line in process.lines if line.startswith("{")]
+    wanted = {"event": event, **fields}.items()
+    return [entry for entry in said if all(entry.get(name) == value for name, value in wanted)]
+
+
 class Driver(JavaProcess):
     """One JVM with as many producers and consumers as are started in it, told by name what to do; see Driver.java."""
 
     def __init__(self, home: Path, *, peer: Literal["client-5", "client-5.1"] = "client-5") -> None:
-        classes = f"{INTEROP / 'java' / 'classes'}:{class_path(peer)}"
-        super().__init__(java_command(classes, "Driver", home=home, flags=_FLAGS), home=home, shown="java clients")
-
-    # -- what it said -------------------------------------------------------------------------------------------------
+        super().__init__(home, peer, "Driver", flags=_FLAGS)
 
     def events(self, event: str, **fields: object) -> list[Said]:
         """What happened so far of a kind, with these fields."""
-        said = [json.loads(line) for line in self.lines if line.startswith("{")]
-        return [
-            entry
-            for entry in said
-            if entry["event"] == event and all(entry.get(name) == value for name, value in fields.items())
-        ]
-
-    def wait_for_event(self, event: str, *, count: int = 1, within: float = GUARD_SECONDS, **fields: object) -> Said:
-        """The first (or the `count`th) of a kind with these fields, as soon as it happened.
-
-        Raises:
-            AssertionError: it does not in that time.
-        """
-        self.wait_until(lambda: len(self.events(event, **fields)) >= count, within=within)
-        return self.events(event, **fields)[count - 1]
+        return _events(self, event, fields)
 
     def bodies(self, event: str, **fields: object) -> set[str]:
         """The bodies of the messages to which that happened."""
         return {str(entry["body"]) for entry in self.events(event, **fields)}
 
-    # -- what it is told ----------------------------------------------------------------------------------------------
-
     def start_producer(self, name: str, name_servers: Sequence[str], **settings: int) -> None:
         """Start a producer; settings: poll and timeout (ms), retries."""
-        self.tell(" ".join(["producer", name, ";".join(name_servers), *_spelt(settings)]))
-        self._started(name)
+        self._start("producer", name, ";".join(name_servers), settings=settings)
 
     def start_consumer(
         self, name: str, name_servers: Sequence[str], topic: str, *, group: str = "", **settings: int
     ) -> None:
         """Start a consumer that reads a topic from its first message on; setting: poll (ms)."""
-        words = ["consumer", name, ";".join(name_servers), group or f"group-{name}", topic, *_spelt(settings)]
-        self.tell(" ".join(words))
-        self._started(name)
+        self._start("consumer", name, ";".join(name_servers), group or f"group-{name}", topic, settings=settings)
+
+    def _start(self, kind: str, name: str, *words: str, settings: dict[str, int]) -> None:
+        self.tell(" ".join([kind, name, *words, *(f"{key}={value}" for key, value in settings.items())]))
+        self.wait_until(lambda: self.events("started", name=name) or self.events("error"), within=GUARD_SECONDS)
+        assert [] == self.events("error")
 
     def send(self, name: str, topic: str, count: int, prefix: str) -> set[str]:
         """Send `prefix-0` and so on, one after the other; the bodies that were acknowledged."""
-        before = len(self.events("sent", name=name))
-        self.tell(f"send {name} {topic} {count} {prefix}")
-        self.wait_for_event("sent", name=name, count=before + 1)
+        self._finish(name, f"send {name} {topic} {count} {prefix}", "sent")
         for entry in self.events("failed", name=name):
             # pytest shows it beside the assertion that misses the message
             _LOG.warning("not sent: %s", entry)
@@ -83,19 +72,116 @@ class Driver(JavaProcess):
 
     def halt_stream(self, name: str) -> None:
         """End the stream of a producer; return once its last message is acknowledged or has failed."""
-        before = len(self.events("sent", name=name))
-        self.tell(f"halt {name}")
-        self.wait_for_event("sent", name=name, count=before + 1)
+        self._finish(name, f"halt {name}", "sent")
 
     def close(self, name: str) -> None:
         """End a producer or consumer."""
-        self.tell(f"close {name}")
-        self.wait_for_event("closed", name=name)
+        self._finish(name, f"close {name}", "closed")
 
-    def _started(self, name: str) -> None:
-        self.wait_until(lambda: self.events("started", name=name) or self.events("error"))
-        assert [] == self.events("error")
+    def _finish(self, name: str, order: str, event: str) -> None:
+        """Give an order, and return once this has happened once more."""
+        before = len(self.events(event, name=name))
+        self.tell(order)
+        self.wait_until(lambda: len(self.events(event, name=name)) > before, within=GUARD_SECONDS)
+
+    def pass_on(self, name: str, name_servers: Sequence[str], topic: str, count: int = 20) -> list[Said]:
+        """A producer and a consumer of their own pass messages on; what the producer said of each.
+
+        Raises:
+            AssertionError: a message was not acknowledged, or did not arrive.
+        """
+        self.start_producer(f"p-{name}", name_servers)
+        acknowledged = self.send(f"p-{name}", topic, count, name)
+        assert {f"{name}-{n}" for n in range(count)} == acknowledged
+        self.close(f"p-{name}")
+        self.receive(name, name_servers, topic, acknowledged)
+        return self.events("acked", name=f"p-{name}")
+
+    def receive(self, name: str, name_servers: Sequence[str], topic: str, bodies: set[str]) -> None:
+        """Return once a consumer of its own has received exactly these bodies."""
+        self.start_consumer(f"c-{name}", name_servers, topic, poll=1000)
+        until_equal(bodies, lambda: self.bodies("received", name=f"c-{name}"))
+        self.close(f"c-{name}")
 
 
-def _spelt(settings: dict[str, int]) -> list[str]:
-    return [f"{key}={value}" for key, value in settings.items()]
+class Application(Driver):
+    """A stream of messages and who reads it, and an explorer, which uses ever new topics."""
+
+    def __init__(self, home: Path, name_servers: Sequence[str], stream: str, unused: Iterator[str]) -> None:
+        super().__init__(home)
+        self._stream = stream
+        self._unused = unused
+        for name in ("writer", "explorer"):
+            self.start_producer(name, name_servers, poll=500)
+        self.start_consumer("reader", name_servers, stream, poll=500)
+
+    def start(self) -> None:
+        """Begin the stream, and return once it flows."""
+        self.start_stream("writer", self._stream, "s")
+        self.until_more_is_read()
+
+    def send_to_new_topics(self) -> None:
+        """One message to each of some topics that the producer has not used yet; each is acknowledged."""
+        for topic in islice(self._unused, 3):
+            assert {f"new-{topic}-0"} == self.send("explorer", topic, 1, f"new-{topic}")
+
+    def until_more_is_read(self) -> None:
+        """Return once the reader has read twenty messages more."""
+        before = len(self.bodies("received", name="reader"))
+        self.wait_until(lambda: len(self.bodies("received", name="reader")) >= before + 20, within=GUARD_SECONDS)
+
+    def finish(self) -> None:
+        """End the stream: no send has failed, and all that was acknowledged is read."""
+        self.halt_stream("writer")
+        sent = self.bodies("acked", name="writer")
+        until_equal(sent, lambda: self.bodies("received", name="reader"))
+        assert [] == [*self.events("failed"), *self.events("error")]
+
+
+class GoProcess(TalkingProcess):
+    """A producer or a consumer; see go/main.go."""
+
+    def __init__(self, home: Path, *words: str) -> None:
+        # it keeps the addresses of its NameServers below its home
+        super().__init__(INTEROP / "go" / "driver", *words, home=home, HOME=str(home), ROCKETMQ_GO_LOG_LEVEL="warn")
+
+    def started(self) -> Self:
+        """Return once the client has started."""
+        self.wait_until(lambda: self.events("started"), within=GUARD_SECONDS)
+        return self
+
+    def events(self, event: str) -> list[Said]:
+        """What happened so far of a kind."""
+        return _events(self, event, {})
+
+    def bodies(self, event: str) -> set[str]:
+        """The bodies of the messages to which that happened."""
+        return {said["body"] for said in self.events(event)}
+
+
+class GoProducer(GoProcess):
+    """Sends what it is told, one message after the other."""
+
+    def __init__(self, home: Path, name_servers: Sequence[str], *, group: str = "go-producers") -> None:
+        super().__init__(home, "produce", "--name-servers", ";".join(name_servers), "--group", group)
+        self._sent = 0
+
+    def send(self, topic: str, body: str) -> bool:
+        """Send a message; whether it was acknowledged."""
+        self._sent += 1
+        acked = len(self.events("acked"))
+        self.tell(json.dumps({"topic": topic, "body": body}))
+        self.wait_until(
+            lambda: len(self.events("acked")) + len(self.events("failed")) >= self._sent, within=GUARD_SECONDS
+        )
+        return len(self.events("acked")) > acked
+
+
+class GoConsumer(GoProcess):
+    """Reads topics from their first message on."""
+
+    def __init__(
+        self, home: Path, name_servers: Sequence[str], topics: Sequence[str], *, group: str = "go-consumers"
+    ) -> None:
+        servers = ";".join(name_servers)
+        super().__init__(home, "consume", "--name-servers", servers, "--group", group, "--topics", ",".join(topics))

@@ -1,56 +1,75 @@
-"""Kills one of our NameServers and starts it again where it was."""
+"""Two of our NameServers that are killed and started again where they were, and a broker with many topics."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from namesrv_remoting.codes import RequestCode, ResponseCode
+from tests.interop.peers.apache import MqAdmin
+from tests.interop.peers.broker import Broker
 from tests.interop.peers.ports import free_port
-from tests.interop.peers.waiting import until
+from tests.interop.peers.route import topics_of
+from tests.interop.peers.waiting import until, until_equal
 from tests.support.broker import Broker as Lost
 from tests.support.daemon import Daemon
 from tests.support.peer import Peer
 
 HOST: Final = "127.0.0.1"
+STREAM: Final = "stream"
+TOPICS: Final = [f"topic-{number}" for number in range(24)]
 
 
-class Daemons:
-    """Our NameServers, each with a port and a data directory that it keeps over its lives."""
+class Restarts:
+    """The servers, each with a port and a data directory that it keeps over its lives; the broker is known to both."""
 
-    def __init__(self, place: Path, stack: ExitStack, count: int = 2) -> None:
+    def __init__(self, place: Path, stack: ExitStack) -> None:
         self._place = place
         self._stack = stack
-        self._ports = [free_port() for _ in range(count)]
-        self.addresses = [f"{HOST}:{port}" for port in self._ports]
+        ports = [free_port(), free_port()]
+        self.addresses = [f"{HOST}:{port}" for port in ports]
         # those that run, or ran last, by number
-        self.running: list[Daemon] = [self._start(number) for number in range(count)]
-        for daemon in self.running:
+        self._running = [self._start(number, port) for number, port in enumerate(ports)]
+        for daemon in self._running:
             daemon.listening()
+        broker = stack.enter_context(Broker(place / "broker", self.addresses)).booted()
+        make_topics(place, broker, self.addresses)
+        # topics that no producer has used yet
+        self.unused: Iterator[str] = iter(TOPICS)
 
-    def _start(self, number: int, flags: Sequence[str] = ()) -> Daemon:
-        place = self._place / f"namesrv-{number}"
-        return self._stack.enter_context(Daemon(place, "--listen-port", str(self._ports[number]), *flags))
+    def _start(self, number: int, port: int, flags: Sequence[str] = ()) -> Daemon:
+        daemon = Daemon(self._place / f"namesrv-{number}", "--listen-port", str(port), *flags)
+        return self._stack.enter_context(daemon)
 
     def kill(self, number: int) -> None:
         """End one as a power cut would."""
-        self.running[number].kill()
+        self._running[number].kill()
 
-    def start_again(self, number: int, *flags: str) -> Daemon:
+    def start_again(self, number: int, *flags: str) -> None:
         """Start one that was killed; it listens when this returns, and need not be ready."""
-        self.running[number] = self._start(number, flags)
-        return self.running[number].listening()
+        self._running[number] = self._start(number, self._running[number].address[1], flags).listening()
 
     def restart_unready(self, number: int) -> None:
         """Kill one and start it again so that it goes on waiting for a broker of its last run, which is lost."""
-        snapshot = self.running[number].data_dir / "snapshot.json"
-        with Peer((HOST, self._ports[number])) as peer:
+        snapshot = self._running[number].data_dir / "snapshot.json"
+        with Peer(self._running[number].address) as peer:
             Lost(name="lost", addr=f"{HOST}:1", cluster="lost").register(peer)
             until(lambda: '"lost"' in snapshot.read_text(encoding="utf-8"))
             self.kill(number)
         self.start_again(number, "--wait-for-service-seconds", "600")
 
-    def routes(self, number: int, topic: str) -> bool:
-        """Whether one of them answers for a topic with a route: it is ready, and the topic's broker is back."""
-        with Peer((HOST, self._ports[number])) as peer:
-            return peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == ResponseCode.SUCCESS
+    def is_ready(self, number: int) -> bool:
+        """Whether one of them gives routes, and the broker is back."""
+        with Peer(self._running[number].address) as peer:
+            return peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": STREAM}).code == ResponseCode.SUCCESS
+
+
+def make_topics(place: Path, broker: Broker, addresses: Sequence[str]) -> None:
+    """Make the topics on a broker; return when both NameServers know them.
+
+    A client takes a topic of which it knows nothing to have as many queues as these.
+    """
+    wanted = {STREAM, *TOPICS}
+    with MqAdmin(place / "topics", addresses[0]) as admin:
+        admin.make_topics(broker.address, *wanted)
+    until_equal([wanted] * len(addresses), lambda: [topics_of(address) & wanted for address in addresses])

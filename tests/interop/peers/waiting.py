@@ -20,17 +20,15 @@ def until(ask: Callable[[], T], *, within: float = GUARD_SECONDS) -> T:
         AssertionError: it is not in that time.
     """
     deadline = time.monotonic() + within
-    clock = threading.Event()
     while not (answer := ask()):
         assert time.monotonic() < deadline, f"not within {within:g} s, the last answer was {answer!r}"
-        clock.wait(_BETWEEN_SECONDS)
+        threading.Event().wait(_BETWEEN_SECONDS)
     return answer
 
 
-def until_equal(wanted: object, ask: Callable[[], object], *, within: float = GUARD_SECONDS) -> None:
+def until_equal(wanted: object, ask: Callable[[], object]) -> None:
     """Return as soon as `ask` returns what is wanted; at the end of the time pytest shows how they differ."""
-    deadline = time.monotonic() + within
-    clock = threading.Event()
+    deadline = time.monotonic() + GUARD_SECONDS
     while (answer := ask()) != wanted and time.monotonic() < deadline:
-        clock.wait(_BETWEEN_SECONDS)
+        threading.Event().wait(_BETWEEN_SECONDS)
     assert wanted == answer

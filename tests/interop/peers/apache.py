@@ -1,0 +1,98 @@
+"""Runs Apache's own NameServer, Proxy and mqadmin."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from tests.interop.peers.java import BOOT_SECONDS, JavaProcess
+from tests.interop.peers.ports import free_port
+from tests.interop.peers.waiting import GUARD_SECONDS
+
+
+class ApacheNameServer(JavaProcess):
+    """A NameServer; it listens once `booted()` returns. Further settings are those of a namesrv.properties."""
+
+    def __init__(self, home: Path, *, port: int = 0, settings: Mapping[str, object] | None = None) -> None:
+        self.port = port or free_port()
+        own = {"listenPort": self.port, "bindAddress": "127.0.0.1", "kvConfigPath": home / "kvConfig.json"}
+        file = home / "namesrv.properties"
+        home.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{key}={value}\n" for key, value in {**own, **(settings or {})}.items()))
+        super().__init__(home, "namesrv-5", "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(file))
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self.port}"
+
+    def booted(self) -> Self:
+        """Return once it listens."""
+        self.wait_for("The Name Server boot success", within=GUARD_SECONDS)
+        return self
+
+
+class Proxy(JavaProcess):
+    """A Proxy in cluster mode; it needs a broker of the cluster, which it finds through NameServers, to start."""
+
+    def __init__(self, home: Path, name_servers: Sequence[str]) -> None:
+        config = {
+            "rocketMQClusterName": "DefaultCluster",
+            "namesrvAddr": ";".join(name_servers),
+            "proxyMode": "CLUSTER",
+            "localServeAddr": "127.0.0.1",
+            "grpcServerPort": free_port(),
+            "remotingListenPort": free_port(),
+        }
+        (home / "conf").mkdir(parents=True)
+        (home / "conf" / "rmq-proxy.json").write_text(json.dumps(config))
+        flags = (f"-DRMQ_PROXY_HOME={home}", "-XX:MaxDirectMemorySize=256m")
+        super().__init__(home, "proxy-5", "org.apache.rocketmq.proxy.ProxyStartup", heap_megabytes=384, flags=flags)
+
+    def booted(self) -> Self:
+        """Return once it serves."""
+        self.wait_for("rocketmq-proxy startup successfully", within=BOOT_SECONDS)
+        return self
+
+
+class Output(NamedTuple):
+    """What a command of mqadmin left."""
+
+    stdout: str
+    stderr: str
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The words of each line of a table, without its head, which starts with `#`."""
+        return [line.split() for line in self.stdout.splitlines() if line.strip() and not line.startswith("#")]
+
+
+class MqAdmin(JavaProcess):
+    """Many commands of mqadmin in one process, with the addresses of some NameServers; see AdminShell.java."""
+
+    def __init__(self, home: Path, *name_servers: str) -> None:
+        self._name_servers = ";".join(name_servers)
+        self._asked = 0
+        super().__init__(home, "tools-5", "AdminShell")
+
+    def __call__(self, *words: str) -> Output:
+        """Run a command; what it printed, be it right or wrong."""
+        self._asked += 1
+        self.tell(" ".join([*words, "-n", self._name_servers]))
+        self.wait_until(lambda: len(self.lines) >= self._asked, within=GUARD_SECONDS)
+        return Output(**json.loads(self.lines[self._asked - 1]))
+
+    def succeed(self, *words: str) -> Output:
+        """Run a command that has to succeed.
+
+        Raises:
+            AssertionError: it says that it did not.
+        """
+        output = self(*words)
+        assert "Exception" not in output.stdout + output.stderr, output
+        return output
+
+    def make_topics(self, broker_addr: str, *topics: str, read: int = 4, write: int = 4) -> None:
+        """Make topics on a broker."""
+        for topic in topics:
+            self.succeed("updateTopic", "-b", broker_addr, "-t", topic, "-r", str(read), "-w", str(write))
