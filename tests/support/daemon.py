@@ -32,7 +32,7 @@ class Daemon(Process):
         # no HTTP: its usual port is free for one server of this machine only
         place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
         python = _python(*_MISSING[loop], *missing_packages)
-        super().__init__(sys.executable, *python, *place, "--drain-seconds=0", "--log-format=json", *flags)
+        super().__init__([sys.executable, *python, *place, "--drain-seconds=0", "--log-format=json", *flags])
 
     def _note(self, line: str) -> None:
         super()._note(line)

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -23,7 +23,9 @@ class Process:
     # that of `stop`, and of ends
     end_seconds = GUARD_SECONDS
 
-    def __init__(self, *command: str | Path, home: Path | None = None, **environ: str) -> None:
+    def __init__(
+        self, command: Sequence[str | Path], *, home: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
         self._home = home
         # every line so far, in the order in which they came
         self._lines: list[str] = []
@@ -40,7 +42,7 @@ class Process:
                 encoding="utf-8",
                 errors="replace",
                 cwd=home,
-                env={**kept, "PYTHONUNBUFFERED": "1", **environ},
+                env={**kept, "PYTHONUNBUFFERED": "1", **(environ or {})},
             )
         self._has_news = threading.Condition()
         self._is_silent = False
@@ -133,7 +135,7 @@ class Process:
         return f"<{type(self).__name__} [{shown[:200]} | {self.pid} | {state} | {len(self._lines)} lines]>"
 
 
-class TalkingProcess(Process):
+class PatternProcess(Process):
     """A command whose lines are looked for by pattern."""
 
     @property
@@ -153,3 +155,10 @@ class TalkingProcess(Process):
         """
         self.wait_until(lambda: len(self.said(pattern)) >= count, within=within)
         return self.said(pattern)[count - 1]
+
+
+class TalkingProcess(PatternProcess):
+    """One that needs nothing but its words and what is set in its environment."""
+
+    def __init__(self, *command: str, **environ: str) -> None:
+        super().__init__(command, environ=environ)

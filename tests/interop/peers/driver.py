@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self
 from tests.interop.peers.java import JavaProcess
 from tests.interop.peers.place import INTEROP
 from tests.interop.peers.waiting import GUARD_SECONDS, until_equal
-from tests.support.talking_process import TalkingProcess
+from tests.support.talking_process import PatternProcess
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _FLAGS: Final = (
 )
 
 
-def _events(process: TalkingProcess, event: str, fields: dict[str, object]) -> list[Said]:
+def _events(process: PatternProcess, event: str, fields: dict[str, object]) -> list[Said]:
     said: list[Said] = [json.loads(line) for line in process.lines if line.startswith("{")]
     wanted = {"event": event, **fields}.items()
     return [entry for entry in said if all(entry.get(name) == value for name, value in wanted)]
@@ -138,12 +138,13 @@ class Application(Driver):
         assert [] == [*self.events("failed"), *self.events("error")]
 
 
-class GoProcess(TalkingProcess):
+class GoProcess(PatternProcess):
     """A producer or a consumer; see go/main.go."""
 
     def __init__(self, home: Path, *words: str) -> None:
         # it keeps the addresses of its NameServers below its home
-        super().__init__(INTEROP / "go" / "driver", *words, home=home, HOME=str(home), ROCKETMQ_GO_LOG_LEVEL="warn")
+        environ = {"HOME": str(home), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
+        super().__init__([INTEROP / "go" / "driver", *words], home=home, environ=environ)
 
     def started(self) -> Self:
         """Return once the client has started."""

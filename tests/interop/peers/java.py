@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.interop.peers.place import INTEROP, class_path
-from tests.support.talking_process import TalkingProcess
+from tests.support.talking_process import PatternProcess
 
 # What Apache's start scripts open to RocketMQ on Java 9 and newer, and what makes a JVM start quickly.
 _FLAGS: Final = (
@@ -21,7 +21,7 @@ _FLAGS: Final = (
 BOOT_SECONDS: Final = 180.0
 
 
-class JavaProcess(TalkingProcess):
+class JavaProcess(PatternProcess):
     """A main class of a fetched peer, or one of ours beside it; everything that it writes lands in `home`."""
 
     # a broker of 5.3 takes ten to shut down when it has the machine for itself
@@ -33,7 +33,7 @@ class JavaProcess(TalkingProcess):
         memory = (f"-Xms{min(heap_megabytes, 128)}m", f"-Xmx{heap_megabytes}m")
         places = (f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", f"-Drocketmq.home.dir={home}")
         classes = f"{INTEROP / 'java' / 'classes'}:{class_path(peer)}"
-        super().__init__("java", *_FLAGS, *memory, *places, *flags, "-cp", classes, main, *args, home=home)
+        super().__init__(["java", *_FLAGS, *memory, *places, *flags, "-cp", classes, main, *args], home=home)
         self.home = home
         self._shown = f"{peer} {main}"
 
