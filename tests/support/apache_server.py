@@ -1,17 +1,12 @@
-"""A fake Apache NameServer: answers 105 in JSON, and closes on a header that is not RocketMQ's.
-
-Frames are cut and spelt here without the code under test.
-"""
+"""Fake Apache NameServers: they close on a header that is not RocketMQ's, and spell answers as Java does."""
 
 import asyncio
 import json
-import struct
-from typing import Any, Self
+from typing import Any
 
-from tests.support.fake_clock import settle
-from tests.support.scripted_server import Question, frame
+from tests.support.raw_peer import RawPeer
+from tests.support.scripted_server import Peer, Question, ScriptedServer, frame
 
-HOST = "127.0.0.1"
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
@@ -31,96 +26,91 @@ def apache_route(*names: str, queues: int = 4) -> bytes:
     ).encode()
 
 
-class ApacheServer:
-    """An async context manager that listens on a free port."""
+class ApacheServer(ScriptedServer):
+    """Answers 105 from the routes that a test gives it; an async context manager that listens on a free port."""
 
     def __init__(self) -> None:
+        super().__init__()
         # topic -> the body of its answer; None: no answer at all; an int: that error code. Others do not exist.
         self.routes: dict[str, bytes | int | None] = {}
         # what was asked: (code, topic)
-        self.asked: list[tuple[int, str]] = []
+        self.questions: list[tuple[int, str]] = []
         # connections that were closed for what they sent
         self.refused = 0
-        # connections ever taken
-        self.accepted = 0
-        self.port = 0
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
-        return f"<ApacheServer [{self.address} | {len(self.routes)} topics | {len(self.asked)} asked]>"
+        return f"<{type(self).__name__} [{self.address} | {len(self.routes)} topics | {len(self.questions)} asked]>"
 
     @property
-    def address(self) -> str:
-        """Where to connect."""
-        return f"{HOST}:{self.port}"
+    def accepted(self) -> int:
+        """Connections ever taken."""
+        return self.connections
 
     @property
     def topics_asked(self) -> list[str]:
         """The topics of the route questions, in order."""
-        return [topic for code, topic in self.asked if code == 105]
+        return [topic for code, topic in self.questions if code == 105]
 
-    async def __aenter__(self) -> Self:
-        """Listen."""
-        await self.start()
-        return self
+    def _take(self, peer: Peer) -> None:
+        task = asyncio.ensure_future(self._serve(peer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def __aexit__(self, *_: object) -> None:
-        """Close everything."""
-        await self.stop()
-
-    async def start(self) -> None:
-        """Listen, on the same port as before."""
-        self._server = await asyncio.start_server(self._serve, HOST, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        """Die: nobody listens, and all connections are closed."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        # whom the kernel has let in already gets as far as `_serve`
-        await settle()
-        self.hang_up()
-        await settle()
-
-    def hang_up(self) -> None:
-        """Close all connections."""
-        for writer in self._writers:
-            writer.transport.abort()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
-        self._writers.add(writer)
+    async def _serve(self, peer: Peer) -> None:
         try:
-            while True:
-                length, word = struct.unpack(">II", await reader.readexactly(8))
-                rest = await reader.readexactly(length - 4)
-                if word >> 24 not in (0, 1):
-                    self.refused += 1
-                    return
-                size = word & 0xFFFFFF
-                self._answer(Question(json.loads(rest[:size]), rest[size:]), writer)
-        except (OSError, EOFError, asyncio.CancelledError):
-            # a stream's task that is cancelled is reported
+            while isinstance((question := await peer.receive()).header, dict):
+                topic = str((question.header.get("extFields") or {}).get("topic"))
+                self.questions.append((question.code, topic))
+                peer.send(await self._answer(question, topic))
+            self.refused += 1
+        except (OSError, EOFError):
             pass
         finally:
-            writer.transport.abort()
-            self._writers.discard(writer)
+            peer.writer.transport.abort()
 
-    def _answer(self, question: Question, writer: asyncio.StreamWriter) -> None:
-        topic = str((question.header.get("extFields") or {}).get("topic"))
-        self.asked.append((question.code, topic))
-        said: dict[str, Any] = {"flag": 1, "opaque": question.opaque, "language": "JAVA", "version": 479}
+    async def _answer(self, question: Question, topic: str) -> bytes:
         if question.code != 105:
-            said |= {"code": 3, "remark": f" request type {question.code} not supported"}
-            writer.write(frame(said))
-            return
+            return said(question, 3, f" request type {question.code} not supported")
         found = self.routes.get(topic, 17)
+        if found is None:
+            return b""
         if isinstance(found, bytes):
-            writer.write(frame({**said, "code": 0}, found))
-        elif found == 17:
-            remark = f"No topic route info in name server for the topic: {topic}\n{FAQ}"
-            writer.write(frame({**said, "code": 17, "remark": remark}))
-        elif found is not None:
-            writer.write(frame({**said, "code": found, "remark": "a bug"}))
+            return said(question, body=found)
+        none = f"No topic route info in name server for the topic: {topic}\n{FAQ}"
+        return said(question, found, none if found == 17 else "a bug")
+
+
+class ApacheFront(ApacheServer):
+    """Makes one of our servers look like Apache's; it answers some codes itself."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        super().__init__()
+        self._target = target
+        # code -> the body of a successful answer; others are forwarded
+        self.bodies: dict[int, bytes] = {}
+        # code -> the remark of a refusal
+        self.remarks: dict[int, str] = {}
+
+    @property
+    def asked(self) -> list[tuple[int, int]]:
+        """(serialize type, code) of each question, and of each that was refused for its type, which come first."""
+        return [(77, 0)] * self.refused + [(0, code) for code, _ in self.questions]
+
+    async def _answer(self, question: Question, topic: str) -> bytes:
+        if question.code in self.bodies:
+            return said(question, body=self.bodies[question.code])
+        if question.code in self.remarks:
+            return said(question, 1, self.remarks[question.code])
+        ours = await RawPeer.connect(self._target)
+        try:
+            answer = await ours.ask(frame(question.header, question.body))
+        finally:
+            ours.close()
+        return frame(answer.header, answer.body)
+
+
+def said(question: Question, code: int = 0, remark: str | None = None, body: bytes = b"") -> bytes:
+    """The frame of an answer, as Java spells it."""
+    members: dict[str, Any] = {"flag": 1, "opaque": question.opaque, "language": "JAVA", "version": 479, "code": code}
+    return frame(members if remark is None else {**members, "remark": remark}, body)

@@ -18,12 +18,42 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-class RawPeer:
-    """One connection to a server under test."""
+class Connection:
+    """One end of a connection, byte by byte."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, whatever they are."""
+        self.writer.write(data)
+
+    async def receive_frame(self) -> tuple[int, bytes, bytes]:
+        """The next frame: serialize type, header, body."""
+        length, word = struct.unpack(">II", await self.reader.readexactly(8))
+        rest = await self.reader.readexactly(length - 4)
+        return word >> 24, rest[: word & 0xFFFFFF], rest[word & 0xFFFFFF :]
+
+    async def at_end(self) -> bool:
+        """Whether the other side ends the connection without sending anything more."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        """Hang up in order: the other side reads what was sent, and then the end."""
+        self.writer.close()
+
+    def reset(self) -> None:
+        """Hang up with a reset."""
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+class RawPeer(Connection):
+    """One connection to a server under test."""
 
     @classmethod
     async def connect(cls, address: tuple[str, int], *, receive_buffer: int = 0) -> Self:
@@ -48,10 +78,6 @@ class RawPeer:
         name = self.writer.get_extra_info("sockname")
         return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
-    def send(self, data: bytes) -> None:
-        """Send bytes, whatever they are."""
-        self.writer.write(data)
-
     async def send_slowly(self, data: bytes) -> None:
         """Send bytes one by one, the server reading in between, until it hangs up."""
         for at in range(len(data)):
@@ -63,32 +89,13 @@ class RawPeer:
 
     async def receive(self) -> Answer:
         """The next frame."""
-        length, word = struct.unpack(">II", await self.reader.readexactly(8))
-        rest = await self.reader.readexactly(length - 4)
-        size = word & 0xFFFFFF
-        return read_answer(word >> 24, rest[:size], rest[size:])
+        return read_answer(*await self.receive_frame())
 
     async def ask(self, data: bytes) -> Answer:
         """Send a question and wait for the next frame."""
         self.send(data)
         return await self.receive()
 
-    async def at_end(self) -> bool:
-        """Whether the server ends the connection without sending anything more."""
-        try:
-            return await self.reader.read(1) == b""
-        except ConnectionError:
-            return True
-
     def widen(self) -> None:
         """Read as others do again: a mebibyte through a window of 4 KiB takes a busy machine seconds."""
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-
-    def close(self) -> None:
-        """Hang up in order."""
-        self.writer.close()
-
-    def reset(self) -> None:
-        """Hang up with a reset."""
-        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()

@@ -7,19 +7,20 @@ import asyncio
 import contextlib
 import json
 import socket
-import struct
 from typing import Any, NamedTuple, Self
 
 import msgpack
 
 from tests.support.fake_clock import settle
 from tests.support.guard import GUARD_SECONDS
+from tests.support.raw_peer import Connection
+from tests.support.spelling import JSON, NATIVE, cut
 
 HOST = "127.0.0.1"
 
 
 class Question(NamedTuple):
-    """A frame that a client sent: its header's members, and its body."""
+    """A frame that a client sent: its header's members (a list when it is native), and its body."""
 
     header: Any
     body: bytes
@@ -35,12 +36,8 @@ class Question(NamedTuple):
         return int(self.header["code"] if isinstance(self.header, dict) else self.header[0])
 
 
-class Peer:
+class Peer(Connection):
     """One accepted connection, seen from the server."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
 
     @property
     def address(self) -> tuple[str, int]:
@@ -50,46 +47,22 @@ class Peer:
 
     async def receive(self) -> Question:
         """The next frame."""
-        length, word = struct.unpack(">II", await self.reader.readexactly(8))
-        rest = await self.reader.readexactly(length - 4)
-        header, body = rest[: word & 0xFFFFFF], rest[word & 0xFFFFFF :]
-        return Question(msgpack.unpackb(header) if word >> 24 == 77 else json.loads(header), body)
-
-    def send(self, data: bytes) -> None:
-        """Write bytes, whatever they are."""
-        self.writer.write(data)
+        serialize_type, header, body = await self.receive_frame()
+        return Question(msgpack.unpackb(header) if serialize_type == NATIVE else json.loads(header), body)
 
     def answer(self, opaque: int, body: bytes = b"", **members: object) -> None:
         """Write an answer with a JSON header: success, unless the members say otherwise."""
         self.send(frame({"code": 0, "flag": 1, "opaque": opaque, **members}, body))
-
-    async def at_end(self) -> bool:
-        """Whether the client ends the connection without having sent anything more."""
-        try:
-            return await self.reader.read(1) == b""
-        except ConnectionResetError:
-            return True
 
     async def gone(self) -> None:
         """Return when the client has ended the connection, whatever it sent before."""
         with contextlib.suppress(ConnectionResetError):
             await self.reader.read()
 
-    def close(self) -> None:
-        """Close in order: the client reads what was sent, and then the end."""
-        self.writer.close()
-
-    def reset(self) -> None:
-        """Close with a reset."""
-        accepted = self.writer.get_extra_info("socket")
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
-
 
 def frame(header: dict[str, object], body: bytes = b"") -> bytes:
     """A frame with a JSON header."""
-    spelt = json.dumps(header).encode()
-    return struct.pack(">II", 4 + len(spelt) + len(body), len(spelt)) + spelt + body
+    return cut(JSON, json.dumps(header).encode(), body)
 
 
 class ScriptedServer:
@@ -121,25 +94,35 @@ class ScriptedServer:
     async def __aenter__(self) -> Self:
         """Listen."""
         await self._guard.__aenter__()
-        if self._bound is not None:
-            self._server = await asyncio.start_server(self._connected, sock=self._bound)
-        else:
-            self._server = await asyncio.start_server(self._connected, self._host, 0)
+        place: dict[str, Any] = {"host": self._host, "port": 0} if self._bound is None else {"sock": self._bound}
+        self._server = await asyncio.start_server(self._connected, **place)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *raised: object) -> None:
         """Stop listening and drop everybody."""
         assert self._server is not None
+        await self.stop()
+        await self._server.wait_closed()
+        await self._guard.__aexit__(*raised)  # type: ignore[arg-type]  # type, value, traceback
+
+    async def stop(self) -> None:
+        """Listen no more, and drop everybody."""
+        assert self._server is not None
         self._server.close()
         # whom the kernel has let in already gets as far as `_connected`
         await settle()
-        for peer in self._peers:
-            peer.writer.transport.abort()
-        await self._server.wait_closed()
-        await self._guard.__aexit__(*raised)  # type: ignore[arg-type]  # type, value, traceback
+        self.hang_up()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer)
         self._peers.append(peer)
+        self._take(peer)
+
+    def _take(self, peer: Peer) -> None:
         self._accepted.put_nowait(peer)
+
+    def hang_up(self) -> None:
+        """Drop everybody."""
+        for peer in self._peers:
+            peer.writer.transport.abort()

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_client.ctl.commands.bench import percentile
-from tests.support.ctl import ApacheFront, address_of, at, ctl, nobody
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, at, ctl, nobody
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration
 from tests.support.raw_peer import until

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.support.ctl import ApacheFront, address_of, at, ctl
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, at, ctl
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import TIMESTAMP, Broker, native, native_registration, registration
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ctl import ApacheFront, address_of, at, ctl
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, at, ctl
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration, topic_config
 

@@ -15,7 +15,8 @@ from namesrv_client.ctl.commands.diff import (
 from namesrv_remoting.bodies.answers import ClusterInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from tests.support.ctl import ApacheFront, address_of, at, ctl, nobody
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, at, ctl, nobody
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration, topic_config
 

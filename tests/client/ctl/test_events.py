@@ -8,7 +8,8 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_remoting.bodies.extension_answers import Event, Events
 from namesrv_runtime.clock import SystemClock
 from tests.support import broker as sync_broker
-from tests.support.ctl import COMMAND, ApacheFront, address_of, at, ctl, nobody
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import COMMAND, address_of, at, ctl, nobody
 from tests.support.daemon import Daemon
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, native_registration

@@ -7,7 +7,8 @@ import pytest
 from namesrv_client.ctl.commands.explain import Instance
 from namesrv_remoting.bodies.extension_answers import LiveBroker
 from namesrv_remoting.bodies.route import QueueData
-from tests.support.ctl import ApacheFront, address_of, at, ctl, nobody
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, at, ctl, nobody
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import TIMESTAMP, Broker, registration
 

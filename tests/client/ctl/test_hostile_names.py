@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from namesrv_client.ctl.output import yaml_text
 from namesrv_client.ctl.wording import json_text, shown
-from tests.support.ctl import ApacheFront, address_of, at, ctl
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, at, ctl
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, native, registration
 

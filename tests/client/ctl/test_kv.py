@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ctl import ApacheFront, address_of, at, ctl, nobody
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, at, ctl, nobody
 from tests.support.in_process import namesrv_in_process
 
 

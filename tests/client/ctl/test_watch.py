@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 from tests.support import broker as sync_broker
-from tests.support.ctl import COMMAND, ApacheFront, address_of, at, ctl, nobody
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import COMMAND, address_of, at, ctl, nobody
 from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker
