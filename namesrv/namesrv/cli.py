@@ -8,7 +8,7 @@ from functools import partial
 
 from namesrv import version
 from namesrv.settings.flags import Action, help_text, parse
-from namesrv.settings.sources import Loaded, SettingsError, config_table, load_command_line
+from namesrv.settings.sources import Loaded, SettingsError, config_table, load
 from namesrv_runtime import log
 
 EXIT_OK = 0
@@ -25,14 +25,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if line.action is Action.VERSION:
         return _print(f"namesrv {version()}\n")
     try:
-        loaded = load_command_line(line, os.environ)
+        loaded = load(line, os.environ)
     except SettingsError as error:
         _complain(error.problems)
         return EXIT_USAGE
-    if loaded.action is Action.RUN:
-        return _run(loaded, partial(load_command_line, line, os.environ))
+    if line.action is Action.RUN:
+        return _run(loaded, partial(load, line, os.environ))
     _complain([f"warning: {warning}" for warning in loaded.warnings])
-    return _print(config_table(loaded) if loaded.action is Action.PRINT_CONFIG else "configuration is valid\n")
+    return _print(config_table(loaded) if line.action is Action.PRINT_CONFIG else "configuration is valid\n")
 
 
 def _run(loaded: Loaded, read_again: Callable[[], Loaded]) -> int:

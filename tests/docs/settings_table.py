@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from namesrv.server.reload import RELOADABLE
-from namesrv.settings.catalog import SETTINGS, Setting, text_of
+from namesrv.settings.catalog import SETTINGS, Setting
 
 
 def settings_table() -> str:
@@ -17,17 +17,8 @@ def _rows(settings: Iterable[Setting]) -> Iterator[str]:
     yield "| setting | default | may be | SIGHUP | what it means |\n|---|---|---|---|---|\n"
     for setting in settings:
         at_once = "changes it" if setting.name in RELOADABLE else "restart"
-        facts = (f"`{setting.name}`", setting.default or "empty", _may_be(setting), at_once, _cell(setting.consequence))
+        facts = (f"`{setting.name}`", setting.default or "empty", setting.may_be, at_once, _cell(setting.consequence))
         yield f"| {' | '.join(facts)} |\n"
-
-
-def _may_be(setting: Setting) -> str:
-    if setting.choices:
-        return ", ".join(setting.choices)
-    if setting.between is None:
-        return setting.demand
-    low, high = setting.between
-    return f"{text_of(low)} to {text_of(high)}"
 
 
 def _cell(text: str) -> str:

@@ -24,7 +24,7 @@ def test_every_setting_has_a_row() -> None:
     assert list(rows) == list(Settings.model_fields)
     for name, field in Settings.model_fields.items():
         default, consequence = rows[name]
-        assert consequence == (field.description or "").replace("|", "\\|")
+        assert consequence == " ".join((field.description or "").split()).replace("|", "\\|")
         if field.default_factory is None:
             assert default == (
                 str(field.default).lower() if isinstance(field.default, bool) else as_text(field.default)

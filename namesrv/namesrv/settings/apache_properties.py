@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from namesrv.settings.catalog import SETTINGS, Given, complaint, did_you_mean, text_of
 from namesrv_remoting.bodies.properties import format_properties
@@ -26,8 +27,7 @@ _APACHE_KEYS = {
 _MILLISECONDS = frozenset({"scan_interval_seconds"})
 
 
-@dataclass(frozen=True)
-class _Switch:
+class _Switch(NamedTuple):
     """A key without which Apache's server does not use another one."""
 
     key: str
@@ -49,13 +49,10 @@ _SWITCHES = {
 }
 
 
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
 # our setting -> its key in the answer to GET_NAMESRV_CONFIG; what Apache's server lacks is spelt as it would spell it
-JAVA_NAMES: dict[str, str] = {name: _APACHE_KEYS.get(name) or _camel_case(name) for name in SETTINGS}
+JAVA_NAMES: dict[str, str] = {
+    name: _APACHE_KEYS.get(name) or re.sub("_(.)", lambda match: match[1].upper(), name) for name in SETTINGS
+}
 _SETTING_NAMES = {key: name for name, key in JAVA_NAMES.items()}
 
 # key -> the value that needs no remark, and the remark for all others
@@ -91,8 +88,7 @@ _WITHOUT_EFFECT = frozenset(
         "useEpollNativeSelector",
     }
 )
-_SWITCH_KEYS = frozenset(switch.key for switch in _SWITCHES.values())
-_KNOWN = _SETTING_NAMES.keys() | _REMARKS.keys() | _WITHOUT_EFFECT | _SWITCH_KEYS
+_KNOWN = _SETTING_NAMES.keys() | _REMARKS.keys() | _WITHOUT_EFFECT | {switch.key for switch in _SWITCHES.values()}
 
 
 @dataclass
@@ -121,10 +117,8 @@ def as_properties(values: Mapping[str, object]) -> str:
     """Settings as the sorted lines that GET_NAMESRV_CONFIG answers; -c reads them back."""
     properties = {switch.key: "true" for name, switch in _SWITCHES.items() if name in values}
     for name, value in values.items():
-        if isinstance(value, float) and name in _MILLISECONDS:
-            properties[JAVA_NAMES[name]] = str(round(value * 1000))
-        else:
-            properties[JAVA_NAMES[name]] = text_of(value)
+        shown = round(value * 1000) if isinstance(value, float) and name in _MILLISECONDS else value
+        properties[JAVA_NAMES[name]] = text_of(shown)
     return format_properties(properties)
 
 

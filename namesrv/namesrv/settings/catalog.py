@@ -1,14 +1,13 @@
 """Facts about each setting, taken from its declaration, for help, files and error messages."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic.fields import FieldInfo
-
-from namesrv.settings.model import Settings
+from namesrv.settings.model import DEFAULTS_IN_WORDS, HEADINGS, Settings
 from namesrv_runtime.log import quoted
 
 ENVIRONMENT_PREFIX = "NAMESRV_"
@@ -36,13 +35,13 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """Its name in messages."""
+        """Its name in messages, and on the command line after two dashes."""
         return self.name.replace("_", "-")
 
     @property
-    def flag(self) -> str:
-        """Its name on the command line."""
-        return f"--{self.title}"
+    def flags(self) -> tuple[str, ...]:
+        """Its names on the command line."""
+        return (f"--{self.title}", f"--no-{self.title}") if self.kind is bool else (f"--{self.title}",)
 
     @property
     def environment(self) -> str:
@@ -60,12 +59,11 @@ class Setting:
         return f"one of {', '.join(self.choices)}" if self.choices else _KINDS[self.kind]
 
     @property
-    def range(self) -> str:
-        """Which values are allowed, to be read after `is not`."""
+    def may_be(self) -> str:
+        """The values that are allowed, as in a table."""
         if self.between is None:
-            return self.demand
-        low, high = self.between
-        return f"between {text_of(low)} and {text_of(high)}"
+            return ", ".join(self.choices) or self.demand
+        return " to ".join(map(text_of, self.between))
 
 
 def text_of(value: object) -> str:
@@ -91,23 +89,20 @@ def complaint(given: Given, setting: Setting, wrong: str) -> str:
     return f"{setting.title}: {quoted(text_of(given.value))} {wrong} (from {given.origin})"
 
 
-def _setting(name: str, field: FieldInfo) -> Setting:
-    extra = field.json_schema_extra
-    if not isinstance(extra, dict) or field.description is None:
-        raise TypeError(f"setting {name} is declared without topic or consequence")
-    low = next((rule.ge for rule in field.metadata if hasattr(rule, "ge")), None)
-    high = next((rule.le for rule in field.metadata if hasattr(rule, "le")), None)
-    return Setting(
-        name=name,
-        topic=str(extra["topic"]),
-        consequence=field.description,
-        kind=field.annotation,
-        between=None if low is None or high is None else (low, high),
-        default=str(extra["default"]) if "default" in extra else text_of(field.default),
-    )
+def _catalog() -> Iterable[Setting]:
+    topic = ""
+    for name, field in Settings.model_fields.items():
+        topic = HEADINGS.get(name, topic)
+        low, high = (*field.metadata, None, None)[:2]
+        yield Setting(
+            name=name,
+            topic=topic,
+            consequence=re.sub(r"\s+", " ", field.description or ""),
+            kind=field.annotation,
+            between=(low.ge, high.le) if low and high else None,
+            default=DEFAULTS_IN_WORDS.get(name) or text_of(field.default),
+        )
 
 
 # field name -> what to say about it, in the order of the declaration
-SETTINGS: Mapping[str, Setting] = MappingProxyType(
-    {name: _setting(name, field) for name, field in Settings.model_fields.items()}
-)
+SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in _catalog()})

@@ -5,10 +5,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
-from namesrv.settings.catalog import SETTINGS, Given, Setting, did_you_mean, text_of
+from namesrv.settings.catalog import SETTINGS, Given, Setting, did_you_mean
 from namesrv_runtime.log import quoted
 
 _USAGE = "namesrv [--config FILE] [-c FILE] [settings]"
@@ -44,12 +44,21 @@ class Action(Enum):
     VERSION = auto()
 
 
+# names -> where the path goes, and its help
+_FILES = {
+    ("--config",): ("toml_file", "TOML file with settings."),
+    ("-c", "--properties"): (
+        "properties_file",
+        "An Apache NameServer's namesrv.properties, unchanged. A warning names each key that has no effect here.",
+    ),
+}
 _ACTIONS = {
     ("-p", "--print-config"): (Action.PRINT_CONFIG, "Print each setting with its value and origin, and exit."),
     ("--check-config",): (Action.CHECK_CONFIG, "Check all settings and exit: with 0 if they are valid, else with 2."),
     ("--version",): (Action.VERSION, "Print the version and exit."),
     ("-h", "--help"): (Action.HELP, "Print this help and exit."),
 }
+_KNOWN = [*chain(*_FILES, *_ACTIONS, *(setting.flags for setting in SETTINGS.values()))]
 
 
 @dataclass(frozen=True)
@@ -92,12 +101,16 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,  # an abbreviation can become another flag's in the next version
         exit_on_error=False,
     )
-    _add_other_flags(parser)
+    group = parser.add_argument_group("Configuration")
+    for names, (place, text) in _FILES.items():
+        group.add_argument(*names, dest=place, metavar="FILE", help=text)
+    for names, (action, text) in _ACTIONS.items():
+        group.add_argument(*names, dest="action", action="store_const", const=action, help=text)
     for topic, settings in groupby(SETTINGS.values(), key=lambda setting: setting.topic):
         group = parser.add_argument_group(topic)
         for setting in settings:
             group.add_argument(
-                *_names(setting),
+                *setting.flags,
                 dest=setting.name,
                 action=_Give,
                 nargs="?" if setting.kind is bool else None,
@@ -108,24 +121,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_other_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("Configuration")
-    group.add_argument("--config", dest="toml_file", metavar="FILE", help="TOML file with settings.")
-    group.add_argument(
-        "-c",
-        "--properties",
-        dest="properties_file",
-        metavar="FILE",
-        help="An Apache NameServer's namesrv.properties, unchanged. A warning names each key that has no effect here.",
-    )
-    for names, (action, text) in _ACTIONS.items():
-        group.add_argument(*names, dest="action", action="store_const", const=action, help=text)
-
-
-def _names(setting: Setting) -> tuple[str, ...]:
-    return (setting.flag, f"--no-{setting.title}") if setting.kind is bool else (setting.flag,)
-
-
 def _metavar(setting: Setting) -> str:
     if setting.choices:
         return "|".join(setting.choices)
@@ -133,11 +128,8 @@ def _metavar(setting: Setting) -> str:
 
 
 def _help(setting: Setting) -> str:
-    facts = [f"default {setting.default}"]
-    if setting.between:
-        facts.append(f"{text_of(setting.between[0])} to {text_of(setting.between[1])}")
-    facts.append(f"environment {setting.environment}")
-    return f"{setting.consequence}\n[{'; '.join(facts)}]"
+    allowed = f" {setting.may_be};" if setting.between else ""
+    return f"{setting.consequence}\n[default {setting.default};{allowed} environment {setting.environment}]"
 
 
 def _complaints(unknown: Sequence[str]) -> Iterable[str]:
@@ -146,18 +138,10 @@ def _complaints(unknown: Sequence[str]) -> Iterable[str]:
     for word in unknown:
         flag, equals, _ = word.partition("=")
         if word.startswith("-"):
-            yield f"unknown flag {quoted(flag)}{did_you_mean(flag, _known_flags(), prefix='--')}"
+            yield f"unknown flag {quoted(flag)}{did_you_mean(flag, _KNOWN, prefix='--')}"
         elif not is_value:
             yield f"unexpected argument {quoted(word)}"
         is_value = word.startswith("-") and not equals and not is_value
-
-
-def _known_flags() -> Iterable[str]:
-    yield from ("--config", "--properties", "-c")
-    for names in _ACTIONS:
-        yield from names
-    for setting in SETTINGS.values():
-        yield from _names(setting)
 
 
 class _Give(argparse.Action):
@@ -170,12 +154,11 @@ class _Give(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        value: object = values
-        if option_string is not None and option_string.startswith("--no-"):
-            if values is not None:
-                raise argparse.ArgumentError(None, f"flag {option_string} takes no value")
-            value = "false"
-        namespace.given[self.dest] = Given("true" if value is None else value, f"flag {option_string}")
+        is_off = (option_string or "").startswith("--no-")
+        if is_off and values is not None:
+            raise argparse.ArgumentError(None, f"flag {option_string} takes no value")
+        value = str(not is_off).lower() if values is None else values
+        namespace.given[self.dest] = Given(value, f"flag {option_string}")
 
 
 class _HelpFormatter(argparse.HelpFormatter):

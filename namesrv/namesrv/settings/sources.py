@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from namesrv.settings.apache_properties import Translation, translate
 from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, did_you_mean, text_of
-from namesrv.settings.flags import Action, CommandLine, parse
-from namesrv.settings.model import Settings
-from namesrv.settings.values import default_data_dir
+from namesrv.settings.flags import CommandLine
+from namesrv.settings.model import Settings, default_data_dir
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_runtime.log import printable, quoted
 
@@ -40,58 +39,35 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings of a run, and what is to be done with them."""
+    """The settings of a run."""
 
     settings: Settings
     origins: Mapping[str, str]  # setting -> where its value came from, `default` included
     warnings: tuple[str, ...]
-    action: Action
 
 
-def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded:
-    """The settings by arguments, environment, files and defaults, in this order.
-
-    Raises:
-        SettingsError: with everything that is wrong.
-    """
-    return load_command_line(parse(argv), environ)
-
-
-def load_command_line(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
-    """The same for arguments that are read already.
+def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
+    """The settings by command line, environment, files and defaults, in this order.
 
     Raises:
         SettingsError: with everything that is wrong.
     """
-    found = [_from_properties(line.properties_file), _from_toml(line.toml_file), _from_environment(environ)]
+    sources = [_from_properties(line.properties_file), _from_toml(line.toml_file), _from_environment(environ)]
     given: dict[str, Given] = {"data_dir": Given(default_data_dir(environ), "default")}
-    for source in found:
+    for source in sources:
         given |= source.given
     given |= line.given
-    problems = [*line.problems, *(problem for source in reversed(found) for problem in source.problems)]
+    problems = [*line.problems, *(problem for source in reversed(sources) for problem in source.problems)]
+    settings = None
     try:
-        settings = validated(given)
-    except SettingsError as error:
-        raise SettingsError([*problems, *error.problems]) from None
-    if problems:
+        settings = Settings.model_validate({name: item.value for name, item in given.items()})
+    except ValidationError as error:
+        problems += (_problem(given, dict(detail)) for detail in error.errors(include_url=False))
+    if settings is None or problems:
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in SETTINGS}
-    warnings = [*(warning for source in found for warning in source.warnings), *_doubts(settings)]
-    return Loaded(settings, origins, tuple(warnings), line.action)
-
-
-def validated(given: Mapping[str, Given], base: Settings | None = None) -> Settings:
-    """Settings with these values in place of the base's, or of the defaults.
-
-    Raises:
-        SettingsError: one problem for each value that is not allowed.
-    """
-    values: dict[str, Any] = {} if base is None else base.model_dump()
-    values |= {name: item.value for name, item in given.items()}
-    try:
-        return Settings(**values)
-    except ValidationError as error:
-        raise SettingsError([_problem(given, dict(detail)) for detail in error.errors(include_url=False)]) from None
+    warnings = [*(warning for source in sources for warning in source.warnings), *_doubts(settings)]
+    return Loaded(settings, origins, tuple(warnings))
 
 
 def config_table(loaded: Loaded) -> str:
@@ -156,13 +132,13 @@ def _text_of_file(path: str) -> str:
 
 
 def _problem(given: Mapping[str, Given], detail: Mapping[str, Any]) -> str:
-    name = detail["loc"][0]
-    setting = SETTINGS[name]
+    setting = SETTINGS[detail["loc"][0]]
+    wrong = f"is not {setting.demand}"
     if detail["type"] == "value_error":  # in our own words already
         wrong = str(detail["ctx"]["error"])
-    else:
-        wrong = f"is not {setting.range if detail['type'] in _OUT_OF_RANGE else setting.demand}"
-    return complaint(given[name], setting, wrong)
+    elif detail["type"] in _OUT_OF_RANGE and setting.between:
+        wrong = f"is not between {text_of(setting.between[0])} and {text_of(setting.between[1])}"
+    return complaint(given[setting.name], setting, wrong)
 
 
 def _doubts(settings: Settings) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from namesrv.context import LiveSettings
 from namesrv.server.reload import RELOADABLE, Change, Reloader, apply, changes_between
 from namesrv.settings.catalog import SETTINGS
+from namesrv.settings.flags import parse
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, load
 from namesrv_remoting.aio.limits import ServerLimits
@@ -71,7 +72,7 @@ class File:
             f"--nameserver-name={server.namesrv.settings.nameserver_name}",
             f"--config={path}",
         ]
-        self.read: Callable[[], Loaded] = lambda: load(argv, {})
+        self.read: Callable[[], Loaded] = lambda: load(parse(argv), {})
 
     async def reload(self, text: str) -> None:
         """Write it and have it read again."""

@@ -5,7 +5,6 @@ import pytest
 from namesrv.settings.apache_properties import JAVA_NAMES, Translation, as_properties, translate
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import validated
 from namesrv_remoting.bodies.properties import parse_properties
 
 # what UPDATE_NAMESRV_CONFIG makes Apache's server write: every key it has
@@ -186,4 +185,4 @@ def test_what_is_shown_can_be_loaded_again() -> None:
     translation = translate(parse_properties(as_properties(settings.model_dump())), "file f")
 
     assert ([], []) == (translation.problems, translation.warnings)
-    assert settings == validated(translation.given)
+    assert settings == Settings.model_validate(values(translation))
