@@ -1,63 +1,76 @@
 """Table of handlers by request code."""
 
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.processors import admin, broker, client, extensions, kvconfig
+from namesrv.processors.admin import AdminProcessor
+from namesrv.processors.broker import BrokerProcessor
 from namesrv.processors.changes import log_change
+from namesrv.processors.client import ClientProcessor
+from namesrv.processors.extensions import ExtensionProcessor
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import RequestCodeNotSupportedError
 
-# role of whoever asks -> what makes the handlers of that role's codes
-PROCESSORS: Final[Mapping[str, tuple[Callable[[Namesrv], Mapping[RequestCode, Handler]], ...]]] = {
-    "broker": (broker.handlers,),
-    "client": (client.handlers,),
-    "admin": (admin.handlers, kvconfig.handlers, extensions.handlers),
-}
-# ours, not RocketMQ's: their bodies have no other spelling than the native one
-NATIVE_ONLY: Final = frozenset(
-    {
-        RequestCode.PULL_ROUTES,
-        RequestCode.SERVER_INFO,
-        RequestCode.RECENT_EVENTS,
-        RequestCode.LIST_CONNECTIONS,
-        RequestCode.LIST_BROKERS,
-    }
-)
 # answered when something happens, not in turn
 CONCURRENT: Final = frozenset({int(RequestCode.PULL_ROUTES)})
 
 
-# what operators change with: each success is a line in the log
-OPERATORS_CHANGES: Final = frozenset(
-    {
-        RequestCode.PUT_KV_CONFIG,
-        RequestCode.DELETE_KV_CONFIG,
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
-        RequestCode.ADD_WRITE_PERM_OF_BROKER,
-        RequestCode.DELETE_TOPIC_IN_NAMESRV,
-        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
-        RequestCode.UPDATE_NAMESRV_CONFIG,
+@dataclass(frozen=True, slots=True)
+class Processors:
+    """All handlers, by request code."""
+
+    handlers: dict[int, Handler]
+    # who asks: broker, client or admin; watch for what waits until something happens
+    kinds: dict[int, str]
+
+
+def processors(namesrv: Namesrv) -> Processors:
+    """The handlers of a server, each noting on the connection what kind of peer asks."""
+    broker, client = BrokerProcessor(namesrv), ClientProcessor(namesrv)
+    admin, extension = AdminProcessor(namesrv), ExtensionProcessor(namesrv)
+    by_role: dict[str, dict[RequestCode, Handler]] = {
+        "broker": {
+            RequestCode.REGISTER_BROKER: broker.register,
+            RequestCode.UNREGISTER_BROKER: broker.unregister,
+            RequestCode.BROKER_HEARTBEAT: broker.heartbeat,
+            RequestCode.QUERY_DATA_VERSION: broker.query_data_version,
+            RequestCode.GET_BROKER_MEMBER_GROUP: broker.member_group,
+        },
+        "client": {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: client.route,
+            RequestCode.PULL_ROUTES: _natively(client.pull_routes),
+        },
+        "admin": {
+            RequestCode.PUT_KV_CONFIG: _logged(admin.put_kv),
+            RequestCode.GET_KV_CONFIG: admin.get_kv,
+            RequestCode.DELETE_KV_CONFIG: _logged(admin.delete_kv),
+            RequestCode.GET_KVLIST_BY_NAMESPACE: admin.kv_namespace,
+            RequestCode.GET_BROKER_CLUSTER_INFO: admin.cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: _logged(admin.wipe_write_perm),
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: _logged(admin.add_write_perm),
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: admin.all_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: _logged(admin.delete_topic),
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: _logged(admin.register_topic),
+            RequestCode.GET_TOPICS_BY_CLUSTER: admin.topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: admin.system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: admin.unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: admin.unit_sub_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: admin.unit_sub_not_unit_topics,
+            RequestCode.UPDATE_NAMESRV_CONFIG: _logged(admin.update_config),
+            RequestCode.GET_NAMESRV_CONFIG: admin.get_config,
+            RequestCode.SERVER_INFO: _natively(extension.server_info),
+            RequestCode.RECENT_EVENTS: _natively(extension.recent_events),
+            RequestCode.LIST_CONNECTIONS: _natively(extension.list_connections),
+            RequestCode.LIST_BROKERS: _natively(extension.list_brokers),
+        },
     }
-)
-
-
-def handlers(namesrv: Namesrv) -> dict[int, Handler]:
-    """All of them, each noting on the connection what kind of peer asks."""
-    return {
-        int(code): _noting(role, _natively(handler) if code in NATIVE_ONLY else handler)
-        for role, makers in PROCESSORS.items()
-        for make in makers
-        for code, handler in make(namesrv).items()
-    }
-
-
-def roles(namesrv: Namesrv) -> dict[int, str]:
-    """Who asks with which code: broker, client or admin; watch for what waits until something happens."""
-    of_makers = {int(code): role for role, makers in PROCESSORS.items() for make in makers for code in make(namesrv)}
-    return of_makers | dict.fromkeys(CONCURRENT, "watch")
+    kinds = {int(code): role for role, handlers in by_role.items() for code in handlers}
+    return Processors(
+        {int(code): _noting(role, each) for role, handlers in by_role.items() for code, each in handlers.items()},
+        kinds | dict.fromkeys(CONCURRENT, "watch"),
+    )
 
 
 def _noting(role: str, handler: Handler) -> Handler:
@@ -67,15 +80,25 @@ def _noting(role: str, handler: Handler) -> Handler:
         if not connection.is_broker and (role != "admin" or not connection.role):
             connection.role = role
             connection.is_broker = role == "broker"
-        reply = await handler(request)
-        if request.command.code in OPERATORS_CHANGES:
-            log_change(request)
-        return reply
+        return await handler(request)
 
     return note_and_handle
 
 
+def _logged(handler: Handler) -> Handler:
+    """What operators change with: each success is a line in the log."""
+
+    async def handle_and_log(request: Request) -> Reply:
+        reply = await handler(request)
+        log_change(request)
+        return reply
+
+    return handle_and_log
+
+
 def _natively(handler: Handler) -> Handler:
+    """Ours, not RocketMQ's: the body has no other spelling than the native one."""
+
     async def handle_if_native(request: Request) -> Reply:
         if not request.command.is_native:
             raise RequestCodeNotSupportedError(

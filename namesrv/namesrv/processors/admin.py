@@ -1,44 +1,32 @@
-"""Handlers of operators' requests: lists, permissions, topics, settings."""
+"""Handlers of operators' requests: lists, permissions, topics, settings, the key-value configuration."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
+from typing import Final
 
 from namesrv.context import Namesrv
+from namesrv.kv.store import KVLimitError, KVWriteError
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv.routeinfo import views
 from namesrv.routeinfo.tables import QueueRow
-from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
+from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
-from namesrv_remoting.codes import RequestCode
-from namesrv_remoting.errors import SystemError_
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
+from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 from namesrv_remoting.headers.admin import (
     AddWritePermResponseHeader,
     BrokerNameRequestHeader,
     ClusterRequestHeader,
     DeleteTopicRequestHeader,
+    GetKVConfigResponseHeader,
+    KVConfigKeyRequestHeader,
+    NamespaceRequestHeader,
+    PutKVConfigRequestHeader,
     RegisterTopicRequestHeader,
     WipeWritePermResponseHeader,
 )
 
-
-def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
-    """The handlers of operators' requests."""
-    processor = AdminProcessor(namesrv)
-    return {
-        RequestCode.GET_BROKER_CLUSTER_INFO: processor.cluster_info,
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER: processor.wipe_write_perm,
-        RequestCode.ADD_WRITE_PERM_OF_BROKER: processor.add_write_perm,
-        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: processor.all_topics,
-        RequestCode.DELETE_TOPIC_IN_NAMESRV: processor.delete_topic,
-        RequestCode.REGISTER_TOPIC_IN_NAMESRV: processor.register_topic,
-        RequestCode.GET_TOPICS_BY_CLUSTER: processor.topics_of_cluster,
-        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: processor.system_topics,
-        RequestCode.GET_UNIT_TOPIC_LIST: processor.unit_topics,
-        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: processor.unit_sub_topics,
-        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: processor.unit_sub_not_unit_topics,
-        RequestCode.UPDATE_NAMESRV_CONFIG: processor.update_config,
-        RequestCode.GET_NAMESRV_CONFIG: processor.get_config,
-    }
+_ALL: Final = "all"
 
 
 class AdminProcessor:
@@ -69,12 +57,6 @@ class AdminProcessor:
         count = await self._manager.add_write_perm(header.broker_name)
         return Reply(ext_fields=AddWritePermResponseHeader(add_topic_count=count).to_ext())
 
-    async def all_topics(self, request: Request) -> Reply:
-        """206."""
-        if not self._namesrv.live.enable_all_topic_list:
-            raise SystemError_("disable")
-        return await self._list(request, "all", lambda _: True)
-
     async def delete_topic(self, request: Request) -> Reply:
         """216."""
         header = DeleteTopicRequestHeader.from_ext(request.command.ext_fields)
@@ -89,50 +71,53 @@ class AdminProcessor:
             await self._manager.register_topic(header.topic, queue_datas)
         return SUCCESS
 
-    async def topics_of_cluster(self, request: Request) -> Reply:
-        """224."""
-        self._check_lists()
-        header = ClusterRequestHeader.from_ext(request.command.ext_fields)
-        brokers = self._tables.cluster_addr_table.get(header.cluster)
-        if brokers is None:
-            # any number of them could be asked for
-            return await self._list(request, "none", lambda _: False)
-        return await self._list(
-            request, ("cluster", header.cluster), lambda row: any(queues.broker_name in brokers for queues in row)
-        )
+    # -- lists --------------------------------------------------------------------------------------------------------
 
     async def system_topics(self, request: Request) -> Reply:
         """304."""
         names, broker_addr = views.system_topics(self._tables)
         return Reply(dialect_of(request.command).topic_list(names, broker_addr))
 
+    async def all_topics(self, request: Request) -> Reply:
+        """206."""
+        return await self._list(request, _ALL, lambda _: True)
+
+    async def topics_of_cluster(self, request: Request) -> Reply:
+        """224."""
+        cluster = ClusterRequestHeader.from_ext(request.command.ext_fields).cluster
+        brokers = self._tables.cluster_addr_table.get(cluster)
+        # any number of unknown clusters could be asked for: they have one list
+        if brokers is None:
+            return await self._list(request, "none", lambda _: False)
+        return await self._list(
+            request, ("cluster", cluster), lambda row: any(queues.broker_name in brokers for queues in row)
+        )
+
     async def unit_topics(self, request: Request) -> Reply:
-        """311."""
-        return await self._flagged(request, "unit", views.is_unit)
+        """311: like the two below, by the flags of a topic's first queues, which is where Java looks."""
+        return await self._list(request, "unit", lambda row: views.is_unit(row[0].topic_sys_flag))
 
     async def unit_sub_topics(self, request: Request) -> Reply:
         """312."""
-        return await self._flagged(request, "unit sub", views.has_unit_sub)
+        return await self._list(request, "unit sub", lambda row: views.has_unit_sub(row[0].topic_sys_flag))
 
     async def unit_sub_not_unit_topics(self, request: Request) -> Reply:
         """313."""
-        return await self._flagged(
-            request, "unit sub, not unit", lambda flags: views.has_unit_sub(flags) and not views.is_unit(flags)
+        return await self._list(
+            request,
+            "unit sub, not unit",
+            lambda row: views.has_unit_sub(row[0].topic_sys_flag) and not views.is_unit(row[0].topic_sys_flag),
         )
 
-    async def _flagged(self, request: Request, kind: str, is_wanted: Callable[[int], bool]) -> Reply:
-        """Topics by the flags of their first queues, which is where Java looks."""
-        self._check_lists()
-        return await self._list(request, kind, lambda row: is_wanted(row[0].topic_sys_flag))
-
-    def _check_lists(self) -> None:
-        if not self._namesrv.live.enable_topic_list:
-            raise SystemError_("disable")
-
     async def _list(self, request: Request, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> Reply:
+        live = self._namesrv.live
+        if not (live.enable_all_topic_list if kind == _ALL else live.enable_topic_list):
+            raise SystemError_("disable")
         encoded = await self._lists.encoded(dialect_of(request.command), kind, is_wanted)
         self._large_lists.give(request.connection.ip, len(encoded))
         return Reply(encoded)
+
+    # -- settings and the key-value configuration ---------------------------------------------------------------------
 
     async def update_config(self, request: Request) -> Reply:
         """318."""
@@ -142,3 +127,50 @@ class AdminProcessor:
     async def get_config(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
         """319."""
         return Reply(effective_properties(self._namesrv).encode())
+
+    async def put_kv(self, request: Request) -> Reply:
+        """100: answered, like a deletion, when it is on disk."""
+        fields = request.command.ext_fields or {}
+        if "namespace" not in fields or "key" not in fields:
+            # Java's own words
+            raise BadRequestError("namespace or key is null")
+        header = PutKVConfigRequestHeader.from_ext(fields)
+        try:
+            await self._namesrv.kv.put(header.namespace, header.key, header.value)
+        except KVLimitError as error:
+            raise BadRequestError(f"field {error.field}: {error}") from error
+        except KVWriteError as error:
+            raise SystemError_(error.strerror) from error
+        self._kv_changed(header.namespace, header.key)
+        return SUCCESS
+
+    async def get_kv(self, request: Request) -> Reply:
+        """101."""
+        header = KVConfigKeyRequestHeader.from_ext(request.command.ext_fields)
+        value = self._namesrv.kv.get(header.namespace, header.key)
+        if value is None:
+            raise QueryNotFoundError(f"No config item, Namespace: {header.namespace} Key: {header.key}", ext_fields={})
+        return Reply(ext_fields=GetKVConfigResponseHeader(value=value).to_ext())
+
+    async def delete_kv(self, request: Request) -> Reply:
+        """102: also succeeds when there was nothing to delete."""
+        header = KVConfigKeyRequestHeader.from_ext(request.command.ext_fields)
+        try:
+            if await self._namesrv.kv.delete(header.namespace, header.key):
+                self._kv_changed(header.namespace, header.key)
+        except KVWriteError as error:
+            raise SystemError_(error.strerror) from error
+        return SUCCESS
+
+    async def kv_namespace(self, request: Request) -> Reply:
+        """219."""
+        header = NamespaceRequestHeader.from_ext(request.command.ext_fields)
+        table = self._namesrv.kv.namespace(header.namespace)
+        if table is None:
+            raise QueryNotFoundError(f"No config item, Namespace: {header.namespace}")
+        return Reply(dialect_of(request.command).kv_table(table))
+
+    def _kv_changed(self, namespace: str, key: str) -> None:
+        # order configuration is part of the topic's route
+        if namespace == ORDER_TOPIC_CONFIG and self._namesrv.live.order_message_enable:
+            self._manager.routes_may_differ((key,))

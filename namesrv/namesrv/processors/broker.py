@@ -3,21 +3,21 @@
 import asyncio
 import secrets
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Final, Protocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.processors.changes import log_change
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
-from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
+from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, is_zlib
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 from namesrv_remoting.headers.broker import (
@@ -30,19 +30,12 @@ from namesrv_remoting.headers.broker import (
     UnregisterBrokerRequestHeader,
 )
 
-
-class _Hasher(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-    def digest(self) -> bytes: ...
-
-
 # Two megabytes of JSON take XXH3 0.2 ms, and SHA-1 or BLAKE2 1 to 2 ms: half or more of what an unchanged
 # registration may cost.
-_new_hasher: Callable[[bytes], _Hasher]
 try:
     from xxhash import xxh3_128 as _new_hasher
 except ImportError:  # comes with the extra `server`
-    from hashlib import blake2b as _new_hasher
+    from hashlib import blake2b as _new_hasher  # type: ignore[assignment]  # what is called of both is the same
 
 # 31 bits: Java's CRC is a non-negative int
 _CRC_MASK: Final = 0x7FFFFFFF
@@ -52,18 +45,6 @@ _MAX_LARGE_AT_ONCE: Final = 2
 _SMALL_BYTES: Final = 3 * 1024 * 1024
 # Whom the memory of these is charged to: nobody's address, whose other brokers would be refused for it.
 _DECODING: Final = "decoding"
-
-
-def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
-    """The handlers of brokers' requests."""
-    processor = BrokerProcessor(namesrv)
-    return {
-        RequestCode.REGISTER_BROKER: processor.register,
-        RequestCode.UNREGISTER_BROKER: processor.unregister,
-        RequestCode.BROKER_HEARTBEAT: processor.heartbeat,
-        RequestCode.QUERY_DATA_VERSION: processor.query_data_version,
-        RequestCode.GET_BROKER_MEMBER_GROUP: processor.member_group,
-    }
 
 
 class BrokerProcessor:
@@ -85,8 +66,8 @@ class BrokerProcessor:
         result = self._manager.register_unchanged(key, digest, request.connection.id, header.registration_seq)
         if result is None:
             _check_crc(header.body_crc32, command.body)
-            steps, turn = self._decode(command, header)
-            async with turn:
+            steps, most_bytes = self._decoding(command, header)
+            async with self._turn(most_bytes):
                 body = await run_in_steps(steps)
                 result = await self._manager.register(self._registration(request, header, body, digest))
         return self._registered(command, result)
@@ -95,7 +76,7 @@ class BrokerProcessor:
         self, request: Request, header: RegisterBrokerRequestHeader, body: RegisterBrokerBody, digest: bytes
     ) -> Registration:
         timeout = header.heartbeat_timeout_millis
-        is_native = request.command.is_native
+        is_delta = request.command.is_native and header.kind == "delta"
         return Registration(
             cluster_name=header.cluster_name,
             broker_name=header.broker_name,
@@ -107,18 +88,18 @@ class BrokerProcessor:
             ha_server_addr=header.ha_server_addr,
             zone_name=header.zone_name,
             enable_acting_master=header.enable_acting_master,
-            is_native=is_native,
-            kind="delta" if is_native and header.kind == "delta" else "full",
+            is_native=request.command.is_native,
+            kind="delta" if is_delta else "full",
             agent_id=header.agent_id,
             registration_seq=header.registration_seq,
             # a delta says the same only once
-            digest=None if is_native and header.kind == "delta" else digest,
+            digest=None if is_delta else digest,
         )
 
-    def _decode(
+    def _decoding(
         self, command: RemotingCommand, header: RegisterBrokerRequestHeader
-    ) -> tuple[Steps[RegisterBrokerBody], AbstractAsyncContextManager[object]]:
-        """The body, to be decoded in steps, and the turn in which that and the rest has to be done."""
+    ) -> tuple[Steps[RegisterBrokerBody], int]:
+        """The body, to be decoded in steps, and how many bytes it can grow to."""
         # as they are now: a reload may have changed them
         settings = self._namesrv.settings
         limits = RegistrationLimits(
@@ -130,11 +111,14 @@ class BrokerProcessor:
         else:
             compressed = compressed or is_zlib(body)
             steps = decode_body(body, command.version, compressed=compressed, limits=limits)
-        most_bytes = limits.most_bytes(len(body), compressed=compressed)
-        return steps, nullcontext() if most_bytes <= _SMALL_BYTES else self._turn(most_bytes)
+        return steps, limits.most_bytes(len(body), compressed=compressed)
 
     @asynccontextmanager
     async def _turn(self, most_bytes: int) -> AsyncIterator[None]:
+        """The turn in which a registration has to be decoded and applied."""
+        if most_bytes <= _SMALL_BYTES:
+            yield
+            return
         async with self._large:
             self._namesrv.budget.charge(_DECODING, most_bytes)
             try:

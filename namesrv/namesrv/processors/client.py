@@ -3,19 +3,18 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from namesrv.context import Namesrv
 from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Handler, Reply, Request
+from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extension_answers import ABSENT_ROUTE, RoutesAnswer, routes_answer
 from namesrv_remoting.bodies.extensions import PullRoutesRequest, pull_routes_request
 from namesrv_remoting.bodies.zone import in_zone
-from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
 from namesrv_runtime.timeouts import timeout_on
@@ -28,15 +27,6 @@ _WATCHED_BYTES: Final = 512
 # What a question takes decoded, in times its size, and from where on that is worth accounting for.
 _DECODED: Final = 3
 _SMALL_BYTES: Final = 16 * 1024
-
-
-def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
-    """The handlers of clients' requests."""
-    processor = ClientProcessor(namesrv)
-    return {
-        RequestCode.GET_ROUTEINFO_BY_TOPIC: processor.route,
-        RequestCode.PULL_ROUTES: processor.pull_routes,
-    }
 
 
 class ClientProcessor:

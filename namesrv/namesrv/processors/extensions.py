@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeVar
 
 from namesrv import version
 from namesrv.context import Namesrv
 from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Handler, Reply, Request
+from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.bodies.extension_answers import (
     Connection,
     LiveBroker,
@@ -19,24 +19,13 @@ from namesrv_remoting.bodies.extension_answers import (
     server_info_answer,
 )
 from namesrv_remoting.bodies.extensions import list_brokers_request, list_connections_request, recent_events_request
-from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.codes import SerializeType
 
 T = TypeVar("T")
 
 # described between two looks at the sockets: about a millisecond
 _SLICE: Final = 250
 _PROTOCOLS = {SerializeType.JSON: "json", SerializeType.ROCKETMQ: "rocketmq", SerializeType.MSGPACK: "msgpack"}
-
-
-def handlers(namesrv: Namesrv) -> Mapping[RequestCode, Handler]:
-    """The handlers of the operators' extension codes."""
-    processor = ExtensionProcessor(namesrv)
-    return {
-        RequestCode.SERVER_INFO: processor.server_info,
-        RequestCode.RECENT_EVENTS: processor.recent_events,
-        RequestCode.LIST_CONNECTIONS: processor.list_connections,
-        RequestCode.LIST_BROKERS: processor.list_brokers,
-    }
 
 
 class ExtensionProcessor:

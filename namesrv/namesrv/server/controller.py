@@ -8,13 +8,14 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from namesrv import processors, version
+from namesrv import version
 from namesrv.context import LiveSettings, Namesrv, Spawn
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv.store import KVConfig
 from namesrv.observability.surface import Surface
+from namesrv.processors import CONCURRENT, processors
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager, Touched
 from namesrv.routeinfo.records import Effect
@@ -287,14 +288,14 @@ class NamesrvController:
         )
 
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
-        settings, kinds = self._settings, processors.roles(namesrv)
+        settings, ours = self._settings, processors(namesrv)
         answered = namesrv.counters.request_answered
         dispatcher = Dispatcher(
-            processors.handlers(namesrv),
-            concurrent=processors.CONCURRENT,
+            ours.handlers,
+            concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
             max_frame_bytes=settings.max_frame_bytes,
-            timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
+            timed=lambda code, seconds: answered(ours.kinds.get(code, "unknown"), seconds),
         )
         return RemotingServer(
             dispatcher,
