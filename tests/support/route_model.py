@@ -4,37 +4,20 @@ After the reference's description of `RouteInfoManager`, with our deviations; no
 """
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from namesrv.routeinfo.manager import CARRIER_GRAIN_SECONDS
-from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration, RouteOptions
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_
 
 WRITE = 2
-
-
-@dataclass(frozen=True)
-class Life:
-    """One live broker; replaced whenever it is heard, so that identity tells whether it was."""
-
-    broker_name: str
-    broker_id: int
-    heard_at: float
-    expiry_seconds: float
-    data_version: DataVersion | None
-    connection_id: int
-    ha_server_addr: str | None
-    agent_id: str | None
-    registration_seq: int | None
-    is_native: bool
-    state: Any
-    # another one with each registration, unchanged ones included
-    registered: object = field(default_factory=object, compare=False)
 
 
 @dataclass
@@ -51,7 +34,9 @@ class RouteModel:
     """What the tables of a NameServer should hold."""
 
     def __init__(self) -> None:
-        self.lives: dict[BrokerAddrInfo, Life] = {}
+        # a generation is another one with each registration, unchanged ones included
+        self.lives: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        self._generation = 0
         self.groups: dict[str, Group] = {}
         self.clusters: dict[str, set[str]] = {}
         # topic -> broker name -> queues
@@ -128,7 +113,7 @@ class RouteModel:
         if asked.broker_id == 0 or (asked.enable_acting_master is not None and asked.broker_id == min(group.addrs)):
             self._register_topics(asked, options, acts=asked.broker_id != 0 and group.acts)
         before = self.lives.get(key)
-        self.lives[key] = Life(
+        self.lives[key] = BrokerLiveInfo(
             name,
             asked.broker_id,
             heard_at,
@@ -136,6 +121,7 @@ class RouteModel:
             asked.body.data_version,
             asked.connection_id,
             asked.ha_server_addr,
+            self.next_generation(),
             asked.agent_id,
             asked.registration_seq,
             asked.is_native,
@@ -143,7 +129,7 @@ class RouteModel:
         )
         if before is not None and is_open(before.connection_id):
             # the newest of those over which it registered
-            older, newer = sorted(((asked.connection_id, heard_at), (before.connection_id, before.heard_at)))
+            older, newer = sorted(((asked.connection_id, heard_at), (before.connection_id, before.last_update)))
             self.move(key, newer[0])
             if older[0] != newer[0]:
                 self.carry(key, *older, registered=True)
@@ -156,6 +142,11 @@ class RouteModel:
         if asked.broker_id == 0 or master is None:
             return RegisterResult()
         return RegisterResult(group.addrs[0], master.ha_server_addr)
+
+    def next_generation(self) -> int:
+        """The number of one more registration."""
+        self._generation += 1
+        return self._generation
 
     def _register_topics(self, asked: Registration, options: RouteOptions, *, acts: bool) -> None:
         name, said = asked.broker_name, asked.body
@@ -195,11 +186,11 @@ class RouteModel:
         """Count a sign of life of a broker that is known."""
         life = self.lives[key]
         said = life.state if state is None else state
-        self.lives[key] = replace(life, heard_at=now, connection_id=connection_id, state=said, **fields)
+        self.lives[key] = replace(life, last_update=now, connection_id=connection_id, state=said, **fields)
 
-    def silent(self, now: float) -> dict[BrokerAddrInfo, Life]:
+    def silent(self, now: float) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
         """Brokers whose time is up."""
-        return {key: life for key, life in self.lives.items() if life.heard_at + life.expiry_seconds < now}
+        return {key: life for key, life in self.lives.items() if life.last_update + life.expiry_seconds < now}
 
     def remove(self, key: BrokerAddrInfo) -> None:
         """Take a live broker out, with all that was there because of it."""
@@ -217,7 +208,7 @@ class RouteModel:
         for topic in list(self.topics):
             self._take_out(topic, name)
 
-    def _drop_life(self, key: BrokerAddrInfo) -> Life:
+    def _drop_life(self, key: BrokerAddrInfo) -> BrokerLiveInfo:
         self.filter_servers.pop(key, None)
         self.carriers.pop(key, None)
         return self.lives.pop(key)
@@ -300,7 +291,7 @@ class RouteModel:
     def facts(self) -> dict[str, Any]:
         """All of it, to be compared with `facts_of` the tables."""
         return {
-            "lives": dict(self.lives),
+            "lives": _without_generations(self.lives),
             "groups": copy.deepcopy(self.groups),
             "clusters": copy.deepcopy(self.clusters),
             "topics": {topic: dict(by_name) for topic, by_name in self.topics.items()},
@@ -326,22 +317,7 @@ def _state_version(version: DataVersion | None) -> int:
 def facts_of(tables: RouteTables) -> dict[str, Any]:
     """All that tables hold, as the model holds it."""
     return {
-        "lives": {
-            key: Life(
-                live.broker_name,
-                live.broker_id,
-                live.last_update,
-                live.expiry_seconds,
-                live.data_version,
-                live.connection_id,
-                live.ha_server_addr,
-                live.agent_id,
-                live.registration_seq,
-                live.is_native,
-                live.state,
-            )
-            for key, live in tables.broker_live_table.items()
-        },
+        "lives": _without_generations(tables.broker_live_table),
         "groups": {
             name: Group(data.cluster, dict(data.broker_addrs), data.zone_name, data.enable_acting_master)
             for name, data in tables.broker_addr_table.items()
@@ -359,3 +335,7 @@ def facts_of(tables: RouteTables) -> dict[str, Any]:
         "wiped": set(tables.wiped),
         "carriers": {key: dict(carriers) for key, carriers in tables.carriers.items()},
     }
+
+
+def _without_generations(lives: Mapping[BrokerAddrInfo, BrokerLiveInfo]) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
+    return {key: replace(life, generation=0) for key, life in lives.items()}

@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.errors import ResponseError
-from tests.support.route_model import Life, RouteModel
+from tests.support.route_model import RouteModel
 
 
 class Observer(Protocol):
@@ -51,7 +51,7 @@ class Operation:
     def __init__(self, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.act = act
         # brokers that it decided to remove -> as they were then
-        self.leaving: dict[BrokerAddrInfo, Life] = {}
+        self.leaving: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
 
     def decide(self, observer: Observer) -> None:
         """It has the lock."""
@@ -115,7 +115,7 @@ class Unregister(Operation):
 
     def may_remove(self, observer: Observer, key: BrokerAddrInfo) -> bool:
         """Unless it has registered anew."""
-        return observer.model.lives[key].registered is self.leaving[key].registered
+        return observer.model.lives[key].generation == self.leaving[key].generation
 
 
 class Close(Operation):
@@ -144,7 +144,7 @@ class Scan(Operation):
 
     def may_remove(self, observer: Observer, key: BrokerAddrInfo) -> bool:
         """Unless it was heard in the meantime."""
-        return observer.model.lives[key].heard_at == self.leaving[key].heard_at
+        return observer.model.lives[key].last_update == self.leaving[key].last_update
 
 
 class Change(Operation):

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.tables import SPARE_DEADLINES
 from namesrv_remoting.bodies.register import RegisterBrokerBody
@@ -31,7 +31,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMa
 from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.errors import ResponseError
 from tests.support.route_builders import RouteScene, queue_data
-from tests.support.route_model import Life, RouteModel, facts_of
+from tests.support.route_model import RouteModel, facts_of
 from tests.support.route_operations import Change, Close, Operation, Register, Scan, Unregister, WitnessedLock
 
 CLUSTERS = ["c1", "c2"]
@@ -284,7 +284,7 @@ class RouteMachine(RuleBasedStateMachine):
         applied = copy.deepcopy(self.model)
         assert applied.refusal(asked) is None
         assert applied.register(asked, self.scene.options, self.now, self.is_open) == result
-        fields = {"registered": object(), "registration_seq": asked.registration_seq}
+        fields = {"generation": self.model.next_generation(), "registration_seq": asked.registration_seq}
         self.model.hear(asked.key, self.now, asked.connection_id, **fields)
         self.model.carriers = applied.carriers
         assert self.model.facts() == applied.facts()
@@ -442,7 +442,7 @@ class RouteMachine(RuleBasedStateMachine):
         if granted:
             self.late_seconds += granted
             for key, life in self.model.lives.items():
-                if life.heard_at > self.now:
+                if life.last_update > self.now:
                     self.model.hear(key, self.now, life.connection_id)
 
     @rule(topic=st.sampled_from(TOPICS), value=st.sampled_from(["b1:4", "b2:8"]))
@@ -535,7 +535,7 @@ class RouteMachine(RuleBasedStateMachine):
         """Live brokers that speak the native protocol."""
         return sorted(key for key, life in self.model.lives.items() if life.is_native)
 
-    def some_broker(self, which: int) -> tuple[BrokerAddrInfo, Life | None]:
+    def some_broker(self, which: int) -> tuple[BrokerAddrInfo, BrokerLiveInfo | None]:
         """A live broker, sometimes one that may not be."""
         known = sorted(self.model.lives)
         if not known or which % 5 == 0:
