@@ -20,24 +20,16 @@ class NotifySocket:
         self.address = name if path is None else str(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(self.address.replace("@", "\0", 1) if path is None else self.address)
-        self._socket.settimeout(GUARD_SECONDS)
 
-    def receive(self) -> dict[str, str]:
-        """The next message."""
-        lines = self._socket.recv(65536).decode().split("\n")
-        return dict(line.split("=", 1) for line in lines)
-
-    def receive_within(self, seconds: float) -> dict[str, str]:
+    def receive(self, within: float = GUARD_SECONDS) -> dict[str, str]:
         """The next message.
 
         Raises:
             TimeoutError: none comes in time.
         """
-        self._socket.settimeout(seconds)
-        try:
-            return self.receive()
-        finally:
-            self._socket.settimeout(GUARD_SECONDS)
+        self._socket.settimeout(within)
+        lines = self._socket.recv(65536).decode().split("\n")
+        return dict(line.split("=", 1) for line in lines)
 
     def receive_with(self, name: str) -> dict[str, str]:
         """The next message that says this; those before it are dropped."""
@@ -48,11 +40,9 @@ class NotifySocket:
     def messages(self) -> list[dict[str, str]]:
         """What has come and was not received yet."""
         found = []
-        self._socket.setblocking(False)  # noqa: FBT003 - positional only
         with contextlib.suppress(BlockingIOError):
             while True:
-                found.append(self.receive())
-        self._socket.settimeout(GUARD_SECONDS)
+                found.append(self.receive(0))
         return found
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -32,26 +33,7 @@ def pages() -> list[Path]:
 
 def blocks(page: Path) -> Iterator[Block]:
     """The fenced blocks of a page, in its order."""
-    name = str(page.relative_to(ROOT))
-    example: str | None = None
-    opened: tuple[int, str, str, str] | None = None
-    text: list[str] = []
-    for number, line in enumerate(page.read_text().splitlines(), start=1):
-        fence = _FENCE.fullmatch(line)
-        if opened is None and fence:
-            opened = (number, fence[1], fence[2], fence[3])
-            text = []
-        elif opened is not None and fence and fence[2] == opened[2] and not fence[3]:
-            yield Block(
-                name, opened[0], opened[3], "".join(f"{each.removeprefix(opened[1])}\n" for each in text), example
-            )
-            opened = example = None
-        elif opened is not None:
-            text.append(line)
-        elif found := _EXAMPLE.fullmatch(line.strip()):
-            example = found[1]
-        elif line.strip():
-            example = None
+    return (found for found in _parts(page) if isinstance(found, Block))
 
 
 def example(page: str, name: str) -> str:
@@ -62,12 +44,22 @@ def example(page: str, name: str) -> str:
 
 def prose(page: Path) -> Iterator[tuple[int, str]]:
     """The lines of a page that are in no block, with their numbers."""
-    inside: str | None = None
-    for number, line in enumerate(page.read_text().splitlines(), start=1):
+    return (found for found in _parts(page) if not isinstance(found, Block))
+
+
+def _parts(page: Path) -> Iterator[Block | tuple[int, str]]:
+    name, example = str(page.relative_to(ROOT)), None
+    lines = enumerate(page.read_text().splitlines(), start=1)
+    for number, line in lines:
         fence = _FENCE.fullmatch(line)
-        if fence and inside is None:
-            inside = fence[2]
-        elif fence and fence[2] == inside and not fence[3]:
-            inside = None
-        elif inside is None:
+        if fence is None:
+            if line.strip():
+                found = _EXAMPLE.fullmatch(line.strip())
+                example = found[1] if found else None
             yield number, line
+            continue
+        indent, ticks, language = fence.groups()
+        inside = (line for _, line in lines)
+        text = takewhile(lambda line: line.strip() != ticks, inside)  # noqa: B023 - called at once
+        yield Block(name, number, language, "".join(f"{each.removeprefix(indent)}\n" for each in text), example)
+        example = None

@@ -24,12 +24,12 @@ class TcpProxy:
         self._flows.set()
         self._is_cut = False
         self._server: asyncio.Server | None = None
-        self._connections: set[_Connection] = set()
+        self._open: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         state = "cut" if self._is_cut else "flows" if self._flows.is_set() else "stalled"
-        return f"<TcpProxy [{self.address} -> {self.target} | {state} | {len(self._connections)} connections]>"
+        return f"<TcpProxy [{self.address} -> {self.target} | {state} | {self.connections} connections]>"
 
     @property
     def address(self) -> str:
@@ -39,7 +39,7 @@ class TcpProxy:
     @property
     def connections(self) -> int:
         """How many are open now."""
-        return len(self._connections)
+        return len(self._open)
 
     async def __aenter__(self) -> Self:
         """Listen."""
@@ -61,8 +61,7 @@ class TcpProxy:
         self._is_cut = True
         if self._server is not None:
             self._server.close()
-            self._server = None
-        for connection in self._connections:
+        for connection in self._open:
             connection.abort()
         # what was stalled ends, too
         self._flows.set()
@@ -81,100 +80,86 @@ class TcpProxy:
     def switch(self, target: tuple[str, int]) -> None:
         """Forward to another target from now on: the old one sees the end of its connections, our peers see nothing."""
         self.target = target
-        for connection in self._connections:
+        for connection in self._open:
             connection.switch()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._taken, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        task = asyncio.current_task()
-        assert task is not None
+        task = asyncio.ensure_future(self._serve(_Connection(self._flows, reader, writer)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        connection = _Connection(self, reader, writer)
-        self._connections.add(connection)
+
+    async def _serve(self, connection: "_Connection") -> None:
+        self._open.add(connection)
         try:
-            await connection.run()
-        except (OSError, asyncio.CancelledError):
-            # the target is not there; or the test is over, and a stream's task that is cancelled is reported
+            while connection.is_switched and not connection.is_aborted:
+                connection.is_switched = False
+                await self._flows.wait()
+                if not connection.is_switched and not connection.is_aborted:
+                    await connection.forward(*await asyncio.open_connection(*self.target))
+        except OSError:
+            # the target is not there
             pass
         finally:
             connection.abort()
-            self._connections.discard(connection)
-
-    async def flowing(self) -> None:
-        """Return when something may pass."""
-        await self._flows.wait()
+            self._open.discard(connection)
 
 
 class _Connection:
     """One connection that was taken, and the one to the target that goes on from it."""
 
-    def __init__(self, proxy: TcpProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._proxy = proxy
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, flows: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.is_switched = True
+        self.is_aborted = False
+        self._flows = flows
+        self._near = reader, writer
         self._far: asyncio.StreamWriter | None = None
-        self._is_switched = True
-        self._is_aborted = False
 
-    async def run(self) -> None:
+    async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward both ways until either side ends."""
-        while self._is_switched and not self._is_aborted:
-            self._is_switched = False
-            await self._proxy.flowing()
-            if self._has_news():
-                continue
-            reader, self._far = await asyncio.open_connection(*self._proxy.target)
-            if self._has_news():
-                # while it was dialled
-                self._far.transport.abort()
-                continue
-            up = asyncio.ensure_future(self._pump(self._reader, self._far))
-            down = asyncio.ensure_future(self._pump(reader, self._writer))
-            try:
-                await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
-                if not self._is_switched:
-                    # whatever was on its way arrives
-                    await self._drained()
-            finally:
-                up.cancel()
-                down.cancel()
-                await asyncio.wait((up, down))
-                self._far.transport.abort()
-
-    def _has_news(self) -> bool:
-        return self._is_switched or self._is_aborted
+        self._far = writer
+        if self.is_switched or self.is_aborted:
+            # while it was dialled
+            writer.transport.abort()
+            return
+        pumps = [asyncio.ensure_future(self._pump(*way)) for way in ((self._near[0], writer), (reader, self._near[1]))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            if not self.is_switched:
+                # whatever was on its way arrives
+                for side in (self._near[1], writer):
+                    side.close()
+                    with contextlib.suppress(OSError):
+                        await side.wait_closed()
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.wait(pumps)
+            writer.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while True:
                 data = await reader.read(65536)
-                await self._proxy.flowing()
+                await self._flows.wait()
                 if not data:
                     return
                 writer.write(data)
                 await writer.drain()
 
-    async def _drained(self) -> None:
-        for writer in (self._writer, self._far):
-            assert writer is not None
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-
     def switch(self) -> None:
         """End the far side only."""
-        self._is_switched = True
+        self.is_switched = True
         if self._far is not None:
             self._far.transport.abort()
 
     def abort(self) -> None:
         """End both sides at once."""
-        self._is_aborted = True
-        for writer in (self._writer, self._far):
-            if writer is not None:
-                writer.transport.abort()
+        self.is_aborted = True
+        self._near[1].transport.abort()
+        if self._far is not None:
+            self._far.transport.abort()
