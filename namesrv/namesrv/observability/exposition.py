@@ -11,9 +11,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from namesrv.context import Namesrv
-from namesrv.observability.families import FAMILIES
-from namesrv.observability.process_families import process_families
-from namesrv.observability.survey import survey
+from namesrv.observability.families import families
 from namesrv_remoting.aio.server import RemotingServer
 
 # what every version of Prometheus reads
@@ -33,10 +31,8 @@ class _One:
 
 async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
     """All metrics in Prometheus' text format."""
-    found = await survey(namesrv, server)
     parts = []
-    for make in (*FAMILIES, process_families):
-        for family in make(namesrv, found):
-            parts.append(generate_latest(_One(family)))
-            await asyncio.sleep(0)
+    async for family in families(namesrv, server):
+        parts.append(generate_latest(_One(family)))
+        await asyncio.sleep(0)
     return b"".join(parts)

@@ -86,6 +86,8 @@ class HttpListener:
             self._server = None
         for connection in list(self._connections):
             connection.abort()
+        # an answer that is cut off is no error of the application once its connection is known to be lost
+        await asyncio.sleep(0)
         answering = list(self.state.tasks)
         for task in answering:
             task.cancel()

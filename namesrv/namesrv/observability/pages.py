@@ -1,6 +1,7 @@
 """The pages /livez, /readyz and /metrics."""
 
 import asyncio
+import contextlib
 from collections import Counter
 
 from starlette.applications import Starlette
@@ -58,7 +59,9 @@ class _Counting:
                 self._counts[path if path in self._paths else "other", message["status"]] += 1
             await send(message)
 
-        await self._app(scope, receive, counting)
+        # only the end of the listener cancels, and uvicorn would log that as a bug
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._app(scope, receive, counting)
 
 
 def _checked(checks: list[Check], request: Request) -> Response:

@@ -1,63 +1,66 @@
-"""The HTTP port of a running server, and the measuring of its loop.
+"""The HTTP port of a running server, and the lag of its loop.
 
-The packages behind the pages come with the extra
-`server`; without them the server runs, and says once that it is not to be seen.
+The packages behind the pages come with the extra `server`; without them the server runs, and says once that it is not
+to be seen.
 """
 
+import asyncio
 import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.observability.loop_lag import LoopLag
+from namesrv.histogram import Histogram
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_runtime.log import event
 
-if TYPE_CHECKING:
-    from namesrv.observability.http import HttpListener
-
 logger: Final = logging.getLogger(__name__)
 
+LAG_INTERVAL_SECONDS: Final = 0.1
 _PACKAGES: Final = ("prometheus_client", "starlette", "uvicorn")
 
 
-class Surface:
-    """The HTTP port of a server, from `listen` to `close`."""
+@asynccontextmanager
+async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[list[tuple[str, int]]]:
+    """Show the server, if it is to be shown, and measure its loop; the addresses that it is shown on.
 
-    def __init__(self, namesrv: Namesrv, server: RemotingServer) -> None:
-        self._namesrv = namesrv
-        self._server = server
-        self._lag = LoopLag(namesrv.counters.lag)
-        self._listener: HttpListener | None = None
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    address = namesrv.settings.http_address
+    missing = [name for name in _PACKAGES if not _is_installed(name)]
+    if address is not None and missing:
+        event(logger, logging.WARNING, "http_is_off", missing=missing, install="pip install 'namesrv[server]'")
+    if address is None or missing:
+        yield []
+        return
+    from namesrv.observability.http import HttpListener  # noqa: PLC0415  # optional
+    from namesrv.observability.pages import application  # noqa: PLC0415
 
-    async def listen(self) -> list[tuple[str, int]]:
-        """Show the server, if it is to be shown; the addresses that it is shown on.
+    listener = HttpListener(application(namesrv, server), namesrv.counters.http)
+    addresses = await listener.listen(*address)
+    lag = namesrv.spawn(measure_lag(namesrv.counters.lag))
+    try:
+        yield addresses
+    finally:
+        lag.cancel()
+        await listener.close()
 
-        Raises:
-            OSError: the address cannot be bound.
-        """
-        namesrv = self._namesrv
-        address = namesrv.settings.http_address
-        if address is None:
-            return []
-        missing = [name for name in _PACKAGES if not _is_installed(name)]
-        if missing:
-            hint = "pip install 'namesrv[server]'"
-            event(logger, logging.WARNING, "http_is_off", missing=missing, install=hint)
-            return []
-        from namesrv.observability.http import HttpListener  # noqa: PLC0415  # optional
-        from namesrv.observability.pages import application  # noqa: PLC0415
 
-        self._listener = HttpListener(application(namesrv, self._server), namesrv.counters.http)
-        addresses = await self._listener.listen(*address)
-        self._lag.start()
-        return addresses
+async def measure_lag(histogram: Histogram) -> None:
+    """Measure the running loop until cancelled.
 
-    async def close(self) -> None:
-        """End."""
-        self._lag.stop()
-        if self._listener is not None:
-            await self._listener.close()
+    By how much a wake-up is late, in real time, whatever else was due then was late, too: an answer to a client, a
+    heartbeat that waited in its socket.
+    """
+    while True:
+        # uvloop's own time stands still while a callback runs
+        due = time.monotonic() + LAG_INTERVAL_SECONDS
+        await asyncio.sleep(LAG_INTERVAL_SECONDS)
+        histogram.observe(max(0.0, time.monotonic() - due))
 
 
 def _is_installed(name: str) -> bool:

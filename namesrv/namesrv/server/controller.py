@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 
 from namesrv import version
@@ -14,7 +15,7 @@ from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv.store import KVConfig
-from namesrv.observability.surface import Surface
+from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager, Touched
@@ -176,13 +177,10 @@ class NamesrvController:
         housekeeping = Housekeeping(namesrv)
         self.server = self._build_server(namesrv, housekeeping, tasks)
         snapshotter = Snapshotter(namesrv, self._settings.data_dir / "snapshot.json")
-        surface = Surface(namesrv, self.server)
-        try:
-            await self._start(housekeeping, snapshotter, surface)
+        async with AsyncExitStack() as stack:
+            await self._start(housekeeping, snapshotter, stack)
             await self._stop_asked.wait()
             await self._leave(snapshotter)
-        finally:
-            await surface.close()
 
     def ask_to_stop(self) -> None:
         """Leave in good order."""
@@ -309,11 +307,11 @@ class NamesrvController:
             connections=namesrv.connections,
         )
 
-    async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, surface: Surface) -> None:
+    async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:
         namesrv, settings = self.namesrv, self._settings
         spawn = namesrv.spawn
         try:
-            self.http_addresses = await surface.listen()
+            self.http_addresses = await stack.enter_async_context(http_port(namesrv, self.server))
         except OSError as error:
             raise StartError(
                 f"cannot listen on {settings.http_listen} for HTTP: {error.strerror} "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from namesrv.observability.exposition import CONTENT_TYPE, exposition
-from namesrv.observability.survey import survey
+from namesrv.observability.families import Survey
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration
@@ -28,10 +28,9 @@ async def test_scrape_of_many_brokers_and_connections(tmp_path: Path) -> None:
             broker = Broker(f"broker-{number}", 0, f"10.0.{number // 250}.{number % 250}:10911")
             await peers[number % 100].register(broker, body)
 
-        calls, found = await _driven(survey(server.namesrv, server.controller.server))
-        _, text = await _driven(exposition(server.namesrv, server.controller.server))
+        calls, found = await _driven(Survey.of(server.namesrv, server.controller.server))
+        metrics = Scrape((await exposition(server.namesrv, server.controller.server)).decode())
 
-        metrics = Scrape(text.decode())
         assert 1000 == metrics("nameserver_brokers", state="live")
         assert 100 == metrics("nameserver_connections", proto="json", role="broker")
         assert (1000, 80_000) == (metrics("nameserver_topics"), metrics("nameserver_queues"))
@@ -60,14 +59,6 @@ async def test_scrape_says_what_it_is(tmp_path: Path) -> None:
 
     assert "text/plain; version=0.0.4; charset=utf-8" == CONTENT_TYPE == answer.headers["content-type"]
     assert answer.text.endswith("\n")
-
-
-async def test_two_scrapes_at_once(tmp_path: Path) -> None:
-    """Each gets a whole one."""
-    async with namesrv_in_process(tmp_path) as server:
-        texts = await asyncio.gather(*(exposition(server.namesrv, server.controller.server) for _ in range(2)))
-
-        assert Scrape(texts[0].decode()).names == Scrape(texts[1].decode()).names
 
 
 async def _driven(work: Coroutine[None, None, T]) -> tuple[int, T]:
