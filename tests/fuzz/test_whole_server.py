@@ -3,25 +3,28 @@
 import asyncio
 import importlib.util
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from namesrv_runtime.loops import LoopName, loop_factory
+from namesrv_runtime.loops import new_event_loop
 from tests.fuzz.budget import FRAMES, GOLDEN, Counted, in_batches
 from tests.fuzz.frames import FrameMaker, recorded_frames
 from tests.fuzz.server import FuzzServer
 from tests.fuzz.streams import streams
 from tests.fuzz.values import Dice
 
-LOOPS: Final[tuple[LoopName, ...]] = (
-    ("asyncio", "uvloop") if importlib.util.find_spec("uvloop") is not None else ("asyncio",)
+LOOPS: Final[tuple[Callable[[], asyncio.AbstractEventLoop], ...]] = (
+    (asyncio.SelectorEventLoop, new_event_loop)
+    if importlib.util.find_spec("uvloop") is not None
+    else (asyncio.SelectorEventLoop,)
 )
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_no_frame_disturbs_the_server(loop: LoopName, tmp_path: Path) -> None:
+def test_no_frame_disturbs_the_server(loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
     """Every question is answered or its connection closed, and after each batch everything is as it should be.
 
     What that is, `FuzzServer.check` says: the control client's route, the log, the tables, and nothing left behind.
@@ -40,7 +43,7 @@ def test_no_frame_disturbs_the_server(loop: LoopName, tmp_path: Path) -> None:
         runner.run(FuzzServer(tmp_path / str(next(number))).run(feed_and_check))
         counted.frames += sum(stream.frames for stream in fed)
 
-    with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
+    with asyncio.Runner(loop_factory=loop) as runner:
         # what ends a connection comes behind frames that are sent once more for it: well over one for each number
         in_batches(wanted * 5 // 6, batch)
     assert counted.enough(wanted, f"frames on {loop}")

@@ -1,30 +1,59 @@
-"""Lists of NameServers and their sources are checked, and the last list is kept when its source fails."""
+"""Lists of NameServers are read from an environment, a file, a name or a URL, and kept when their source fails."""
 
 import asyncio
-from collections.abc import Mapping
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from namesrv_runtime.name_servers import NameServerList, check_source, parse_list
+from namesrv_runtime import name_servers
+from namesrv_runtime.address import parse_address
+from namesrv_runtime.name_servers import NameServerList, NameServerSourceError, check_source, parse_list, resolve
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.guard import GUARD_SECONDS
 
-# -- lists -----------------------------------------------------------------------------------------------------------
+# 64 KiB, and one more
+TOO_LONG = b"10.0.0.1:9876\n".ljust(65_537, b"#")
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [
+        ("127.0.0.1:9876", "127.0.0.1", 9876),
+        ("namesrv.example:1", "namesrv.example", 1),
+        ("[fe80::1%eth0]:65535", "fe80::1%eth0", 65535),
+    ],
+)
+def test_address_has_host_and_port(address: str, host: str, port: int) -> None:
+    """IPv4, a name, and IPv6 in brackets."""
+    assert (host, port) == parse_address(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "9876", ":9876", "[]:9876", "namesrv", "namesrv:", "namesrv:http", "namesrv:0", "namesrv:65536"),
+        *("namesrv:-1", "namesrv:+1", "namesrv:\u0661", "::1:9876", "[::1]", "[127.0.0.1]:9876", "[::1:9876"),
+    ],
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    """The message shows it, and what it should have been."""
+    with pytest.raises(ValueError, match=r"^address '.*' is not host:port or \[ipv6\]:port$"):
+        parse_address(address)
 
 
 @pytest.mark.parametrize(
     ("text", "addresses"),
     [
         ("10.0.0.1:9876", ("10.0.0.1:9876",)),
-        ("b:2;a:1", ("b:2", "a:1")),
-        ("a:1,b:2;c:3", ("a:1", "b:2", "c:3")),
+        ("b:2;a:1,c:3;b:2", ("b:2", "a:1", "c:3")),
         (" a:1 ;; b:2; ", ("a:1", "b:2")),
-        ("a:1;b:2;a:1", ("a:1", "b:2")),
-        ("a:1\r\nb:2\n", ("a:1", "b:2")),
-        ("# ours\na:1 # the first\n\n#b:2\nc:3", ("a:1", "c:3")),
+        ("# ours\r\na:1 # the first\n\n#b:2\nc:3", ("a:1", "c:3")),
         ("[::1]:9876;[fe80::1]:1", ("[::1]:9876", "[fe80::1]:1")),
     ],
-    ids=["one", "order", "separators", "blanks", "twice", "lines", "comments", "ipv6"],
 )
 def test_list(text: str, addresses: tuple[str, ...]) -> None:
     """Addresses come in the list's order, each once."""
@@ -32,39 +61,10 @@ def test_list(text: str, addresses: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no addresses"),
-        (" ;,\n# a:1", "no addresses"),
-        ("a:1;b", "address 'b' is not host:port"),
-        ("a:0", "address 'a:0' is not host:port"),
-        ("a:65536", "address 'a:65536' is not host:port"),
-        ("::1:9876", "address '::1:9876' is not host:port"),
-        ("a:1 b:2", "address 'a:1 b:2' is not host:port"),
-        ("<html>", "address '<html>' is not host:port"),
-    ],
-)
-def test_what_is_no_list(text: str, message: str) -> None:
-    """One address that is none spoils the list, and the error names it."""
-    with pytest.raises(ValueError, match=message):
-        parse_list(text)
-
-
-# -- sources ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
     "source",
     [
-        "",
-        "a:1;[::1]:2",
-        "env:SERVERS",
-        "file:/etc/namesrv/servers",
-        "dns:namesrv.example:9876",
-        "dns:[::1]:9876",
-        "http://config.example/rocketmq/nsaddr",
-        "https://config.example:8443/x?nofix=1",
-        "http://[::1]:8080/x",
+        *("", "a:1;[::1]:2", "env:SERVERS", "file:/etc/namesrv/servers", "dns:namesrv.example:9876", "dns:[::1]:9876"),
+        *("http://config.example/rocketmq/nsaddr", "https://config.example:8443/x?nofix=1", "http://[::1]:8080/x"),
     ],
 )
 def test_source(source: str) -> None:
@@ -75,36 +75,205 @@ def test_source(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (" ", "name servers ' ': no addresses"),
-        ("a:1;b", "name servers 'a:1;b': address 'b' is not host:port"),
-        ("env:", "name servers 'env:': address 'env:' is not host:port"),
-        ("file:", "name servers 'file:': address 'file:' is not host:port"),
-        ("dns:a", "name servers 'dns:a': address 'a' is not host:port"),
-        ("dns:", "name servers 'dns:': address '' is not host:port"),
-        ("http:", "name servers 'http:': URL without a host"),
-        ("http://", "name servers 'http://': URL without a host"),
-        ("http:/path", "name servers 'http:/path': URL without a host"),
-        ("http://a:b/", "name servers 'http://a:b/': Port could not be cast"),
-        ("http://a:0/", "name servers 'http://a:0/': URL without a host"),
-        ("http://a:65536/", "name servers 'http://a:65536/': Port out of range"),
-        ("http://a b/", "name servers 'http://a b/': URL without a host"),
-        ("http://[::1/", r"name servers 'http://\[::1/': Invalid IPv6 URL"),
-        ("ftp://a/x", "name servers 'ftp://a/x': address 'ftp://a/x' is not host:port"),
+        (" ", "no addresses"),
+        (" ;,\n# a:1", "no addresses"),
+        ("a:1;b", "address 'b' is not host:port"),
+        ("a:1 b:2", "address 'a:1 b:2' is not host:port"),
+        ("env:", "address 'env:' is not host:port"),
+        ("file:", "address 'file:' is not host:port"),
+        ("dns:a", "address 'a' is not host:port"),
+        ("dns:", "address '' is not host:port"),
+        ("http:", "URL without a host"),
+        ("http://", "URL without a host"),
+        ("http:/path", "URL without a host"),
+        ("http://a:b/", "Port could not be cast"),
+        ("http://a:0/", "URL without a host"),
+        ("http://a:65536/", "Port out of range"),
+        ("http://a b/", "URL without a host"),
+        ("http://[::1/", "Invalid IPv6 URL"),
+        ("ftp://a/x", "address 'ftp://a/x' is not host:port"),
     ],
 )
 def test_what_is_no_source(source: str, message: str) -> None:
-    """The error names the source and what is wrong with it."""
-    with pytest.raises(ValueError, match=f"^{message}"):
-        check_source(source)
+    """The error names the source and what is wrong with it, also when a list is made of it."""
+    with pytest.raises(ValueError, match=message) as caught:
+        NameServerList(source, clock=FakeClock(), on_change=lambda _: None)
+    assert str(caught.value).startswith(f"name servers {source!r}: ")
+
+
+# -- where lists come from -------------------------------------------------------------------------------------------
+
+
+async def test_list_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list needs nobody; the environment is read when it is asked for, RocketMQ's variable without a source."""
+    monkeypatch.setenv("SERVERS", "c:3")
+
+    assert ("10.0.0.1:9876", "[::1]:1") == await resolve("10.0.0.1:9876;[::1]:1")
+    for source in ("", "env:NAMESRV_ADDR"):
+        assert ("a:1", "b:2") == await resolve(source, {"NAMESRV_ADDR": "a:1;b:2"})
+    assert ("c:3",) == await resolve("env:SERVERS")
+
+
+async def test_file_has_lines_and_comments(tmp_path: Path) -> None:
+    """A file may be kept by people."""
+    (tmp_path / "servers").write_text("# ours\na:1\nb:2;c:3 # two more\n")
+
+    assert ("a:1", "b:2", "c:3") == await resolve(f"file:{tmp_path / 'servers'}")
+
+
+@pytest.mark.parametrize(
+    ("source", "content", "reason"),
+    [
+        ("file:{file}", b"", "no addresses"),
+        ("file:{file}", b"a:1;b", "address 'b' is not host:port"),
+        ("file:{file}", b"\xff", "can't decode byte 0xff"),
+        ("file:{file}", TOO_LONG, "more than 65536 bytes"),
+        ("file:{file}/none", b"", "Not a directory"),
+        ("file:/", b"", "Is a directory"),
+        ("file:\0", b"", "embedded null"),
+        ("env:SERVERS", b"", "no addresses"),
+        ("dns:..:1", b"", "label"),
+    ],
+    ids=["empty", "no address", "no text", "too long", "absent", "directory", "null", "unset", "no name"],
+)
+async def test_source_that_fails(tmp_path: Path, source: str, content: bytes, reason: str) -> None:
+    """Whatever the machine says about it becomes the one error, which names the source."""
+    (tmp_path / "servers").write_bytes(content)
+    source = source.format(file=tmp_path / "servers")
+
+    with pytest.raises(NameServerSourceError, match=reason) as caught:
+        await resolve(source, {})
+    assert str(caught.value).startswith(f"name servers from {source}: ")
+
+
+async def test_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPv4 and IPv6, in the resolver's order, each once; the latter in brackets. The real one knows localhost."""
+    assert ("127.0.0.1:9876",) == await resolve("dns:127.0.0.1:9876")
+    assert ("[::1]:9876",) == await resolve("dns:[::1]:9876")
+    assert {"127.0.0.1:9876", "[::1]:9876"} >= set(await resolve("dns:localhost:9876"))
+
+    hosts = [("127.0.0.2", 9876), ("::1", 9876, 0, 0), ("127.0.0.1", 9876)] * 2
+
+    async def getaddrinfo(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+        if host == "gone.example":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", found) for found in hosts]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    assert ("127.0.0.2:9876", "[::1]:9876", "127.0.0.1:9876") == await resolve("dns:localhost:9876")
+    with pytest.raises(NameServerSourceError, match=r"^name servers from dns:gone.example:9876: .*Name or service"):
+        await resolve("dns:gone.example:9876")
+
+
+class AddressServer:
+    """A web server that answers every question with the same bytes, or, without any, never."""
+
+    def __init__(self) -> None:
+        self.answer: bytes | None = None
+        # first lines of the questions
+        self.asked: list[str] = []
+        self.url = ""
+        self._peers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One question, one answer."""
+        self._peers.append(writer)
+        question = await reader.readuntil(b"\r\n\r\n")
+        self.asked.append(question.decode().splitlines()[0])
+        if self.answer is not None:
+            writer.write(self.answer)
+            writer.close()
+
+    def hang_up(self) -> None:
+        """Close what is open."""
+        for writer in self._peers:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def address_server(answer: bytes | None = None) -> AsyncIterator[AddressServer]:
+    """Serve until the block ends."""
+    served = AddressServer()
+    served.answer = answer
+    async with asyncio.timeout(GUARD_SECONDS):
+        listening = await asyncio.start_server(served.serve, "127.0.0.1", 0)
+        served.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/rocketmq/nsaddr"
+        try:
+            yield served
+        finally:
+            served.hang_up()
+            listening.close()
+            await settle()
+
+
+def ok(body: bytes, length: int | None = None) -> bytes:
+    """An answer with this body, and its length or another."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body) if length is None else length, body)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+async def test_body_of_an_answer_is_the_list() -> None:
+    """One GET to the URL, and what comes back is a list like any other; HTTP/1.0 ends it with the connection."""
+    async with address_server(ok(b"10.0.0.1:9876;10.0.0.2:9876\n")) as served:
+        assert ("10.0.0.1:9876", "10.0.0.2:9876") == await resolve(served.url)
+        assert ["GET /rocketmq/nsaddr HTTP/1.1"] == served.asked
+        served.answer = b"HTTP/1.0 200 OK\r\n\r\na:1"
+        assert ("a:1",) == await resolve(served.url)
+    with pytest.raises(NameServerSourceError, match=f"^name servers from {served.url}: .*refused"):
+        await resolve(served.url)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\na:1", "HTTP Error 404: Not Found"),
+        (b"HTTP/1.1 500 Oops\r\nContent-Length: 3\r\n\r\na:1", "HTTP Error 500: Oops"),
+        (ok(b""), "no addresses"),
+        (ok(b"<html>"), "address '<html>' is not host:port"),
+        # what is there would be a list
+        (ok(b"a:1;b:2", 9), "response truncated, 2 bytes missing"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na:1", "IncompleteRead"),
+        (ok(TOO_LONG), "more than 65536 bytes"),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + TOO_LONG, "more than 65536 bytes"),
+        (ok(b"\xff"), "can't decode byte 0xff"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "SSH-2.0-OpenSSH_9.9"),
+        (b"", "Remote end closed connection"),
+        (b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hosts\r\n\r\n", "Redirection to url 'file:///etc/hosts' is not"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://a:b/\r\n\r\n", "nonnumeric port"),
+    ],
+    ids=[
+        *("not found", "error", "empty", "no list", "cut short", "chunk cut short", "too long"),
+        *("too long without length", "no text", "no HTTP", "nothing", "sent to a file", "sent nowhere"),
+    ],
+)
+async def test_answer_that_is_no_list(answer: bytes, reason: str) -> None:
+    """Errors, half an answer, too much of one and what is no HTTP are all the one error."""
+    async with address_server(answer) as served:
+        with pytest.raises(NameServerSourceError, match=f"^name servers from {served.url}: .*{reason}"):
+            await resolve(served.url)
+
+
+async def test_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is silent is given up; others are served meanwhile."""
+    monkeypatch.setattr(name_servers, "_HTTP_TIMEOUT_SECONDS", 0.05)
+    async with address_server() as served:
+        with pytest.raises(NameServerSourceError, match="timed out"):
+            await resolve(served.url)
+
+        assert 1 == len(served.asked)
 
 
 # -- over time -------------------------------------------------------------------------------------------------------
 
 
 class Watched:
-    """A list that is read from a variable, and what was told of it."""
+    """A list that is read from a variable or from somewhere else, and what was told of it."""
 
-    def __init__(self, source: str = "env:SERVERS", servers: str = "") -> None:
+    def __init__(self, servers: str = "", source: str = "env:SERVERS") -> None:
         self.environ = {"SERVERS": servers}
         self.told: list[tuple[str, ...]] = []
         self.clock = FakeClock()
@@ -114,6 +283,15 @@ class Watched:
         """Look, once the variable holds this."""
         self.environ["SERVERS"] = servers
         await self.list.refresh()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Look from time to time."""
+        task = asyncio.create_task(self.list.run())
+        await settle()
+        assert self.list.looked.is_set()
+        yield
+        task.cancel()
 
 
 async def test_only_another_set_is_told() -> None:
@@ -133,97 +311,59 @@ async def test_only_another_set_is_told() -> None:
 async def test_last_known_list_is_never_lost() -> None:
     """A source that fails changes nothing and tells nobody; what failed is there to be seen until it works again."""
     watched = Watched()
-    errors = []
+    said = []
     for servers in ("a:1;b:2", "", "c:3;b", "a:1;b:2"):
         await watched.look(servers)
-        errors.append(watched.list.last_error)
+        said.append(repr(watched.list))
         assert ("a:1", "b:2") == watched.list.addresses
 
-    assert [
-        None,
-        "name servers from env:SERVERS: no addresses",
-        "name servers from env:SERVERS: address 'b' is not host:port or [ipv6]:port",
-        None,
-    ] == errors
+    errors = ("ok", "no addresses", "address 'b' is not host:port or [ipv6]:port", "ok")
+    words = [error if error == "ok" else f"name servers from env:SERVERS: {error}" for error in errors]
+    assert [f"<NameServerList [env:SERVERS | 2 addresses | {each}]>" for each in words] == said
     assert [("a:1", "b:2")] == watched.told
 
 
+async def test_a_source_of_each_kind_may_fail_and_come_back(tmp_path: Path) -> None:
+    """File and URL: there, gone, there again and another one."""
+    path = tmp_path / "servers"
+    async with address_server() as served:
+        for source in (f"file:{path}", served.url):
+            watched = Watched(source=source)
+            failed = []
+            for address in ("a:1", "", "b:2"):
+                path.write_text(address)
+                served.answer = ok(address.encode())
+                await watched.list.refresh()
+                failed.append(watched.list.last_error is not None)
+
+            assert [False, True, False] == failed
+            assert [("a:1",), ("b:2",)] == watched.told
+
+
 async def test_list_is_read_every_two_minutes() -> None:
-    """At once, and then every 120 s; a change is told when it is read."""
-    watched = Watched(servers="a:1")
-    running = asyncio.create_task(watched.list.run())
-    await settle()
-    assert [("a:1",)] == watched.told
-    assert watched.list.looked.is_set()
-
+    """At once, unless the caller has looked already, and then every 120 s; a change is told when it is read."""
+    watched = Watched()
+    await watched.look("a:1")
     watched.environ["SERVERS"] = "b:2"
-    await watched.clock.advance(119.9)
-    assert [("a:1",)] == watched.told
-    await watched.clock.advance(0.1)
-    assert [("a:1",), ("b:2",)] == watched.told
-    watched.environ["SERVERS"] = ""
-    await watched.clock.advance(120.0)
-    watched.environ["SERVERS"] = "c:3"
-    await watched.clock.advance(120.0)
-    assert [("a:1",), ("b:2",), ("c:3",)] == watched.told
-
-    running.cancel()
+    async with watched.running():
+        await watched.clock.advance(119.9)
+        assert [("a:1",)] == watched.told
+        await watched.clock.advance(0.1)
+        assert [("a:1",), ("b:2",)] == watched.told
+        watched.environ["SERVERS"] = ""
+        await watched.clock.advance(120.0)
+        watched.environ["SERVERS"] = "c:3"
+        await watched.clock.advance(120.0)
+        assert [("a:1",), ("b:2",), ("c:3",)] == watched.told
 
 
 async def test_list_that_was_never_there_is_asked_for_every_second() -> None:
     """A broker that starts before its list is written must not wait two minutes."""
     watched = Watched()
-    running = asyncio.create_task(watched.list.run())
-    await settle()
-    assert watched.list.looked.is_set()
-    assert "name servers from env:SERVERS: no addresses" == watched.list.last_error
-
-    watched.environ["SERVERS"] = "a:1"
-    await watched.clock.advance(0.9)
-    assert [] == watched.told
-    await watched.clock.advance(0.1)
-    assert [("a:1",)] == watched.told
-
-    running.cancel()
-
-
-async def test_who_has_looked_already_waits_first() -> None:
-    """A caller that looked itself does not make the source answer twice."""
-    looks: list[str] = []
-
-    class Environ(dict[str, str]):
-        def get(self, name: str, default: Any = None) -> Any:
-            looks.append(name)
-            return super().get(name, default)
-
-    environ: Mapping[str, str] = Environ(SERVERS="a:1")
-    clock = FakeClock()
-    servers = NameServerList("env:SERVERS", clock=clock, on_change=lambda _: None, refresh_seconds=7.0, environ=environ)
-    await servers.refresh()
-    running = asyncio.create_task(servers.run())
-    await settle()
-    assert 1 == len(looks)
-
-    await clock.advance(7.0)
-
-    assert 2 == len(looks)
-    running.cancel()
-
-
-async def test_list_shows_itself() -> None:
-    """Where from, how many, and what is wrong."""
-    watched = Watched()
-    await watched.look("a:1;b:2")
-    assert "<NameServerList [env:SERVERS | 2 addresses | ok]>" == repr(watched.list)
-
-    await watched.look("")
-
-    assert "<NameServerList [env:SERVERS | 2 addresses | name servers from env:SERVERS: no addresses]>" == repr(
-        watched.list
-    )
-
-
-def test_list_of_what_is_no_source() -> None:
-    """Refused when made."""
-    with pytest.raises(ValueError, match="name servers 'a': address 'a' is not host:port"):
-        NameServerList("a", clock=FakeClock(), on_change=lambda _: None)
+    async with watched.running():
+        assert "name servers from env:SERVERS: no addresses" == watched.list.last_error
+        watched.environ["SERVERS"] = "a:1"
+        await watched.clock.advance(0.9)
+        assert [] == watched.told
+        await watched.clock.advance(0.1)
+        assert [("a:1",)] == watched.told

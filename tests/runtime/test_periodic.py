@@ -1,8 +1,7 @@
 """Every tick is on the schedule, and a late one knows how late it is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -12,104 +11,74 @@ from namesrv_runtime.periodic import Periodic, next_tick
 from tests.support.fake_clock import FakeClock, settle
 
 
-@asynccontextmanager
-async def running(clock: FakeClock, action: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
-    """A job of every ten seconds, cancelled at the end."""
-    task = asyncio.create_task(Periodic(clock, 10.0, action).run())
+class EarlyClock(FakeClock):
+    """A clock whose timers fire a millisecond early, as a loop with coarse timers may."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return a millisecond before it is time."""
+        await super().sleep(seconds - 0.001)
+
+
+async def ticks_of(
+    clock: FakeClock, *steps: float | Callable[[], object], takes_seconds: tuple[float, ...] = ()
+) -> list[tuple[float, float]]:
+    """When a job of every ten seconds ticked, and how late it was told to be, while the clock took these steps."""
+    seen: list[tuple[float, float]] = []
+    durations = list(takes_seconds)
+
+    async def action(lateness_seconds: float) -> None:
+        seen.append((clock.monotonic(), lateness_seconds))
+        if durations:
+            await clock.sleep(durations.pop(0))
+
+    job = Periodic(clock, 10.0, action)
+    task = asyncio.create_task(job.run())
     await settle()
-    try:
-        yield
-    finally:
-        task.cancel()
-        await settle()
-        assert task.cancelled()
-
-
-class Ticks:
-    """An action that notes when it was called and how late it was told to be, and may take its time."""
-
-    def __init__(self, clock: FakeClock, *takes_seconds: float) -> None:
-        self.seen: list[tuple[float, float]] = []
-        self._clock = clock
-        self._takes_seconds = list(takes_seconds)
-
-    async def __call__(self, lateness_seconds: float) -> None:
-        """Note the tick, then work for as long as the test said."""
-        self.seen.append((self._clock.monotonic(), lateness_seconds))
-        if self._takes_seconds:
-            await self._clock.sleep(self._takes_seconds.pop(0))
+    for step in steps:
+        await clock.advance(step) if isinstance(step, float) else step()
+    task.cancel()
+    await settle()
+    assert task.cancelled()
+    # also in the middle of an action
+    assert 0 == clock.sleepers
+    assert "<Periodic [every 10.0 s]>" == repr(job)
+    return seen
 
 
 async def test_ticks_come_on_a_fixed_schedule() -> None:
-    """The first tick comes after one interval, the next ones at multiples of it, all of them on time."""
+    """The first after one interval, the next at multiples of it, however long each takes and whatever the date is."""
     clock = FakeClock(monotonic=0.0)
-    ticks = Ticks(clock)
+    steps = (lambda: clock.step_wall(3600), 15.0, lambda: clock.step_wall(-7200), 20.0)
 
-    async with running(clock, ticks):
-        await clock.advance(35)
+    seen = await ticks_of(clock, *steps, takes_seconds=(3.0, 3.0, 8.0))
 
-    assert [(10.0, 0.0), (20.0, 0.0), (30.0, 0.0)] == ticks.seen
-
-
-async def test_time_spent_in_the_action_does_not_shift_the_schedule() -> None:
-    """An action of 3 s is started every 10 s, not every 13 s."""
-    clock = FakeClock(monotonic=0.0)
-    ticks = Ticks(clock, 3.0, 3.0, 3.0)
-
-    async with running(clock, ticks):
-        await clock.advance(35)
-
-    assert [(10.0, 0.0), (20.0, 0.0), (30.0, 0.0)] == ticks.seen
+    assert [(10.0, 0.0), (20.0, 0.0), (30.0, 0.0)] == seen
 
 
 async def test_late_tick_says_how_late_and_stands_for_the_missed_ones() -> None:
-    """A loop that stood still from 5 to 47 s ticks once, 37 s late, and is back on the schedule at 50 s."""
+    """A loop that stood still from 5 to 47 s ticks once, 37 s late; at 50 s it is back on the schedule."""
     clock = FakeClock(monotonic=0.0)
-    ticks = Ticks(clock)
 
-    async with running(clock, ticks):
-        await clock.advance(5)
-        clock.stall(42)
-        await clock.advance(13)
-
-    assert [(47.0, 37.0), (50.0, 0.0), (60.0, 0.0)] == ticks.seen
+    assert [(47.0, 37.0), (50.0, 0.0), (60.0, 0.0)] == await ticks_of(clock, 5.0, lambda: clock.stall(42), 13.0)
 
 
 async def test_tick_that_is_exactly_one_interval_late_does_not_tick_twice() -> None:
     """When the late tick falls on a scheduled moment, that moment has been served."""
     clock = FakeClock(monotonic=0.0)
-    ticks = Ticks(clock)
 
-    async with running(clock, ticks):
-        clock.stall(20)
-        await clock.advance(10)
-
-    assert [(20.0, 10.0), (30.0, 0.0)] == ticks.seen
+    assert [(20.0, 10.0), (30.0, 0.0)] == await ticks_of(clock, lambda: clock.stall(20), 10.0)
 
 
 async def test_slow_action_makes_the_next_tick_late_once() -> None:
     """An action that works from 10 to 35 s is followed at once by one tick, 15 s late, not by two."""
-    clock = FakeClock(monotonic=0.0)
-    ticks = Ticks(clock, 25.0)
+    seen = await ticks_of(FakeClock(monotonic=0.0), 45.0, takes_seconds=(25.0,))
 
-    async with running(clock, ticks):
-        await clock.advance(45)
-
-    assert [(10.0, 0.0), (35.0, 15.0), (40.0, 0.0)] == ticks.seen
+    assert [(10.0, 0.0), (35.0, 15.0), (40.0, 0.0)] == seen
 
 
-async def test_wall_clock_step_changes_nothing() -> None:
-    """The schedule lives on the monotonic clock: an hour forward or back is not noticed."""
-    clock = FakeClock(monotonic=0.0)
-    ticks = Ticks(clock)
-
-    async with running(clock, ticks):
-        clock.step_wall(3600)
-        await clock.advance(15)
-        clock.step_wall(-7200)
-        await clock.advance(10)
-
-    assert [(10.0, 0.0), (20.0, 0.0)] == ticks.seen
+async def test_timer_that_fires_early_is_on_time_and_ticks_once() -> None:
+    """A tick at 9.999 s is the tick of 10 s: not late by less than nothing, and not repeated at 10 s."""
+    assert [(9.999, 0.0), (19.999, 0.0)] == await ticks_of(EarlyClock(monotonic=0.0), 25.0)
 
 
 async def test_exception_of_the_action_ends_the_job() -> None:
@@ -122,59 +91,15 @@ async def test_exception_of_the_action_ends_the_job() -> None:
     task = asyncio.create_task(Periodic(clock, 10.0, fails).run())
     await clock.advance(25)
 
-    assert task.done()
-    assert 0 == clock.sleepers
+    assert (True, 0) == (task.done(), clock.sleepers)
     with pytest.raises(LookupError, match="broker-a"):
         await task
+    for interval in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match=rf"interval of {interval} seconds, must be more than 0"):
+            Periodic(clock, interval, fails)
 
 
-async def test_cancellation_reaches_the_action() -> None:
-    """A job that is cancelled in the middle of its action ends there."""
-    clock = FakeClock()
-    ticks = Ticks(clock, 5.0)
-
-    async with running(clock, ticks):
-        await clock.advance(12)
-        assert 1 == clock.sleepers
-
-    assert 0 == clock.sleepers
-    assert 1 == len(ticks.seen)
-
-
-class EarlyClock(FakeClock):
-    """A clock whose timers fire a millisecond early, as a loop with coarse timers may."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Return a millisecond before it is time."""
-        await super().sleep(seconds - 0.001)
-
-
-async def test_timer_that_fires_early_is_on_time_and_ticks_once() -> None:
-    """A tick at 9.999 s is the tick of 10 s: not late by less than nothing, and not repeated at 10 s."""
-    clock = EarlyClock(monotonic=0.0)
-    ticks = Ticks(clock)
-
-    async with running(clock, ticks):
-        await clock.advance(25)
-
-    assert [(9.999, 0.0), (19.999, 0.0)] == ticks.seen
-
-
-@pytest.mark.parametrize("interval", [0.0, -1.0, float("nan")])
-def test_interval_must_be_positive(interval: float) -> None:
-    """An interval that is no interval is refused by value."""
-
-    async def action(lateness_seconds: float) -> None: ...
-
-    with pytest.raises(ValueError, match=rf"interval of {interval} seconds, must be more than 0"):
-        Periodic(FakeClock(), interval, action)
-
-
-@given(
-    served=st.integers(1, 10**6),
-    elapsed=st.floats(0, 10**8),
-    interval=st.floats(0.01, 10**4),
-)
+@given(served=st.integers(1, 10**6), elapsed=st.floats(0, 10**8), interval=st.floats(0.01, 10**4))
 def test_next_tick_is_the_first_one_still_to_come(served: int, elapsed: float, interval: float) -> None:
     """It is new, it lies in the future, and the one before it is served or past, whatever floats make of it."""
     tick = next_tick(served, elapsed, interval)
@@ -182,11 +107,3 @@ def test_next_tick_is_the_first_one_still_to_come(served: int, elapsed: float, i
     assert tick > served
     assert tick * interval > elapsed
     assert tick == served + 1 or (tick - 1) * interval <= elapsed
-
-
-def test_repr_says_how_often() -> None:
-    """The job shows its interval."""
-
-    async def action(lateness_seconds: float) -> None: ...
-
-    assert "<Periodic [every 10.0 s]>" == repr(Periodic(FakeClock(), 10.0, action))
