@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import secrets
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -27,13 +28,10 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     Raises:
         OSError: the disk is full, the directory is read-only or gone, and the like. No temporary file is left.
     """
-    # all steps go through one descriptor: they stay in one directory, even when somebody moves it in the meantime
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with _synced_directory(path.parent) as directory:
         temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
-        file = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=directory
-        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(temporary, flags, mode, dir_fd=directory)
         try:
             _write_and_close(file, data)
             os.replace(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -41,60 +39,49 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
             raise
-        _sync_directory(directory)
-    finally:
-        os.close(directory)
 
 
-def remove_leftovers(path: Path) -> int:
-    """Remove the temporary files that writers of this file left when they were killed; how many there were.
+def remove_leftovers(path: Path) -> None:
+    """Remove the temporary files that writers of this file left when they were killed.
 
     Only for start-up, when nobody writes the file.
     """
     leftover = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.tmp")
-    removed = 0
     # a courtesy: whatever is wrong with the directory shows when the file itself is read or written
     with contextlib.suppress(OSError):
-        for entry in list(os.scandir(path.parent)):
+        for entry in list(path.parent.iterdir()):
             if leftover.fullmatch(entry.name):
-                os.unlink(entry.path)  # noqa: PTH108  # what scandir hands out
-                removed += 1
-    return removed
+                entry.unlink()
 
 
-def set_aside(path: Path, reason: str, *, wall_seconds: float | None = None) -> Path:
+def set_aside(path: Path, reason: str) -> Path:
     """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, warn, and return where it is now; overwrites nothing.
 
     Raises:
         OSError: it could not be renamed and is where it was.
     """
-    now = datetime.now(UTC) if wall_seconds is None else datetime.fromtimestamp(wall_seconds, UTC)
-    target = _reserve(path, now.strftime("%Y%m%dT%H%M%SZ"))
-    try:
-        path.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            target.unlink()
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _sync_directory(directory)
-    finally:
-        os.close(directory)
+    with _synced_directory(path.parent):
+        target = _reserve(path)
+        try:
+            path.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                target.unlink()
+            raise
     event(logger, logging.WARNING, "damaged_file_set_aside", path=path, kept_as=target, reason=reason)
     return target
 
 
-def _reserve(path: Path, timestamp: str) -> Path:
+def _reserve(path: Path) -> Path:
     """An empty file of our own to rename to: a rename overwrites, and so it overwrites only this."""
-    number = 1
+    name = f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    target, number = path.with_name(name), 1
     while True:
-        suffix = "" if number == 1 else f"-{number}"
-        target = path.with_name(f"{path.name}.damaged-{timestamp}{suffix}")
         try:
             target.touch(mode=0o600, exist_ok=False)
         except FileExistsError:
             number += 1
+            target = path.with_name(f"{name}-{number}")
         else:
             return target
 
@@ -111,10 +98,19 @@ def _write_and_close(file: int, data: bytes) -> None:
         os.close(file)
 
 
-def _sync_directory(directory: int) -> None:
-    """Make a rename survive a power cut."""
+@contextlib.contextmanager
+def _synced_directory(path: Path) -> Iterator[int]:
+    """A descriptor of the directory, so that all steps stay in one, even when somebody moves it in the meantime.
+
+    What is renamed in it survives a power cut.
+    """
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(directory)
-    except OSError as error:
-        if error.errno not in CANNOT_SYNC_DIRECTORY:
-            raise
+        yield directory
+        try:
+            os.fsync(directory)
+        except OSError as error:
+            if error.errno not in CANNOT_SYNC_DIRECTORY:
+                raise
+    finally:
+        os.close(directory)

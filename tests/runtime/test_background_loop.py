@@ -32,28 +32,27 @@ async def answer(value: int) -> int:
     return value
 
 
-async def fail() -> None:
+async def fail(error: type[Exception]) -> None:
     """Work that cannot be done."""
-    await asyncio.sleep(0)
-    raise ZeroDivisionError("of its own")
+    raise error("of its own")
 
 
 def test_work_is_done_in_a_thread_of_its_own(background: BackgroundLoop) -> None:
-    """And its result, or its exception, is the caller's."""
+    """Any thread may call; the result, or the exception, is the caller's."""
 
     async def where() -> str:
         return threading.current_thread().name
 
-    assert (42, "test-loop") == (background.call(answer(42), SECONDS), background.call(where(), SECONDS))
-    with pytest.raises(ZeroDivisionError, match="of its own"):
-        background.call(fail(), SECONDS)
-    assert "<BackgroundLoop [test-loop | running]>" == repr(background)
-
-
-def test_any_thread_may_call(background: BackgroundLoop) -> None:
-    """Each gets its own answer."""
+    assert "test-loop" == background.call(where(), SECONDS)
     with ThreadPoolExecutor(8) as pool:
         assert list(range(100)) == list(pool.map(lambda value: background.call(answer(value), SECONDS), range(100)))
+    # one of the work's own is its result
+    for error in (ZeroDivisionError, TimeoutError):
+        with pytest.raises(error, match="of its own"):
+            background.call(fail(error), SECONDS)
+    with pytest.raises(RuntimeError, match="the client is started already"):
+        background.start()
+    assert "<BackgroundLoop [test-loop | running]>" == repr(background)
 
 
 def test_work_that_takes_too_long_is_cancelled(background: BackgroundLoop) -> None:
@@ -71,16 +70,6 @@ def test_work_that_takes_too_long_is_cancelled(background: BackgroundLoop) -> No
     assert ended.wait(SECONDS)
 
 
-def test_a_time_out_of_the_works_own_is_its_result(background: BackgroundLoop) -> None:
-    """And nothing else is cancelled by it."""
-
-    async def late() -> None:
-        raise TimeoutError("the server's")
-
-    with pytest.raises(TimeoutError, match="the server's"):
-        background.call(late(), SECONDS)
-
-
 def test_telling_waits_for_nobody(background: BackgroundLoop) -> None:
     """It is called with its arguments, in the loop's thread, in order."""
     told: list[tuple[int, str]] = []
@@ -92,22 +81,18 @@ def test_telling_waits_for_nobody(background: BackgroundLoop) -> None:
     assert [(0, "test-loop"), (1, "test-loop"), (2, "test-loop")] == told
 
 
-def test_not_started() -> None:
-    """An error, and no warning about work that never began."""
+def test_stopped_and_started_again() -> None:
+    """A call in between is an error, and no warning about work that never began; each start has a new thread."""
     background = BackgroundLoop("test-loop", owner="the client")
-    background.stop()
-
-    with pytest.raises(StoppedError, match="the client is not started"):
-        background.call(answer(1), SECONDS)
-    with pytest.raises(StoppedError, match="the client is not started"):
-        background.tell(print)
-    assert (False, "<BackgroundLoop [test-loop | not running]>") == (background.is_running, repr(background))
-
-
-def test_started_twice(background: BackgroundLoop) -> None:
-    """The first thread would be left alone."""
-    with pytest.raises(RuntimeError, match="the client is started already"):
+    for number in range(3):
+        background.stop()
+        for use in (lambda: background.call(answer(1), SECONDS), lambda: background.tell(print)):
+            with pytest.raises(StoppedError, match="the client is not started"):
+                use()
+        assert (False, "<BackgroundLoop [test-loop | not running]>") == (background.is_running, repr(background))
         background.start()
+        assert number == background.call(answer(number), SECONDS)
+        background.stop()
 
 
 def test_its_own_thread_does_not_wait_for_itself(background: BackgroundLoop) -> None:
@@ -169,16 +154,6 @@ def test_whoever_calls_while_it_stops_is_not_left_waiting() -> None:
             calls = [pool.submit(call, number) for number in range(40)]
             background.stop()
             assert all(one.result(SECONDS) in (number, -1) for number, one in enumerate(calls))
-
-
-def test_it_may_be_started_again() -> None:
-    """With a new thread."""
-    background = BackgroundLoop("test-loop", owner="the client")
-    for number in range(3):
-        background.start()
-        assert number == background.call(answer(number), SECONDS)
-        background.stop()
-        background.stop()
 
 
 # -- forks ------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """The file is old or new and whole, whatever fails, and nothing is left lying about."""
 
+import contextlib
 import errno
 import os
 import random
+import re
 import signal
 import stat
 from collections.abc import Callable
@@ -15,47 +17,24 @@ import pytest
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
 from tests.support.python_script import run_script
 
-# 2025-01-31 23:59:59 UTC
-LAST_SECOND_OF_JANUARY = 1_738_367_999.0
-
 
 def names_in(directory: Path) -> list[str]:
     """What lies in the directory, hidden files too."""
     return sorted(path.name for path in directory.iterdir())
 
 
-# ---- write_atomically ----
-
-
-def test_new_file_is_written(tmp_path: Path) -> None:
-    """The file is there, only its owner may read it, and nothing else is there."""
-    write_atomically(tmp_path / "snapshot.json", b"new")
-
-    assert b"new" == (tmp_path / "snapshot.json").read_bytes()
-    assert 0o600 == stat.S_IMODE((tmp_path / "snapshot.json").stat().st_mode)
-    assert ["snapshot.json"] == names_in(tmp_path)
-
-
-def test_mode_is_the_callers(tmp_path: Path) -> None:
-    """A file that others may read says so; the mode of the file before it does not matter."""
-    path = tmp_path / "snapshot.json"
-    write_atomically(path, b"old", mode=0o600)
-    write_atomically(path, b"new", mode=0o640)
-
-    assert 0o640 == stat.S_IMODE(path.stat().st_mode)
-
-
 @pytest.mark.parametrize("data", [b"", b"x", bytes(3_000_000)], ids=["empty", "one byte", "3 MB"])
-def test_old_file_is_replaced_not_changed(tmp_path: Path, data: bytes) -> None:
-    """Who has the old file open, or a link to it, still sees the old content."""
+def test_file_is_replaced_not_changed(tmp_path: Path, data: bytes) -> None:
+    """Who has the old file open, or a link to it, still sees the old content; the mode is the caller's."""
     path = tmp_path / "snapshot.json"
-    path.write_bytes(b"old")
+    write_atomically(path, b"old")
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
     (tmp_path / "link").hardlink_to(path)
 
-    write_atomically(path, data)
+    write_atomically(path, data, mode=0o640)
 
-    assert data == path.read_bytes()
-    assert b"old" == (tmp_path / "link").read_bytes()
+    assert (data, b"old") == (path.read_bytes(), (tmp_path / "link").read_bytes())
+    assert 0o640 == stat.S_IMODE(path.stat().st_mode)
     assert ["link", "snapshot.json"] == names_in(tmp_path)
 
 
@@ -71,28 +50,12 @@ def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert b"precious" == (tmp_path / "elsewhere").read_bytes()
 
 
-def test_partial_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that takes three bytes at a time gets all of them."""
-    whole_write = os.write
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", lambda file, data: whole_write(file, data[:3]))
-        write_atomically(tmp_path / "snapshot.json", b"0123456789")
-
-    assert b"0123456789" == (tmp_path / "snapshot.json").read_bytes()
-
-
-def test_missing_directory(tmp_path: Path) -> None:
-    """No directory, no file, and the error says which directory."""
-    with pytest.raises(FileNotFoundError, match="gone"):
-        write_atomically(tmp_path / "gone" / "snapshot.json", b"new")
-
-    assert [] == names_in(tmp_path)
-
-
-def test_failing_rename_leaves_no_temporary_file(tmp_path: Path) -> None:
-    """A directory in the file's place cannot be replaced; it stays, and the temporary file goes."""
+def test_what_cannot_be_replaced_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """No directory, no file, and the error says which; a directory in the file's place stays."""
     (tmp_path / "snapshot.json").mkdir()
 
+    with pytest.raises(FileNotFoundError, match="gone"):
+        write_atomically(tmp_path / "gone" / "snapshot.json", b"new")
     with pytest.raises(IsADirectoryError):
         write_atomically(tmp_path / "snapshot.json", b"new")
 
@@ -111,56 +74,47 @@ def failing(call: Callable[..., Any], code: int, *, on_directories: bool) -> Cal
     return fails
 
 
-@pytest.mark.parametrize("call", ["write", "fsync"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-def test_failing_write_or_sync_keeps_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+@pytest.mark.parametrize(
+    ("call", "code", "on_directories", "error", "content"),
+    [
+        *(("write", code, False, code, b"old") for code in (errno.ENOSPC, errno.EIO, errno.EINVAL)),
+        *(("fsync", code, False, code, b"old") for code in (errno.EDQUOT, errno.EIO, errno.EINVAL)),
+        # after the rename there is no way back: the caller knows that the new file may not last
+        ("fsync", errno.EIO, True, errno.EIO, b"new"),
+        # a file system that refuses to sync any directory has nothing better to offer
+        ("fsync", errno.EINVAL, True, None, b"new"),
+        ("fsync", errno.EBADF, True, None, b"new"),
+    ],
+)
+def test_system_call_that_fails(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    code: int,
+    error: int | None,
+    content: bytes,
+    *,
+    on_directories: bool,
 ) -> None:
-    """Whether the disk is full at once or only when it is asked to be sure: the old file stays and nothing is left."""
+    """Whether the disk is full at once or only when it is asked to be sure: one whole file is there, and no other."""
     path = tmp_path / "snapshot.json"
     path.write_bytes(b"old")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, call, failing(getattr(os, call), code, on_directories=False))
-        with pytest.raises(OSError, match=os.strerror(code)):
+        patch.setattr(os, call, failing(getattr(os, call), code, on_directories=on_directories))
+        with contextlib.nullcontext() if error is None else pytest.raises(OSError, match=os.strerror(error)):
             write_atomically(path, b"new")
 
-    assert b"old" == path.read_bytes()
+    assert content == path.read_bytes()
     assert ["snapshot.json"] == names_in(tmp_path)
-
-
-def test_failing_sync_of_the_directory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the rename there is no way back: the new file is there, whole, and the caller knows it may not last."""
-    path = tmp_path / "snapshot.json"
-    path.write_bytes(b"old")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", failing(os.fsync, errno.EIO, on_directories=True))
-        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-            write_atomically(path, b"new")
-
-    assert b"new" == path.read_bytes()
-    assert ["snapshot.json"] == names_in(tmp_path)
-
-
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.EBADF])
-def test_file_system_that_cannot_sync_directories_is_fine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    """A file system that refuses to sync any directory has nothing better to offer."""
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", failing(os.fsync, code, on_directories=True))
-        write_atomically(tmp_path / "snapshot.json", b"new")
-
-    assert b"new" == (tmp_path / "snapshot.json").read_bytes()
 
 
 def test_every_file_is_synced_before_its_rename_and_the_directory_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order that makes it durable: file, rename, directory."""
+    """The order that makes it durable: file, rename, directory; a kernel that takes three bytes at a time gets all."""
     steps: list[str] = []
-    fsync, replace = os.fsync, os.replace
+    write, fsync, replace = os.write, os.fsync, os.replace
 
     def noting_fsync(file: int) -> None:
         steps.append("sync directory" if stat.S_ISDIR(os.fstat(file).st_mode) else "sync file")
@@ -171,11 +125,13 @@ def test_every_file_is_synced_before_its_rename_and_the_directory_after(
         replace(*arguments, **options)
 
     with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda file, data: write(file, data[:3]))
         patch.setattr(os, "fsync", noting_fsync)
         patch.setattr(os, "replace", noting_replace)
-        write_atomically(tmp_path / "snapshot.json", b"new")
+        write_atomically(tmp_path / "snapshot.json", b"0123456789")
 
     assert ["sync file", "rename", "sync directory"] == steps
+    assert b"0123456789" == (tmp_path / "snapshot.json").read_bytes()
 
 
 FULL_DISK = """
@@ -258,9 +214,6 @@ def test_kill_in_the_middle_of_writes(tmp_path: Path) -> None:
     assert ["snapshot.json"] == names_in(tmp_path)
 
 
-# ---- remove_leftovers ----
-
-
 def test_only_the_files_own_leftovers_are_removed(tmp_path: Path) -> None:
     """What a killed writer of this file left goes; the file, other files and their leftovers stay."""
     staying = [
@@ -274,49 +227,26 @@ def test_only_the_files_own_leftovers_are_removed(tmp_path: Path) -> None:
     for name in [*staying, ".snapshot.json.0123456789abcdef.tmp", ".snapshot.json.fedcba9876543210.tmp"]:
         (tmp_path / name).touch()
 
-    assert 2 == remove_leftovers(tmp_path / "snapshot.json")
+    remove_leftovers(tmp_path / "snapshot.json")
+    remove_leftovers(tmp_path / "gone" / "snapshot.json")
+
     assert staying == names_in(tmp_path)
 
 
-def test_no_directory_has_no_leftovers(tmp_path: Path) -> None:
-    """A data directory that does not exist yet is no error here."""
-    assert 0 == remove_leftovers(tmp_path / "gone" / "snapshot.json")
-
-
-# ---- set_aside ----
-
-
-def test_damaged_file_is_kept_under_another_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The content is kept, and the name says when; one warning says where and why."""
+def test_damaged_files_are_kept_under_other_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The name says when; one warning says where and why; those of one second get numbers, nothing is overwritten."""
     path = tmp_path / "snapshot.json"
-    path.write_bytes(b"damaged")
-
-    kept_as = set_aside(path, "torn", wall_seconds=LAST_SECOND_OF_JANUARY)
-
-    assert tmp_path / "snapshot.json.damaged-20250131T235959Z" == kept_as
-    assert b"damaged" == kept_as.read_bytes()
-    assert [kept_as.name] == names_in(tmp_path)
-    (record,) = caplog.records
-    assert "WARNING damaged_file_set_aside" == f"{record.levelname} {record.msg}"
-    assert {"path": path, "kept_as": kept_as, "reason": "torn"} == vars(record)["fields"]
-
-
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """Files set aside within one second get numbers; whatever has such a name already, a directory even, stays."""
-    path = tmp_path / "snapshot.json"
-    (tmp_path / "snapshot.json.damaged-20250131T235959Z-2").mkdir()
     kept = []
-    for content in (b"first", b"second", b"third"):
-        path.write_bytes(content)
-        kept.append(set_aside(path, "torn", wall_seconds=LAST_SECOND_OF_JANUARY).name)
+    for number in range(50):
+        path.write_bytes(b"%d" % number)
+        kept.append(set_aside(path, "torn"))
 
-    assert [
-        "snapshot.json.damaged-20250131T235959Z",
-        "snapshot.json.damaged-20250131T235959Z-3",
-        "snapshot.json.damaged-20250131T235959Z-4",
-    ] == kept
-    assert [b"first", b"second", b"third"] == [(tmp_path / name).read_bytes() for name in kept]
-    assert 4 == len(names_in(tmp_path))
+    assert [b"%d" % number for number in range(50)] == [each.read_bytes() for each in kept]
+    assert {each.name for each in kept} == set(names_in(tmp_path))
+    assert all(re.fullmatch(r"snapshot\.json\.damaged-2\d{7}T\d{6}Z(-\d+)?", each.name) for each in kept)
+    assert any(each.name.endswith("Z-2") for each in kept)
+    assert "WARNING damaged_file_set_aside" == f"{caplog.records[0].levelname} {caplog.records[0].msg}"
+    assert {"path": path, "kept_as": kept[0], "reason": "torn"} == vars(caplog.records[0])["fields"]
 
 
 def test_file_that_cannot_be_set_aside_stays(tmp_path: Path) -> None:
@@ -325,11 +255,3 @@ def test_file_that_cannot_be_set_aside_stays(tmp_path: Path) -> None:
         set_aside(tmp_path / "snapshot.json", "torn")
 
     assert [] == names_in(tmp_path)
-
-
-def test_time_of_the_machine_is_the_default(tmp_path: Path) -> None:
-    """Without a time the name carries the present one."""
-    path = tmp_path / "snapshot.json"
-    path.touch()
-
-    assert set_aside(path, "torn").name.startswith("snapshot.json.damaged-2")

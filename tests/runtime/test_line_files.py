@@ -36,52 +36,40 @@ def closed(root: Path, folder: str, name: str, *, size: int, modified: float) ->
     return path
 
 
-def test_a_file_is_named_by_its_hour_writer_run_and_number(files: LineFiles, tmp_path: Path) -> None:
-    """Spark leaves out hours by the folder's name; the hour is that of the lines, in UTC."""
+def test_files_are_named_by_hour_writer_run_and_number(files: LineFiles, tmp_path: Path) -> None:
+    """Spark leaves out hours by the folder's name; the hour is that of the lines, in UTC. The first line is due."""
+    assert files.is_due(WALL)
     files.begin(WALL)
     files.write(b"a\n")
+    files.end()
+    files.begin(WALL)
 
-    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open"] == names(tmp_path)
+    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_7}/ns-1-00ff-2.jsonl.open"] == names(tmp_path)
     assert b"a\n" == (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").read_bytes()
 
 
-@pytest.mark.parametrize(("wall", "due"), [(WALL, False), (WALL + 9.9, False), (WALL + 10, True), (WALL - 3600, True)])
-def test_another_hour_needs_another_file(files: LineFiles, wall: float, *, due: bool) -> None:
-    """Also an earlier one: the clock was set back."""
+@pytest.mark.parametrize(
+    ("wall", "size", "due"),
+    [
+        (WALL, 99, False),
+        (WALL + 9.9, 0, False),
+        (WALL + 10, 0, True),
+        # the clock was set back
+        (WALL - 3600, 0, True),
+        # as many bytes as it may have
+        (WALL, 100, True),
+        # who cleans up by hand does not switch the log off
+        (WALL, None, True),
+    ],
+)
+def test_another_file_is_due(files: LineFiles, tmp_path: Path, wall: float, size: int | None, *, due: bool) -> None:
+    """For another hour, when it is full, and when somebody removed it."""
     files.begin(WALL)
+    files.write(b"x" * (size or 0))
+    if size is None:
+        (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").unlink()
 
     assert due == files.is_due(wall)
-
-
-@pytest.mark.parametrize(("size", "due"), [(99, False), (100, True)])
-def test_a_full_file_needs_another_one(files: LineFiles, size: int, *, due: bool) -> None:
-    """A file is full when it has as many bytes as it may."""
-    files.begin(WALL)
-    files.write(b"x" * size)
-
-    assert due == files.is_due(WALL)
-
-
-def test_a_removed_file_needs_another_one(files: LineFiles, tmp_path: Path) -> None:
-    """Who cleans up by hand does not switch the log off."""
-    files.begin(WALL)
-    (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").unlink()
-
-    assert files.is_due(WALL)
-
-
-def test_a_file_that_nobody_began_is_due(files: LineFiles) -> None:
-    """The first line begins the first file."""
-    assert files.is_due(WALL)
-
-
-def test_files_are_numbered(files: LineFiles, tmp_path: Path) -> None:
-    """Two files of one hour have different names."""
-    for _ in range(2):
-        files.end()
-        files.begin(WALL)
-
-    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_7}/ns-1-00ff-2.jsonl.open"] == names(tmp_path)
 
 
 def test_an_ended_file_can_be_compressed(files: LineFiles, tmp_path: Path) -> None:
