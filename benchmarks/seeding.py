@@ -32,8 +32,8 @@ _QUEUES: Final = 8
 class Wire:
     """One blocking connection, one question at a time."""
 
-    def __init__(self, server: Server) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", server.port), _PATIENCE_SECONDS)
+    def __init__(self, server: Server, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", server.port), patience_seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = FrameReader()
 

@@ -1,7 +1,8 @@
 """No attack costs those who behave more than its share.
 
 The short form of `make abuse`: real processes on loopback, one attack after another, on the machine's own clock, which
-is what an attacker has. What only a quiet machine can show (waits in milliseconds) is left to `make abuse`.
+is what an attacker has. Nothing here may fail because the machine is slow: what a broker or a newcomer may expect is
+reckoned from what the server has answered, and what only a quiet machine can show is left to `make abuse`.
 """
 
 import pytest
@@ -14,8 +15,8 @@ from benchmarks.abuse.trial import SHORT, run
 # one after another, in one worker: two would be each other's attack
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("abuse")]
 
-# processors differ by a few times; what this is to find differed a hundredfold
-MOST_CPU_PER_MIB = 5.0
+# a hundred times what an attack of one peer may cost: a machine is not that slow, decoding without limits is that dear
+MOST_CPU_PER_MIB = 100 * table.CPU_PER_MIB
 
 
 @pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.is_short])
@@ -23,5 +24,5 @@ def test_an_attack_costs_the_others_no_more_than_its_share(name: str) -> None:
     """No live broker evicted or cut off, no dead one kept, no newcomer refused, and a bound for memory and work."""
     result = run(quiet_bench(), name, ATTACKS[name], SHORT)
 
-    assert [] == [miss for miss in table.missed(result) if miss not in {*table.WALL_CLOCK, "cpu"}], result
+    assert [] == [miss for miss in table.missed(result) if miss not in table.TIMED], result
     assert table.cpu_per_mib(result) <= MOST_CPU_PER_MIB, result

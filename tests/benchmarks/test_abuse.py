@@ -34,14 +34,15 @@ AT_ITS_BOUNDS = Result(
     p99_cpu_seconds=0.006,
     evicted=(),
     lost=0,
-    dead_seconds=9.0,
-    dead_scans=11,
-    expiry_seconds=4.0,
-    scan_seconds=0.5,
+    is_dead_gone=True,
+    dead_scans=10,
+    most_scans=10,
     refused_clients=0,
     refused_brokers=0,
+    newcomer_seconds=6.0,
     newcomers=9,
     stopped_seconds=5.0,
+    is_answering=True,
 )
 
 
@@ -53,6 +54,8 @@ AT_ITS_BOUNDS = Result(
         # a tiny attack may cost what a mebibyte may
         ({"cpu_seconds": 0.2, "weight_mib": 0.01}, []),
         ({"cpu_seconds": 0.21, "weight_mib": 0.01}, ["cpu"]),
+        # the bound for many peers is one of memory
+        ({"cpu_seconds": 9.0, "peers": 200}, []),
         ({"peak_mib": 64.1}, ["memory"]),
         ({"peak_mib": 512.0, "peers": 200}, []),
         ({"peak_mib": 512.1, "peers": 200}, ["memory"]),
@@ -62,9 +65,9 @@ AT_ITS_BOUNDS = Result(
         ({"p99_seconds": 0.0061, "p99_cpu_seconds": 0.005}, []),
         ({"evicted": ("live-0",)}, ["evicted"]),
         ({"lost": 1}, ["evicted"]),
-        ({"dead_scans": 12}, ["dead"]),
-        ({"dead_scans": None}, ["dead"]),
-        ({"dead_scans": None, "dead_seconds": 5.5}, []),
+        ({"dead_scans": 11}, ["late"]),
+        ({"is_dead_gone": False}, ["dead"]),
+        ({"newcomer_seconds": 6.1}, ["slow"]),
         ({"is_answering": False}, ["hung"]),
         ({"refused_clients": 1}, ["refused"]),
         ({"refused_clients": 1, "may_refuse_clients": True}, []),
