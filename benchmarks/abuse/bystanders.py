@@ -213,7 +213,8 @@ class _Brokers:
                 try:
                     self._beat(name, heartbeat)
                 except OSError:
-                    self.lost += 1
+                    # who is evicted for silence loses the connection as well
+                    self.lost += time.monotonic() <= self._alive_until[name]
                     # until it is back nobody can expect it
                     self._alive_until[name] = 0.0
                     with contextlib.suppress(OSError):
