@@ -25,10 +25,6 @@ Tables = Mapping[str, Mapping[str, str]]
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-class KVReadError(OSError):
-    """The file exists but cannot be read; starting without it would lose what operators put there."""
-
-
 class KVSizeError(ValueError):
     """The file would be larger than it may be; `size` says how large, in bytes."""
 
@@ -63,21 +59,16 @@ def read(path: Path) -> Tables:
     """What the file holds. No file is fine; a damaged one is set aside with a warning, and the table is empty.
 
     Raises:
-        KVReadError: the file is there and cannot be read, or is damaged and cannot be set aside.
+        OSError: the file is there and cannot be read, or is damaged and cannot be set aside. To start without it
+            would lose what operators put there.
     """
     remove_leftovers(path)
     try:
-        data = path.read_bytes()
+        tables, ignored = decode(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except OSError as error:
-        raise KVReadError(
-            error.errno, f"key-value configuration cannot be read: {error.strerror}", str(path)
-        ) from error
-    try:
-        tables, ignored = decode(data)
     except (ValueError, RecursionError) as error:
-        _set_aside(path, str(error))
+        set_aside(path, str(error))
         return {}
     if ignored:
         event(logger, logging.WARNING, "kv_entries_ignored", path=path, count=len(ignored), first=ignored[0])
@@ -108,15 +99,6 @@ def decode(data: bytes) -> tuple[Tables, list[str]]:
             else:
                 tables[namespace][key] = text
     return tables, ignored
-
-
-def _set_aside(path: Path, reason: str) -> None:
-    try:
-        set_aside(path, reason)
-    except OSError as error:
-        raise KVReadError(
-            error.errno, f"damaged key-value configuration cannot be set aside: {error.strerror}", str(path)
-        ) from error
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:

@@ -7,19 +7,30 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from namesrv.kv import file as kv_file
-from namesrv.kv.file import LONE_SURROGATE, KVReadError, Tables
-from namesrv.kv.limits import KVLimits
+from namesrv.kv.file import LONE_SURROGATE, Tables
 from namesrv_runtime.log import event
-
-__all__ = ["KVConfig", "KVLimitError", "KVLimits", "KVReadError", "KVWriteError"]
 
 logger = logging.getLogger(__name__)
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True)
+class KVLimits:
+    """How much may be put; settings/model.py says why. What the file already holds at start is kept."""
+
+    max_value_bytes: int
+    max_keys_per_namespace: int
+    max_namespaces: int
+    max_name_characters: int = 255
+    # The file is rewritten by every change, and one namespace travels whole, in one frame of at most 16 MiB: to who
+    # lists it, and ORDER_TOPIC_CONFIG to every broker that registers.
+    max_file_bytes: int = 8 * 1024 * 1024
 
 
 class KVLimitError(ValueError):
@@ -49,14 +60,14 @@ class KVConfig:
         self._writing = asyncio.Lock()
 
     @classmethod
-    def load(cls, path: Path, limits: KVLimits | None = None) -> Self:
+    def load(cls, path: Path, limits: KVLimits) -> Self:
         """What the file holds. No file is fine; a damaged one is set aside with a warning, and the table is empty.
 
         Raises:
-            KVReadError: the file is there and cannot be read, or is damaged and cannot be set aside.
+            OSError: the file is there and cannot be read, or is damaged and cannot be set aside.
         """
         tables = kv_file.read(path)
-        return cls(path, limits or KVLimits(), tables, len(kv_file.encode(tables)))
+        return cls(path, limits, tables, len(kv_file.encode(tables)))
 
     def get(self, namespace: str, key: str) -> str | None:
         """The value, if there is one."""
@@ -83,11 +94,11 @@ class KVConfig:
         _check_name("key", key, self.limits)
         _check_value(value, self.limits)
         async with self._writing:
-            table = self._tables.get(namespace)
-            if table is not None and table.get(key) == value:
+            table = self._tables.get(namespace, {})
+            if table.get(key) == value:
                 return
             self._check_room(namespace, table, key)
-            await self._write({**self._tables, namespace: {**(table or {}), key: value}}, value)
+            await self._write({**self._tables, namespace: {**table, key: value}}, value)
 
     async def delete(self, namespace: str, key: str) -> bool:
         """Remove a key, and say whether it was there; return when that is on disk. The namespace stays.
@@ -102,20 +113,14 @@ class KVConfig:
             await self._write({**self._tables, namespace: table}, None)
             return True
 
-    def _check_room(self, namespace: str, table: Mapping[str, str] | None, key: str) -> None:
-        limits = self.limits
-        if table is None and len(self._tables) >= limits.max_namespaces:
-            raise KVLimitError(
-                "namespace",
-                namespace,
-                f"namespace {namespace!r} exceeds the limit of {limits.max_namespaces} namespaces",
-            )
-        if key not in (table or {}) and len(table or {}) >= limits.max_keys_per_namespace:
-            raise KVLimitError(
-                "key",
-                key,
-                f"key {key!r} exceeds the limit of {limits.max_keys_per_namespace} keys in namespace {namespace!r}",
-            )
+    def _check_room(self, namespace: str, table: Mapping[str, str], key: str) -> None:
+        most_spaces, most_keys = self.limits.max_namespaces, self.limits.max_keys_per_namespace
+        if namespace not in self._tables and len(self._tables) >= most_spaces:
+            message = f"namespace {namespace!r} exceeds the limit of {most_spaces} namespaces"
+            raise KVLimitError("namespace", namespace, message)
+        if key not in table and len(table) >= most_keys:
+            message = f"key {key!r} exceeds the limit of {most_keys} keys in namespace {namespace!r}"
+            raise KVLimitError("key", key, message)
 
     async def _write(self, tables: Tables, value: str | None) -> None:
         # what makes the file smaller is always welcome
@@ -156,14 +161,16 @@ def _check_name(field: str, name: str, limits: KVLimits) -> None:
         )
     if CONTROL_CHARACTER.search(name):
         raise KVLimitError(field, name, f"{field} with a control character: {name!r}")
-    if LONE_SURROGATE.search(name):
-        raise KVLimitError(field, name, f"{field} that is not unicode: {name!r}")
+    _check_unicode(field, name)
 
 
 def _check_value(value: str, limits: KVLimits) -> None:
-    if LONE_SURROGATE.search(value):
-        raise KVLimitError("value", value, f"value that is not unicode: {value[:40]!r}")
-    if len(value.encode()) > limits.max_value_bytes:
-        raise KVLimitError(
-            "value", value, f"value of {len(value.encode())} bytes, limit {limits.max_value_bytes}: {value[:40]!r}..."
-        )
+    _check_unicode("value", value)
+    size = len(value.encode())
+    if size > limits.max_value_bytes:
+        raise KVLimitError("value", value, f"value of {size} bytes, limit {limits.max_value_bytes}: {value[:40]!r}...")
+
+
+def _check_unicode(field: str, text: str) -> None:
+    if LONE_SURROGATE.search(text):
+        raise KVLimitError(field, text, f"{field} that is not unicode: {text[:40]!r}")

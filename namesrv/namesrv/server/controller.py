@@ -210,7 +210,7 @@ class NamesrvController:
         try:
             kv = KVConfig.load(data_dir / "kvConfig.json", kv_limits(settings))
         except OSError as error:
-            raise StartError(f"KV configuration: {error}") from error
+            raise StartError(f"KV configuration cannot be read: {error}") from error
         was_there = (data_dir / "snapshot.json").exists()
         last = snapshot.load(data_dir / "snapshot.json")
         boot_id = secrets.token_hex(8)

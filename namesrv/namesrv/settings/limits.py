@@ -1,6 +1,6 @@
 """The settings that are limits, in the terms of what enforces them."""
 
-from namesrv.kv.limits import KVLimits
+from namesrv.kv.store import KVLimits
 from namesrv.routeinfo.limits import TableLimits
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.limits import ServerLimits

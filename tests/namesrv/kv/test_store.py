@@ -1,13 +1,29 @@
-"""The key-value configuration: what `get` shows is on disk, and too much is refused."""
+"""The key-value configuration: memory is what the file holds, whatever happens in whatever order; limits are named."""
 
+import asyncio
 import gc
 import tracemalloc
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from namesrv.kv import file as kv_file
-from namesrv.kv.store import KVConfig, KVLimitError, KVLimits, KVReadError
+from namesrv.kv.store import KVConfig, KVLimitError, KVLimits, KVWriteError
+from namesrv.settings.limits import kv_limits
+from namesrv.settings.model import Settings
+from tests.support.fake_clock import settle
+
+T = TypeVar("T")
+
+DEFAULTS = kv_limits(Settings())
+LIMITS = KVLimits(max_value_bytes=8, max_keys_per_namespace=2, max_namespaces=2, max_file_bytes=100)
 
 
 @pytest.fixture
@@ -17,102 +33,266 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "kvConfig.json"
 
 
-def text_of(path: Path) -> str:
-    """What the file holds."""
-    return path.read_text("utf-8")
-
-
-def generation(path: Path) -> int:
-    """Another one after each write."""
-    return path.stat().st_ino
+def load(path: Path, limits: KVLimits = DEFAULTS) -> KVConfig:
+    """The configuration of a server that starts now."""
+    return KVConfig.load(path, limits)
 
 
 # ---- one change at a time ----
 
 
-async def test_put_is_shown_and_on_disk(path: Path) -> None:
-    """When put returns, the value is there, and the file holds it for the next life of the server."""
-    kv = KVConfig.load(path)
-    await kv.put("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
-    await kv.put("ORDER_TOPIC_CONFIG", "bills", "broker-b:4")
+async def test_what_is_shown_is_on_disk(path: Path) -> None:
+    """When put returns, the value is there, and the file holds it for the next life; an empty value is one."""
+    kv = load(path)
+    for key, value in (("k", "old"), ("k", "new"), ("l", "")):
+        await kv.put("NS", key, value)
+        assert value == kv.get("NS", key)
 
-    assert "broker-a:4" == kv.get("ORDER_TOPIC_CONFIG", "orders")
-    assert {"orders": "broker-a:4", "bills": "broker-b:4"} == kv.namespace("ORDER_TOPIC_CONFIG")
-    assert '{"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"broker-a:4","bills":"broker-b:4"}}}' == text_of(path)
-    assert kv.all() == KVConfig.load(path).all()
-
-
-async def test_what_is_not_there(path: Path) -> None:
-    """Neither an unknown key nor an unknown namespace is an error."""
-    kv = KVConfig.load(path)
-    await kv.put("NS", "k", "v")
-
-    assert kv.get("NS", "other") is None
-    assert kv.get("other", "k") is None
-    assert kv.namespace("other") is None
-    assert {"NS": {"k": "v"}} == kv.all()
-
-
-async def test_put_replaces(path: Path) -> None:
-    """The last value counts; an empty one is a value."""
-    kv = KVConfig.load(path)
-    for value in ("old", "new", ""):
-        await kv.put("NS", "k", value)
-        assert value == kv.get("NS", "k")
-
-    assert "" == KVConfig.load(path).get("NS", "k")
+    assert {"k": "new", "l": ""} == kv.namespace("NS")
+    assert '{"configTable":{"NS":{"k":"new","l":""}}}' == path.read_text("utf-8")
+    assert (None, None, None) == (kv.get("NS", "other"), kv.get("other", "k"), kv.namespace("other"))
+    assert {"NS": {"k": "new", "l": ""}} == kv.all() == load(path).all()
 
 
 async def test_delete_says_whether_it_was_there_and_keeps_the_namespace(path: Path) -> None:
     """A namespace whose last key was deleted stays, empty, as with Apache's server, and survives a restart."""
-    kv = KVConfig.load(path)
+    kv = load(path)
     await kv.put("NS", "k", "v")
 
     assert await kv.delete("NS", "k") is True
     assert await kv.delete("NS", "k") is False
     assert await kv.delete("other", "k") is False
-    assert kv.get("NS", "k") is None
-    assert {} == kv.namespace("NS")
-    assert {"NS": {}} == KVConfig.load(path).all()
+    assert (None, {}) == (kv.get("NS", "k"), kv.namespace("NS"))
+    assert {"NS": {}} == load(path).all()
 
 
 async def test_nothing_changed_nothing_written(path: Path) -> None:
     """Deleting what is not there, or putting what is there already, leaves the file alone."""
-    kv = KVConfig.load(path)
+    kv = load(path)
     await kv.put("NS", "k", "v")
-    before = generation(path)
+    before = path.stat().st_ino
 
     await kv.put("NS", "k", "v")
     await kv.delete("NS", "other")
     await kv.delete("OTHER", "k")
 
-    assert before == generation(path)
+    assert before == path.stat().st_ino
 
 
 async def test_tables_that_were_handed_out_do_not_change(path: Path) -> None:
     """Who encodes an answer from a table is not disturbed by a put in the meantime."""
-    kv = KVConfig.load(path)
+    kv = load(path)
     await kv.put("NS", "k", "v")
     everything, table = kv.all(), kv.namespace("NS")
 
     await kv.put("NS", "k", "new")
     await kv.put("NEW", "k", "v")
 
-    assert {"NS": {"k": "v"}} == everything
-    assert {"k": "v"} == table
+    assert ({"NS": {"k": "v"}}, {"k": "v"}) == (everything, table)
 
 
-def test_file_that_cannot_be_read_ends_the_start(path: Path) -> None:
-    """The error of the file comes out of load."""
-    path.mkdir()
+# ---- many changes at a time, on a disk whose writes the test times ----
 
-    with pytest.raises(KVReadError):
-        KVConfig.load(path)
+
+class Disk(ThreadPoolExecutor):
+    """The loop's threads, except that a write happens when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=1)
+        self._writes: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Note the write."""
+        future: Future[T] = Future()
+        self._writes.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    @property
+    def waiting(self) -> int:
+        """How many writes were asked for and not done yet."""
+        return len(self._writes)
+
+    async def write(self) -> None:
+        """Do the write that waits."""
+        future, work = self._writes.pop(0)
+        try:
+            future.set_result(work())
+        except OSError as error:
+            future.set_exception(error)
+        await settle()
+
+
+@asynccontextmanager
+async def slow_disk() -> AsyncIterator[Disk]:
+    """A disk of which every write is a step of the test."""
+    disk = Disk()
+    asyncio.get_running_loop().set_default_executor(disk)
+    yield disk
+    assert 0 == disk.waiting
+
+
+async def begin(*changes: Coroutine[Any, Any, T]) -> list[asyncio.Task[T]]:
+    """Start changes, in this order, and let them come as far as they can."""
+    tasks = [asyncio.create_task(change) for change in changes]
+    await settle()
+    return tasks
+
+
+async def test_value_is_shown_only_once_it_is_on_disk(path: Path) -> None:
+    """While the disk is slow, put has not returned, and get shows what the file holds."""
+    kv = load(path)
+    async with slow_disk() as disk:
+        (put,) = await begin(kv.put("NS", "k", "v"))
+        assert (False, None) == (put.done(), kv.get("NS", "k"))
+        assert "<KVConfig [0 namespaces | 0 keys | writing: yes]>" == repr(kv)
+
+        await disk.write()
+        assert (True, "v") == (put.done(), kv.get("NS", "k"))
+        assert "<KVConfig [1 namespaces | 1 keys | writing: no]>" == repr(kv)
+
+
+async def test_changes_are_made_in_the_order_in_which_they_came(path: Path) -> None:
+    """Each knows what the ones before it did; one that changes nothing is not written."""
+    kv = load(path, replace(DEFAULTS, max_keys_per_namespace=2))
+    async with slow_disk() as disk:
+        await begin(kv.put("NS", "a", "1"), kv.put("NS", "a", "2"), kv.put("NS", "a", "2"), kv.put("NS", "b", "3"))
+        refused, deleted, again = await begin(kv.put("NS", "c", "4"), kv.delete("NS", "a"), kv.delete("NS", "a"))
+        for _ in range(4):
+            assert 1 == disk.waiting
+            await disk.write()
+
+    with pytest.raises(KVLimitError, match="key 'c' exceeds the limit of 2 keys"):
+        await refused
+    assert (True, False) == (deleted.result(), again.result())
+    assert {"NS": {"b": "3"}} == kv.all() == load(path).all()
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+async def test_cancelled_change_happens_only_if_its_write_had_begun(path: Path, cancelled: int) -> None:
+    """A write that has begun is not stopped, and memory and file agree; its neighbours are written in either case."""
+    kv = load(path)
+    async with slow_disk() as disk:
+        tasks = await begin(*(kv.put("NS", str(number), "v") for number in range(3)))
+        tasks[cancelled].cancel()
+        await settle()
+        while disk.waiting:
+            await disk.write()
+
+    assert [number == cancelled for number in range(3)] == [task.cancelled() for task in tasks]
+    written = ["0", "1", "2"] if cancelled == 0 else ["0", "2"]
+    assert {"NS": dict.fromkeys(written, "v")} == kv.all() == load(path).all()
+
+
+async def test_write_that_fails_changes_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The data directory goes away: each change is refused with an error in the log; a disk that is back is used."""
+    kv = load(path)
+    await kv.put("NS", "old", "v")
+    path.parent.rename(path.parent.with_name("away"))
+
+    async with slow_disk() as disk:
+        changes = await begin(kv.put("NS", "old", "changed"), kv.put("NS", "new", "v"))
+        changes += await begin(kv.delete("NS", "old"))  # type: ignore[arg-type]  # what they return is of no interest
+        for _ in range(3):
+            await disk.write()
+
+    for change in changes:
+        with pytest.raises(KVWriteError, match="key-value configuration not written: No such file or directory"):
+            await change
+    assert {"NS": {"old": "v"}} == kv.all()
+    assert [("kv_write_failed", path)] * 3 == [(log.msg, vars(log)["fields"]["path"]) for log in caplog.records]
+
+    path.parent.with_name("away").rename(path.parent)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+    await kv.put("NS", "new", "v")
+    assert {"NS": {"old": "v", "new": "v"}} == kv.all() == load(path).all()
+
+
+async def test_error_that_is_no_disks_comes_out_as_it_is(path: Path) -> None:
+    """When the loop has no threads any more, a change is refused at once."""
+    kv = load(path)
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+    with pytest.raises(RuntimeError, match="Executor shutdown has been called"):
+        await kv.put("NS", "k", "v")
+    assert "<KVConfig [0 namespaces | 0 keys | writing: no]>" == repr(kv)
+
+
+STEPS = st.sampled_from(["put", "put", "delete", "cancel", "disk", "disk", "break", "mend"])
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(0, 3), st.integers(0, 2)), max_size=30))
+def test_memory_is_the_file_on_any_schedule(
+    tmp_path_factory: pytest.TempPathFactory, schedule: list[tuple[str, int, int]]
+) -> None:
+    """Changes, cancellations, writes and a disk that comes and goes, in any order.
+
+    Memory is what the file holds after every write, a change that returned is in it until the next one of its key, and
+    one that was refused is not.
+    """
+    path = tmp_path_factory.mktemp("kv") / "data" / "kvConfig.json"
+    path.parent.mkdir()
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        kv, changes = runner.run(follow(path, schedule))
+    if not path.parent.exists():
+        path.parent.with_name("away").rename(path.parent)
+    check(kv, path)
+    for name in "0123":
+        assert kv.get("NS", name) in possible_values(name, changes)
+
+
+# key, value or None to delete, and who waits for it
+Change = tuple[str, str | None, asyncio.Task[Any]]
+
+
+async def follow(path: Path, schedule: list[tuple[str, int, int]]) -> tuple[KVConfig, list[Change]]:
+    """Take the steps, and check after every write."""
+    kv, here, away = load(path), path.parent, path.parent.with_name("away")
+    changes: list[Change] = []
+    async with slow_disk() as disk:
+        for what, key, value in schedule:
+            if what == "put":
+                changes.append((str(key), str(value), (await begin(kv.put("NS", str(key), str(value))))[0]))
+            elif what == "delete":
+                changes.append((str(key), None, (await begin(kv.delete("NS", str(key))))[0]))
+            elif what == "cancel" and key < len(changes):
+                changes[-1 - key][-1].cancel()
+                await settle()
+            elif what == "disk" and disk.waiting:
+                await disk.write()
+                check(kv, path)
+            elif what == "break" and here.exists():
+                here.rename(away)
+            elif what == "mend" and away.exists():
+                away.rename(here)
+            assert disk.waiting <= 1
+        while disk.waiting:
+            await disk.write()
+    return kv, changes
+
+
+def check(kv: KVConfig, path: Path) -> None:
+    """Memory is what the file holds, and so is its size."""
+    if path.parent.exists():
+        assert kv.all() == kv_file.read(path)
+        assert load(path)._file_bytes == kv._file_bytes
+
+
+def possible_values(key: str, changes: list[Change]) -> set[str | None]:
+    """What a key may hold: the last change that returned, or a cancelled one after it, which may have been too late."""
+    possible: set[str | None] = {None}
+    for changed, value, task in changes:
+        assert task.done()
+        if changed == key:
+            if task.cancelled():
+                possible.add(value)
+            elif task.exception() is None:
+                possible = {value}
+            else:
+                assert isinstance(task.exception(), KVWriteError)
+    return possible
 
 
 # ---- limits ----
-
-LIMITS = KVLimits(max_value_bytes=8, max_keys_per_namespace=2, max_namespaces=2, max_file_bytes=100)
 
 
 @pytest.mark.parametrize(
@@ -134,25 +314,25 @@ LIMITS = KVLimits(max_value_bytes=8, max_keys_per_namespace=2, max_namespaces=2,
 )
 async def test_limits_are_named(path: Path, change: tuple[str, str, str], field: str, message: str) -> None:
     """What is too much is refused with the field, the value and the limit, and changes nothing."""
-    kv = KVConfig.load(path, LIMITS)
+    kv = load(path, LIMITS)
     for number in range(2):
         await kv.put("NS", f"k{number}", "v")
     await kv.delete("NS", "nothing")
     await kv.put("TWO", "k", "v")
-    before = text_of(path)
+    before = path.read_text()
 
     with pytest.raises(KVLimitError, match=message) as refused:
         await kv.put(*change)
 
     assert field == refused.value.field
     assert change[["namespace", "key", "value"].index(field)] == refused.value.value
-    assert before == text_of(path)
+    assert before == path.read_text()
     assert {"NS": {"k0": "v", "k1": "v"}, "TWO": {"k": "v"}} == kv.all()
 
 
 async def test_limits_may_be_reached(path: Path) -> None:
     """Exactly the limit is fine, and what is there may be changed and deleted at the limit."""
-    kv = KVConfig.load(path, LIMITS)
+    kv = load(path, LIMITS)
     for namespace in ("n" * 10, "m" * 10):
         for key in ("a", "b"):
             await kv.put(namespace, key, "1234")
@@ -161,13 +341,13 @@ async def test_limits_may_be_reached(path: Path) -> None:
     await kv.put("n" * 10, "c", "v")
 
     assert {"n" * 10: {"a": "äöüä", "c": "v"}, "m" * 10: {"a": "1234", "b": "1234"}} == kv.all()
-    await KVConfig.load(path).put("k" * 255, "k" * 255, "v" * 16_384)
+    await load(path).put("k" * 255, "k" * 255, "v" * 16_384)
 
 
 async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
     """All values together are limited, too; what makes the file smaller is always taken."""
     path.write_bytes(kv_file.encode({"NS": {"a": "x" * 50, "b": "y" * 150}}))
-    kv = KVConfig.load(path, LIMITS)
+    kv = load(path, LIMITS)
 
     with pytest.raises(KVLimitError, match=r"value makes the configuration 2\d\d bytes, limit 100"):
         await kv.put("NEW", "k", "v")
@@ -178,22 +358,22 @@ async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
     await kv.put("NEW", "k", "v")
 
     assert {"NS": {"a": "short"}, "NEW": {"k": "v"}} == kv.all()
-    assert len(text_of(path)) <= 100
+    assert path.stat().st_size <= 100
 
 
 async def test_what_the_file_holds_is_kept_beyond_the_limits(path: Path) -> None:
     """A limit that was lowered between two starts takes nothing away."""
     path.write_bytes(kv_file.encode({"A": {"1": "x" * 9, "2": "", "3": ""}, "B": {}, "C": {}}))
-    kv = KVConfig.load(path, LIMITS)
+    kv = load(path, LIMITS)
 
     await kv.put("A", "3", "v")
 
-    assert {"A": {"1": "x" * 9, "2": "", "3": "v"}, "B": {}, "C": {}} == KVConfig.load(path, LIMITS).all()
+    assert {"A": {"1": "x" * 9, "2": "", "3": "v"}, "B": {}, "C": {}} == load(path, LIMITS).all()
 
 
 async def test_refused_puts_leave_nothing_behind(path: Path) -> None:
     """Not the file that each of them would have made, and without a collection of garbage."""
-    kv = KVConfig.load(path, KVLimits(max_value_bytes=1 << 20, max_file_bytes=1 << 20))
+    kv = load(path, replace(DEFAULTS, max_value_bytes=1 << 20, max_file_bytes=1 << 20))
     await kv.put("NS", "large", "x" * 900_000)
     gc.collect()
     gc.disable()

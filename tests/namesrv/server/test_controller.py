@@ -109,7 +109,7 @@ async def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path)
     """To start without it would be to forget what operators put there."""
     (tmp_path / "kvConfig.json").mkdir()
 
-    with pytest.raises(StartError, match=r"^KV configuration: .*cannot be read: Is a directory"):
+    with pytest.raises(StartError, match=r"^KV configuration cannot be read: .*Is a directory: .*kvConfig.json"):
         await serve(settings_of(tmp_path))
 
 
@@ -120,7 +120,7 @@ def test_run_says_why_it_did_not_start(tmp_path: Path, caplog: pytest.LogCapture
     assert EXIT_FAILED == run(settings_of(tmp_path))
 
     ((_, fields),) = logged(caplog, "start_failed")
-    assert str(fields["error"]).startswith("KV configuration: ")
+    assert str(fields["error"]).startswith("KV configuration cannot be read: ")
     assert {None} == {record.exc_info for record in caplog.records}
 
 
