@@ -1,12 +1,15 @@
 """Controller of the daemon: starts, runs and stops it."""
 
 import asyncio
+import fcntl
+import gc
 import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
 from namesrv import version
@@ -24,7 +27,6 @@ from namesrv.routeinfo.tables import RouteTables
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
 from namesrv.server.notifier import MinBrokerIdNotifier
-from namesrv.server.process import StartError, lock_data_dir, settle_garbage_collector
 from namesrv.server.reload import Reloader, has_terminal
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.settings.limits import kv_limits, server_limits, table_limits
@@ -62,6 +64,10 @@ _SAVE_SECONDS: Final = 3.0
 _SPARE_SECONDS: Final = 10.0
 
 
+class StartError(Exception):
+    """The daemon cannot start; the message is for the operator."""
+
+
 class _Stopped(Exception):  # noqa: N818 - no error: it ends the TaskGroup
     """Everything was done; what still runs may be cancelled."""
 
@@ -71,8 +77,12 @@ def run(settings: Settings, read_again: Callable[[], Loaded] | None = None) -> i
 
     On SIGHUP the settings are read again if `read_again` is given.
     """
-    # the process is ours here, and its collector with it
-    settle_garbage_collector()
+    # The process is ours here, and its collector with it, which is not to stop the loop: what was loaded until now
+    # stays for ever and is not looked at again. The tables hold untracked values, so that a full collection is short;
+    # it is asked for rarely all the same.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
     with ExitDeadline() as deadline:
         # threads of the loop are joined before it ends
         code = loops.run(lambda: _exit_code(settings, read_again, deadline))
@@ -154,9 +164,8 @@ class NamesrvController:
 
     async def serve(self) -> None:
         """Serve until `ask_to_stop`, then leave in good order."""
-        lock = lock_data_dir(self._settings.data_dir)
-        try:
-            failed: Exception | None = None
+        failed: Exception | None = None
+        with _lock(self._settings.data_dir):
             try:
                 async with asyncio.TaskGroup() as tasks:
                     await self._serve(tasks)
@@ -169,8 +178,6 @@ class NamesrvController:
                 failed = group.exceptions[0]
             if failed is not None:
                 raise failed
-        finally:
-            os.close(lock)
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         self.namesrv = namesrv = self._build(tasks.create_task)
@@ -379,3 +386,21 @@ class NamesrvController:
         server.abort_all()
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.close()
+
+
+@contextmanager
+def _lock(data_dir: Path) -> Iterator[None]:
+    """Make the data directory ours: two servers in one would overwrite each other's files."""
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartError(f"data directory {data_dir}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StartError(f"data directory {data_dir} is in use by another namesrv") from error
+        yield
+    finally:
+        os.close(lock)

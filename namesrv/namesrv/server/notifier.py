@@ -7,6 +7,7 @@ for it, and a member that cannot be reached finds out at its next question.
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from namesrv.context import Spawn
@@ -28,16 +29,14 @@ logger: Final = logging.getLogger(__name__)
 TIMEOUT_SECONDS: Final = 3.0
 
 
+@dataclass(slots=True)
 class MinBrokerIdNotifier:
     """Tells members of groups, each in a task of its own."""
 
-    def __init__(
-        self, clock: Clock, tables: RouteTables, connections: Mapping[int, ServerConnection], spawn: Spawn
-    ) -> None:
-        self._clock = clock
-        self._tables = tables
-        self._connections = connections
-        self._spawn = spawn
+    clock: Clock
+    tables: RouteTables
+    connections: Mapping[int, ServerConnection]
+    spawn: Spawn
 
     def __call__(self, change: MinBrokerIdChanged) -> None:
         """Tell all recipients."""
@@ -51,36 +50,32 @@ class MinBrokerIdNotifier:
         )
         native = {
             key.broker_addr: live.connection_id
-            for key, live in self._tables.broker_live_table.items()
+            for key, live in self.tables.broker_live_table.items()
             if live.is_native and live.broker_name == change.broker_name
         }
         for addr in change.recipients:
-            connection = self._connections.get(native.get(addr, 0))
-            if connection is not None:
-                connection.write(_native_notice(header))
-            else:
-                self._spawn(self._dial(addr, header))
+            connection = self.connections.get(native.get(addr, 0))
+            if connection is None:
+                self.spawn(self._dial(addr, header))
+                continue
+            notice = RemotingCommand(
+                code=RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+                flag=FLAG_ONEWAY,
+                ext_fields=header.to_ext(),
+                serialize_type=SerializeType.MSGPACK,
+            )
+            connection.write(encode_command(notice))
 
     async def _dial(self, addr: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
         try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                client = RemotingClient(addr, clock=self._clock, connect_timeout_seconds=TIMEOUT_SECONDS)
-                async with client:
-                    await client.oneway(
-                        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
-                        ext_fields=header.to_ext(),
-                        timeout_seconds=TIMEOUT_SECONDS,
-                    )
+            async with (
+                asyncio.timeout(TIMEOUT_SECONDS),
+                RemotingClient(addr, clock=self.clock, connect_timeout_seconds=TIMEOUT_SECONDS) as client,
+            ):
+                await client.oneway(
+                    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+                    ext_fields=header.to_ext(),
+                    timeout_seconds=TIMEOUT_SECONDS,
+                )
         except (RemotingError, OSError, ValueError, TimeoutError) as error:
             event(logger, logging.INFO, "min_broker_id_not_notified", broker_addr=addr, error=error)
-
-
-def _native_notice(header: NotifyMinBrokerIdChangeRequestHeader) -> bytes:
-    return encode_command(
-        RemotingCommand(
-            code=RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
-            flag=FLAG_ONEWAY,
-            ext_fields=header.to_ext(),
-            serialize_type=SerializeType.MSGPACK,
-        )
-    )

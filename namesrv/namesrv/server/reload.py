@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from namesrv.context import LiveSettings, Namesrv
-from namesrv.routeinfo.limits import TableLimits
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.limits import kv_limits, retention, server_limits, table_limits
 from namesrv.settings.model import Settings
@@ -24,40 +23,24 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 _LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
-_SERVER_LIMITS: Final = frozenset(
+# Where the server is, what it waits for, and what shapes how long routes stay stale: the heartbeat log says at its
+# start what those are, and the report believes it.
+_NEED_RESTART: Final = frozenset(
     {
-        "proxy_protocol",
-        "max_frame_bytes",
-        "max_header_bytes",
-        "first_frame_timeout_seconds",
-        "silent_timeout_seconds",
-        "whole_frame_timeout_seconds",
-        "max_connections",
-        "reserved_broker_connections",
-        "max_connections_per_ip",
-        "max_in_flight_per_connection",
-        "write_buffer_bytes",
-        "idle_timeout_seconds",
-        "tcp_user_timeout_seconds",
+        "listen_host",
+        "listen_port",
+        "http_listen",
+        "data_dir",
+        "nameserver_name",
+        "max_memory_bytes",
+        "scan_interval_seconds",
+        "broker_expiry_seconds",
+        "evict_on_disconnect",
+        "wait_for_service_seconds",
+        "heartbeat_log_dir",
     }
 )
-_TABLE_LIMITS: Final = frozenset(item.name for item in fields(TableLimits))
-_KV_LIMITS: Final = frozenset({"kv_max_value_bytes", "kv_max_keys_per_namespace", "kv_max_namespaces"})
-_RETENTION: Final = frozenset({"heartbeat_log_keep_days", "heartbeat_log_max_bytes"})
-_LOG: Final = frozenset({"log_level", "log_format"})
-# Looked up whenever they are needed. Those that shape how long routes stay stale are not among them: the heartbeat log
-# says at its start what they are, and the report believes it.
-_LOOKED_UP: Final = frozenset(
-    {
-        "drain_seconds",
-        "max_watched_topics",
-        "max_watched_topics_per_connection",
-        "max_inflated_bytes",
-        "max_inflate_ratio",
-        "admin_enabled",
-    }
-)
-RELOADABLE: Final = _LIVE | _SERVER_LIMITS | _TABLE_LIMITS | _KV_LIMITS | _RETENTION | _LOG | _LOOKED_UP
+RELOADABLE: Final = SETTINGS.keys() - _NEED_RESTART
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +112,17 @@ def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object
     if not changed:
         return
     settings = namesrv.settings = namesrv.settings.model_copy(update=dict(changed))
-    names = changed.keys()
-    if names & _SERVER_LIMITS:
-        server.limits = server_limits(settings)
-        server.dispatcher.max_frame_bytes = settings.max_frame_bytes
-    if names & _TABLE_LIMITS:
-        namesrv.manager.limits = table_limits(settings)
-    if names & _KV_LIMITS:
-        namesrv.kv.limits = kv_limits(settings)
-    for name in names & _LIVE:
-        setattr(namesrv.live, name, changed[name])
-    if names & _LIVE:
-        namesrv.manager.routes_may_differ()
-    if names & _RETENTION and namesrv.heartbeat_log is not None:
+    server.limits = server_limits(settings)
+    server.dispatcher.max_frame_bytes = settings.max_frame_bytes
+    namesrv.manager.limits = table_limits(settings)
+    namesrv.kv.limits = kv_limits(settings)
+    if namesrv.heartbeat_log is not None:
         namesrv.heartbeat_log.log.retention = retention(settings)
-    if names & _LOG:
+    if live := changed.keys() & _LIVE:
+        for name in live:
+            setattr(namesrv.live, name, changed[name])
+        namesrv.manager.routes_may_differ()
+    if changed.keys() & {"log_level", "log_format"}:
         log.configure(settings.log_level, settings.log_format)
 
 

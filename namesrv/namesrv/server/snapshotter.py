@@ -39,30 +39,25 @@ class Snapshotter:
     async def tick(self, lateness_seconds: float) -> None:  # noqa: ARG002 - writing late is fine
         """Write if something changed; a disk that is full costs a warning, and is tried again."""
         async with self._writing:
-            await self._write_if_changed()
-
-    async def _write_if_changed(self) -> None:
-        membership = self._namesrv.manager.membership
-        counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
-        if membership == self._saved:
+            membership = self._namesrv.manager.membership
+            counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
+            if membership != self._saved:
+                current = self._current()
+                try:
+                    counters.snapshot_bytes = await asyncio.to_thread(snapshot.save, self._path, current)
+                except OSError as error:
+                    if not self._failing:
+                        event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
+                    self._failing = True
+                    return
+                if self._failing:
+                    event(logger, logging.INFO, "snapshot_written_again", path=self._path)
+                self._failing = False
+                self._saved = membership
+                event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
             counters.snapshot_current_at = now
-            return
-        current = self.current()
-        try:
-            counters.snapshot_bytes = await asyncio.to_thread(snapshot.save, self._path, current)
-        except OSError as error:
-            if not self._failing:
-                event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
-            self._failing = True
-            return
-        if self._failing:
-            event(logger, logging.INFO, "snapshot_written_again", path=self._path)
-        self._failing = False
-        self._saved = membership
-        counters.snapshot_current_at = now
-        event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
 
-    def current(self) -> Snapshot:
+    def _current(self) -> Snapshot:
         """Who is alive, and who was expected and is still waited for."""
         namesrv = self._namesrv
         tables = namesrv.manager.tables

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
-from namesrv.server.process import StartError
+from namesrv.server.controller import StartError
 from tests.support.http_peer import ask
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from namesrv import version
-from namesrv.server.controller import EXIT_FAILED, NamesrvController, run
-from namesrv.server.process import StartError
+from namesrv.server.controller import EXIT_FAILED, NamesrvController, StartError, run
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
