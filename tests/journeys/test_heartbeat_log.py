@@ -77,25 +77,3 @@ def test_a_full_disk_stops_nothing(start: Start, connect: Connect, data_dir: Pat
     lines = read_log(root)
     assert list(range(1, len(lines) + 1)) == [line["seq"] for line in lines]
     assert ["register", "evict"] == [line["event"] for line in of(lines, "register", "evict")]
-
-
-def test_a_directory_that_cannot_be_made_stops_nothing(start: Start, connect: Connect, tmp_path: Path) -> None:
-    """It is told, and tried again."""
-    place = tmp_path / "place"
-    place.write_text("a file")
-    daemon = start("--heartbeat-log-dir", str(place / "log"))
-    BROKER.register(connect(daemon))
-    daemon.wait_for("heartbeat_log_not_written", level="error")
-    assert 0 == connect(daemon).ask(ROUTE, ORDERS).code
-    place.unlink()
-    daemon.wait_for("heartbeat_log_written_again")
-    daemon.stop()
-
-    assert 1 == len(of(read_log(place / "log"), "register"))
-
-
-def test_the_log_says_nothing_of_a_server_without_one(start: Start, data_dir: Path) -> None:
-    """Empty is off."""
-    assert 0 == start("--heartbeat-log-dir", "").stop()
-
-    assert not (data_dir / "heartbeats").exists()

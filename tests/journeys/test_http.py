@@ -15,33 +15,21 @@ from tests.support.peer import Connect, until
 HTTP = ("--http-listen", "127.0.0.1:0")
 
 
-def test_pages(start: Start) -> None:
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", pytest.param("[::1]", marks=pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback here"))],
+)
+def test_pages(host: str, start: Start) -> None:
     """Alive, ready and its metrics, on a port of their own that the log names."""
-    daemon = start(*HTTP)
+    daemon = start("--http-listen", f"{host}:0")
 
+    assert [f"{host}:{daemon.http_address[1]}"] == daemon.wait_for("listening")["http"]
     assert (200, "ok\n") == (ask(daemon.http_address, "/livez").status, ask(daemon.http_address, "/livez").text)
     ready = ask(daemon.http_address, "/readyz?verbose")
     assert 200 == ready.status
     assert "[+] brokers: ready: no brokers expected\n" in ready.text
     assert 1 == scrape(daemon.http_address)("nameserver_ready")
     assert daemon.http_address != daemon.address
-
-
-def test_counts_of_a_broker_that_is_killed(start: Start, connect: Connect) -> None:
-    """What became of it is seen by whoever collects the metrics."""
-    daemon = start(*HTTP, "--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "3")
-    silent, killed = connect(daemon), connect(daemon)
-    Broker(name="broker-a", addr="10.0.0.1:10911").register(silent)
-    Broker(name="broker-b", addr="10.0.0.2:10911").register(killed)
-    killed.close()
-    daemon.wait_for("broker_evicted", count=2)
-
-    metrics = scrape(daemon.http_address)
-
-    assert 1 == metrics("nameserver_evictions_total", reason="silent")
-    assert 1 == metrics("nameserver_evictions_total", reason="disconnected")
-    assert metrics("nameserver_route_staleness_seconds_sum", reason="silent") >= 3
-    assert metrics("nameserver_route_staleness_seconds_count", reason="silent") == 1
 
 
 def test_not_ready_until_the_brokers_are_back(start: Start, connect: Connect) -> None:
@@ -91,20 +79,6 @@ def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
     assert "start_failed" == line["event"]
     assert line["error"].startswith(f"StartError: cannot listen on 127.0.0.1:{port} for HTTP: ")
     assert "(--http-listen ADDRESS:PORT takes another port, and an empty value none)" in line["error"]
-
-
-@pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback here")
-def test_ipv6(start: Start) -> None:
-    """Addresses in brackets."""
-    daemon = start("--http-listen", "[::1]:0")
-
-    assert daemon.wait_for("listening")["http"] == [f"[::1]:{daemon.http_address[1]}"]
-    assert 200 == ask(("::1", daemon.http_address[1]), "/livez").status
-
-
-def test_switched_off(start: Start) -> None:
-    """By an empty value: nobody listens."""
-    assert [] == start("--http-listen", "").wait_for("listening")["http"]
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,11 @@ def test_reload(start: Start, connect: Connect, tmp_path: Path) -> None:
 
 
 def test_bad_file(start: Start, connect: Connect, tmp_path: Path) -> None:
-    """Changes nothing, says what is wrong, and the next good one counts."""
-    config = tmp_path / "namesrv.toml"
+    """Changes nothing, says what is wrong, and the next good one counts; properties of an Apache server, too."""
+    config, properties = tmp_path / "namesrv.toml", tmp_path / "namesrv.properties"
     config.write_text("")
-    daemon = start("--config", str(config))
+    properties.write_text("orderMessageEnable=false\n")
+    daemon = start("--config", str(config), "-c", str(properties))
     config.write_text("enable_all_topic_list = false\nmax_connections = 0\nfoo = 1\n")
     daemon.send_signal(signal.SIGHUP)
 
@@ -54,44 +55,26 @@ def test_bad_file(start: Start, connect: Connect, tmp_path: Path) -> None:
     assert 0 == connect(daemon).ask(206).code
 
     config.write_text("enable_all_topic_list = false\n")
+    properties.write_text("orderMessageEnable=true\n")
     daemon.send_signal(signal.SIGHUP)
-    daemon.wait_for("reloaded", changed=1)
-    assert 1 == connect(daemon).ask(206).code
-    assert daemon.is_running
-
-
-def test_properties_of_an_apache_server(start: Start, connect: Connect, tmp_path: Path) -> None:
-    """Are read again, too."""
-    properties = tmp_path / "namesrv.properties"
-    properties.write_text("enableAllTopicList=true\n")
-    daemon = start("-c", str(properties))
-    properties.write_text("enableAllTopicList=false\n")
-
-    daemon.send_signal(signal.SIGHUP)
-
-    daemon.wait_for("reloaded", changed=1)
+    daemon.wait_for("reloaded", changed=2)
+    daemon.wait_for("setting_changed", setting="order_message_enable", new=True)
     assert 1 == connect(daemon).ask(206).code
 
 
-def test_closed_terminal_ends_a_server_that_ran_in_it(tmp_path: Path) -> None:
-    """The kernel sends the same signal; nobody would be left to end it with Ctrl-C."""
-    place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path}"]
-    # a terminal belongs to a session only once its first process has opened it
-    code = "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); from namesrv.cli import main; sys.exit(main())"
-    terminal = Terminal([sys.executable, "-c", code, *place])
-    with terminal:
-        terminal.wait_for("listening")
-        terminal.hang_up()
-        assert 0 == terminal.wait_until_ended()
+PLACE = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen="]
+# a terminal belongs to a session only once its first process has opened it
+CODE = "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); from namesrv.cli import main; sys.exit(main())"
 
 
-def test_reload_in_a_terminal_that_is_there(tmp_path: Path) -> None:
-    """A signal that somebody sent is what it says."""
-    place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path}"]
-    code = "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); from namesrv.cli import main; sys.exit(main())"
-    with Terminal([sys.executable, "-c", code, *place]) as terminal:
+def test_terminal(tmp_path: Path) -> None:
+    """A signal that somebody sent is what it says; the kernel sends the same one when the terminal is closed.
+
+    Then the server ends: nobody would be left to end it with Ctrl-C.
+    """
+    with Terminal([sys.executable, "-c", CODE, *PLACE, f"--data-dir={tmp_path}"]) as terminal:
         terminal.wait_for("listening")
         os.kill(terminal.pid, signal.SIGHUP)
         terminal.wait_for("reloaded")
-        terminal.interrupt()
-        terminal.wait_for("stopped")
+        terminal.hang_up()
+        assert 0 == terminal.wait_until_ended()

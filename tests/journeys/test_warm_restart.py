@@ -51,78 +51,43 @@ def expected_brokers(daemon: Daemon) -> list[str]:
 
 
 def test_ready_when_all_are_back(start: Start, connect: Connect) -> None:
-    """Until both brokers of the last life are back, route questions are refused; then they are answered."""
+    """Until both brokers of the last life are back, route questions are refused, and all else is answered.
+
+    A client that asks is sent away: only so does it turn to another server. A broker asks for routes, too, and keeps
+    its connection. It may come back with another address, and one that said goodbye is not waited for.
+    """
     daemon = start()
-    BROKER_A.register(connect(daemon))
-    BROKER_B.register(connect(daemon))
+    first, second, third = (connect(daemon) for _ in range(3))
+    for broker, peer in ((BROKER_A, first), (BROKER_B, second), (BROKER_C, third)):
+        broker.register(peer)
+    assert 0 == BROKER_C.unregister(third)
     assert 0 == daemon.stop()
+    assert ["broker-a", "broker-b"] == expected_brokers(daemon)
 
     daemon = start("--scan-interval-seconds", "0.1")
     assert daemon.wait_for("listening")["ready"] is False
     assert "2 of 2 expected brokers: cluster-a/broker-a/0 at 10.0.0.1:10911" in daemon.wait_for("waiting")["reason"]
-    first, second = connect(daemon), connect(daemon)
+    back, operator = connect(daemon), connect(daemon, native=True)
+    Broker(name="broker-a", addr="10.9.9.9:10911").register(back)
+    assert [NOT_READY] * 2 == [route_answer(back) for _ in range(2)]
+    assert 0 == BROKER_A.heartbeat(back)
+    for native, code, ext_fields, body in [
+        (False, 105, {"topic": "orders"}, b""),
+        (True, 105, {"topic": "orders"}, b""),
+        (True, 20001, None, b"\x81\xa6topics\x91\xa6orders"),
+    ]:
+        client = connect(daemon, native=native)
+        answer = client.ask(code, ext_fields, body)
+        assert NOT_READY == (answer.code, answer.remark)
+        client.wait_until_closed()
+    for code, asked in [(106, None), (206, None), (100, {"namespace": "NS", "key": "k", "value": "v"})]:
+        assert 0 == operator.ask(code, asked).code
+    assert operator.call(SERVER_INFO)["ready"] is False
 
-    BROKER_A.register(first)
-    assert NOT_READY == route_answer(first)
-    assert connect(daemon, native=True).call(SERVER_INFO)["ready"] is False
-
-    BROKER_B.register(second)
-    assert {"broker-a": 6, "broker-b": 6} == perms(first)
+    BROKER_B.register(connect(daemon))
+    assert {"broker-a": 6, "broker-b": 6} == perms(back)
     assert "ready: all 2 expected brokers are back" == daemon.wait_for("ready")["reason"]
     assert {"broker-a": 6, "broker-b": 6} == perms(connect(daemon))
-
-
-@pytest.mark.parametrize("native", [False, True])
-def test_client_is_sent_away(native: bool, start: Start, connect: Connect, data_dir: Path) -> None:  # noqa: FBT001
-    """A client is refused and its connection closed: only so does it turn to another server."""
-    expect(data_dir, BROKER_A)
-    daemon = start()
-    peer = connect(daemon, native=native)
-
-    assert NOT_READY == route_answer(peer)
-    with pytest.raises(EOFError):
-        peer.receive()
-
-
-def test_batch_pull_is_refused_too(start: Start, connect: Connect, data_dir: Path) -> None:
-    """PULL_ROUTES is a route question as well."""
-    expect(data_dir, BROKER_A)
-    peer = connect(start(), native=True)
-
-    answer = peer.ask(20001, None, b"\x81\xa6topics\x91\xa6orders")
-    assert NOT_READY == (answer.code, answer.remark)
-    peer.wait_until_closed()
-
-
-def test_broker_keeps_its_connection(start: Start, connect: Connect, data_dir: Path) -> None:
-    """A broker asks for routes, too, and must stay: its connection is what it is registered on."""
-    expect(data_dir, BROKER_A, BROKER_B)
-    daemon = start()
-    peer = connect(daemon)
-    BROKER_A.register(peer)
-
-    assert NOT_READY == route_answer(peer)
-    assert NOT_READY == route_answer(peer)
-    assert 0 == BROKER_A.heartbeat(peer)
-
-
-def test_everything_else_is_answered_meanwhile(start: Start, connect: Connect, data_dir: Path) -> None:
-    """Only route questions wait; operators and brokers are answered from the first moment."""
-    expect(data_dir, BROKER_A)
-    peer = connect(start())
-
-    for code, ext_fields in [(106, None), (206, None), (100, {"namespace": "NS", "key": "k", "value": "v"})]:
-        assert 0 == peer.ask(code, ext_fields).code
-
-
-def test_same_broker_at_another_address_counts_as_back(start: Start, connect: Connect, data_dir: Path) -> None:
-    """A container comes back with another address; cluster, name and id are what it keeps."""
-    expect(data_dir, BROKER_A)
-    daemon = start()
-
-    Broker(name="broker-a", addr="10.9.9.9:10911").register(connect(daemon))
-
-    assert {"broker-a": 6} == perms(connect(daemon))
 
 
 def test_wait_is_over(start: Start, connect: Connect, data_dir: Path) -> None:
@@ -150,21 +115,6 @@ def test_no_wait_was_wanted(start: Start, connect: Connect, data_dir: Path) -> N
     assert 17 == route_answer(connect(daemon))[0]
 
 
-def test_broker_that_left_is_not_waited_for(start: Start, connect: Connect) -> None:
-    """A broker that said goodbye before the restart is not expected."""
-    daemon = start()
-    first, second = connect(daemon), connect(daemon)
-    BROKER_A.register(first)
-    BROKER_B.register(second)
-    assert 0 == BROKER_B.unregister(second)
-    assert 0 == daemon.stop()
-
-    assert ["broker-a"] == expected_brokers(daemon)
-    daemon = start()
-    BROKER_A.register(connect(daemon))
-    assert {"broker-a": 6} == perms(connect(daemon))
-
-
 def test_stopped_while_waiting(start: Start, connect: Connect, data_dir: Path) -> None:
     """A server that is restarted before all are back still waits for all of them the next time, and for who came."""
     expect(data_dir, BROKER_A, BROKER_B)
@@ -176,42 +126,26 @@ def test_stopped_while_waiting(start: Start, connect: Connect, data_dir: Path) -
     assert ["broker-a", "broker-b", "broker-c"] == expected_brokers(daemon)
 
 
-def test_wiped_permission_survives(start: Start, connect: Connect) -> None:
-    """A write permission that an operator wiped is still wiped when the broker registers with the next server."""
-    daemon = start()
+def test_killed_server_knows_its_brokers_and_wiped_permissions(start: Start, connect: Connect) -> None:
+    """The snapshot is written every 5 s when brokers came or went; what is given back after a restart stays so."""
+    daemon = start("--log-level", "debug")
     peer = connect(daemon)
     BROKER_A.register(peer)
     assert {"wipeTopicCount": "2"} == peer.ask(205, {"brokerName": "broker-a"}).ext_fields
-    assert 0 == daemon.stop()
+    assert 1 == daemon.wait_for("snapshot_written")["brokers"]
+    daemon.kill()
 
     daemon = start()
+    assert daemon.wait_for("listening")["ready"] is False
     peer = connect(daemon)
     BROKER_A.register(peer)
     assert {"broker-a": 4} == perms(peer)
     assert {"addTopicCount": "2"} == peer.ask(327, {"brokerName": "broker-a"}).ext_fields
     assert 0 == daemon.stop()
 
-    daemon = start()
-    peer = connect(daemon)
+    peer = connect(start())
     BROKER_A.register(peer)
     assert {"broker-a": 6} == perms(peer)
-
-
-def test_killed_server_knows_its_brokers(start: Start, connect: Connect) -> None:
-    """The snapshot is written every 5 s when brokers came or went, so that also a killed server is waited for."""
-    daemon = start("--log-level", "debug")
-    peer = connect(daemon)
-    BROKER_A.register(peer)
-    peer.ask(205, {"brokerName": "broker-a"})
-    assert 1 == daemon.wait_for("snapshot_written")["brokers"]
-    daemon.kill()
-
-    daemon = start()
-    assert daemon.wait_for("listening")["ready"] is False
-    assert NOT_READY == route_answer(connect(daemon))
-    peer = connect(daemon)
-    BROKER_A.register(peer)
-    assert {"broker-a": 4} == perms(peer)
 
 
 def test_damaged_snapshot_is_set_aside(start: Start, connect: Connect, data_dir: Path) -> None:
