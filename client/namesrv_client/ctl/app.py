@@ -1,26 +1,22 @@
 """All commands of namesrvctl, by name."""
 
+import os
 from collections.abc import Callable, Mapping
-from typing import Final
+from pathlib import PurePath
+from typing import Annotated, Final, Literal, get_args
 
 import typer
+from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]  # not declared
 
-from namesrv_client.ctl.commands import (
-    bench,
-    brokers,
-    changes,
-    completion,
-    configuration,
-    diff,
-    events,
-    explain,
-    mqadmin,
-    status,
-    topics,
-    watch,
-)
-from namesrv_client.ctl.options import command, group
+from namesrv_client.ctl import PROGRAM
+from namesrv_client.ctl.commands import bench, brokers, config, diff, explain, following, mqadmin, status, topics
+from namesrv_client.ctl.options import Options, command, group
 
+# What typer does for its options --install-completion and --show-completion, which the command `completion` stands
+# for: from then on it answers what the printed scripts ask.
+completion_init()
+
+Shell = Literal["bash", "zsh", "fish", "powershell"]
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -37,6 +33,21 @@ def root() -> None:
     """
 
 
+def completion(
+    options: Options,  # noqa: ARG001 - every command has them
+    shell: Annotated[Shell | None, typer.Argument(help="Default: the shell in $SHELL.", show_default=False)] = None,
+) -> None:
+    """Print the completion script for a shell.
+
+    For bash: namesrvctl completion bash > ~/.local/share/bash-completion/completions/namesrvctl
+    """
+    name = shell or PurePath(os.environ.get("SHELL", "")).name
+    if name not in get_args(Shell):
+        raise typer.BadParameter(f"unknown shell {name!r} (one of {', '.join(get_args(Shell))})", param_hint="SHELL")
+    typer.echo(get_completion_script(prog_name=PROGRAM, complete_var="_NAMESRVCTL_COMPLETE", shell=name))
+
+
+# by name; a name of two words is a command of a group
 _COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "status": status.status,
     "brokers": brokers.brokers,
@@ -44,40 +55,31 @@ _COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "topics": topics.topics,
     "route": topics.route,
     "connections": brokers.connections,
-    "events": events.events,
-    "watch": watch.watch,
+    "events": following.events,
+    "watch": following.watch,
     "explain": explain.explain,
     "diff": diff.diff,
     "bench": bench.bench,
-    "wipe-write-perm": changes.wipe_write_perm,
-    "add-write-perm": changes.add_write_perm,
-    "delete-topic": changes.delete_topic,
-    "completion": completion.completion,
+    "wipe-write-perm": brokers.wipe_write_perm,
+    "add-write-perm": brokers.add_write_perm,
+    "delete-topic": topics.delete_topic,
+    "completion": completion,
+    "kv get": config.kv_get,
+    "kv put": config.kv_put,
+    "kv delete": config.kv_delete,
+    "kv list": config.kv_list,
+    "config show": config.show_config,
+    "config set": config.set_config,
 }
-_KV: Final[Mapping[str, Callable[..., None]]] = {
-    "get": configuration.kv_get,
-    "put": configuration.kv_put,
-    "delete": configuration.kv_delete,
-    "list": configuration.kv_list,
-}
-_CONFIG: Final[Mapping[str, Callable[..., None]]] = {
-    "show": configuration.show_config,
-    "set": configuration.set_config,
+_GROUPS: Final = {
+    "kv": typer.Typer(help="Read and change the key-value config.", no_args_is_help=True),
+    "config": typer.Typer(help="Read and change settings of running servers.", no_args_is_help=True),
 }
 
-
-def _add(to: typer.Typer, commands: Mapping[str, Callable[..., None]], *, are_mqadmins: bool = False) -> None:
-    for name, function in commands.items():
-        command(to, name, is_mqadmins=are_mqadmins)(function)
-
-
-def _add_group(name: str, text: str, commands: Mapping[str, Callable[..., None]]) -> None:
-    sub_app = typer.Typer(help=text, no_args_is_help=True)
-    _add(sub_app, commands)
+for words, function in _COMMANDS.items():
+    *group_name, name = words.split()
+    command(_GROUPS[group_name[0]] if group_name else app, name, function)
+for name, sub_app in _GROUPS.items():
     app.add_typer(sub_app, name=name)
-
-
-_add(app, _COMMANDS)
-_add_group("kv", "Read and change the key-value configuration.", _KV)
-_add_group("config", "Read and change settings of running servers.", _CONFIG)
-_add(app, mqadmin.COMMANDS, are_mqadmins=True)
+for name, (function, spelled) in mqadmin.COMMANDS.items():
+    command(app, name, function, spelled=spelled)

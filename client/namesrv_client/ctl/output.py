@@ -4,16 +4,15 @@ Standard output gets answers and nothing else; what is wrong goes to standard er
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-import yaml
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from namesrv_client.ctl import PROGRAM, exit_codes
+from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.wording import json_text, shown
 
@@ -25,6 +24,11 @@ HOME: Final = "\x1b[H"
 ERASE_LINE: Final = "\x1b[K"
 ERASE_BELOW: Final = "\x1b[J"
 
+# a value that is not there
+ABSENT: Final = "-"
+# between two columns
+_GAP: Final = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -32,7 +36,7 @@ class Report:
 
     document: Any
     body: Sequence[RenderableType]
-    code: int = exit_codes.OK
+    code: ExitCode = ExitCode.OK
     # for standard error
     problems: Sequence[str] = ()
 
@@ -55,23 +59,27 @@ class Output:
         )
         self._has_painted = False
 
-    def report(self, report: Report) -> None:
-        """Print it once."""
-        if self.format == "table":
-            self._write(self._rendered(*report.body))
-        else:
-            self._write(self._spelt(report.document, is_one_of_many=False))
-        complain(report.problems)
-
-    def repaint(self, report: Report, head: str) -> None:
-        """Print it in the place of the last one; where there is no terminal, below it."""
-        if self.format != "table":
-            self.document(report.document)
+    def report(self, report: Report, *, head: str | None = None) -> None:
+        """Print it; under a head in the place of the last one, or below that where there is no terminal."""
+        if head is None or self.format != "table":
+            self.say(report.document, *report.body, is_one_of_many=head is not None)
             complain(report.problems)
             return
         problems = [Text(shown(problem), style="red") for problem in report.problems]
         page = self._rendered(Text(head, style="dim"), *problems, *report.body)
         self._write(self._painted(page) if self._is_terminal else page)
+
+    def say(self, document: Any, *parts: RenderableType, is_one_of_many: bool = True) -> None:
+        """The parts for people; for programs the document, of many as a line of JSON or a YAML document of its own."""
+        if self.format == "table":
+            self._write(self._rendered(*parts, soft_wrap=True))
+        elif self.format == "yaml":
+            self._write(yaml_text(document, is_one_of_many=is_one_of_many))
+        else:
+            # not a number, which JSON cannot say, becomes null
+            encoded = msgspec.json.encode(document)
+            indented = encoded if is_one_of_many else msgspec.json.format(encoded, indent=2)
+            self._write(json_text(indented.decode(), is_ascii=not _speaks_unicode()) + "\n")
 
     def _painted(self, page: str) -> str:
         """What puts a page on the screen: over the old one line by line, since a cleared screen would flicker."""
@@ -83,32 +91,11 @@ class Output:
         self._has_painted = True
         return begin + "".join(f"{line}{ERASE_LINE}\n" for line in lines) + ERASE_BELOW
 
-    def line(self, text: Text, document: Any) -> None:
-        """One more of many."""
-        if self.format == "table":
-            self._write(self._rendered(text, soft_wrap=True))
-        else:
-            self.document(document)
-
-    def document(self, document: Any) -> None:
-        """One more document: a line of JSON, or a YAML document of its own."""
-        self._write(self._spelt(document, is_one_of_many=True))
-
     def _rendered(self, *parts: RenderableType, soft_wrap: bool = False) -> str:
         with self._console.capture() as captured:
             for part in parts:
                 self._console.print(part, soft_wrap=soft_wrap, crop=False)
-        text = captured.get()
-        # a table's last column is filled up, for its background
-        return text if self._is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-
-    def _spelt(self, document: Any, *, is_one_of_many: bool) -> str:
-        if self.format == "yaml":
-            return yaml_text(document, is_one_of_many=is_one_of_many)
-        # not a number, which JSON cannot say, becomes null
-        encoded = msgspec.json.encode(document)
-        indented = encoded if is_one_of_many else msgspec.json.format(encoded, indent=2)
-        return json_text(indented.decode(), is_ascii=not _speaks_unicode()) + "\n"
+        return captured.get()
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
@@ -117,17 +104,16 @@ class Output:
 
 def yaml_text(document: Any, *, is_one_of_many: bool = False) -> str:
     """The document in YAML."""
-    spelt = _yaml(document, is_one_of_many=is_one_of_many, allow_unicode=_speaks_unicode())
-    if all(character.isprintable() or character == "\n" for character in spelt):
-        return spelt
+    import yaml  # noqa: PLC0415  # takes its time, and few ask for it
+
+    spelt = ""
     # YAML has no objection to a right-to-left mark, we have
-    return _yaml(document, is_one_of_many=is_one_of_many, allow_unicode=False)
-
-
-def _yaml(document: Any, *, is_one_of_many: bool, allow_unicode: bool) -> str:
-    spelt: str = yaml.safe_dump(
-        document, sort_keys=False, explicit_start=is_one_of_many, allow_unicode=allow_unicode, width=10_000
-    )
+    for allow_unicode in (_speaks_unicode(), False):
+        spelt = yaml.safe_dump(
+            document, sort_keys=False, explicit_start=is_one_of_many, allow_unicode=allow_unicode, width=10_000
+        )
+        if all(character.isprintable() or character == "\n" for character in spelt):
+            break
     return spelt
 
 
@@ -139,3 +125,54 @@ def complain(problems: Iterable[str]) -> None:
     """Say what is wrong, a line each, on standard error."""
     for problem in problems:
         sys.stderr.write(f"{PROGRAM}: {shown(problem)}\n")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[RenderableType]:
+    """A table of these; without rows nothing, and without the columns that are empty in all of them."""
+    if not rows:
+        return []
+    used = [at for at in range(len(columns)) if any(row[at] is not None for row in rows)]
+    return [_Rows([columns[at] for at in used], [[row[at] for at in used] for row in rows])]
+
+
+class _Rows:
+    """Lines without a frame, so that they can be cut with awk; where they are too long, a block for each row.
+
+    Nothing is ever folded or cut: half a name is none.
+    """
+
+    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        self._heads = [Text(name.upper(), "bold") for name in columns]
+        self._is_numeric = [{type(row[at]) for row in rows} <= {int, float} for at in range(len(columns))]
+        self._rows = [[cell(value) for value in row] for row in rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        lines = [self._heads, *self._rows]
+        widths = [max(line[at].cell_len for line in lines) for at in range(len(self._heads))]
+        gap = " " * _GAP
+        if sum(widths) + _GAP * (len(widths) - 1) <= options.max_width:
+            for line in lines:
+                aligned = [value.copy() for value in line]
+                for value, width, is_numeric in zip(aligned, widths, self._is_numeric, strict=True):
+                    value.align("right" if is_numeric else "left", width)
+                joined = Text(gap).join(aligned)
+                joined.rstrip()
+                yield joined
+            return
+        width = max(head.cell_len for head in self._heads)
+        for number, row in enumerate(self._rows):
+            if number:
+                yield Text("")
+            for head, value in zip(self._heads, row, strict=True):
+                yield Text.assemble((head.plain.ljust(width), "bold"), gap, value, overflow="ignore", no_wrap=True)
+
+
+def cell(value: object) -> Text:
+    """A value as it stands in a table."""
+    if isinstance(value, Text):
+        return value
+    if value is None:
+        return Text(ABSENT, style="dim")
+    if isinstance(value, bool):
+        return Text("yes" if value else "no")
+    return Text(shown(str(value)))

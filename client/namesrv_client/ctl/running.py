@@ -1,43 +1,61 @@
-"""How a command runs: once, again and again (--watch), or until it is interrupted."""
+"""How a command asks all servers, prints what they say, and ends: once, with --watch again and again, or on Ctrl-C."""
 
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypeVar
 
+import msgspec
 import typer
+from rich.console import RenderableType
 
-from namesrv_client.ctl import PROGRAM, exit_codes
+from namesrv_client.ctl import PROGRAM, ExitCode
+from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Output, Report, complain
-from namesrv_client.ctl.servers import Servers
+from namesrv_client.ctl.output import Output, Report, complain, table
+from namesrv_client.ctl.servers import Answers, Servers
 from namesrv_client.ctl.wording import shown
 from namesrv_runtime import loops
 
-Question = Callable[[Servers], Awaitable[Report]]
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+Question = Callable[[NameServer], Awaitable[T]]
 Stream = Callable[[Servers, Output], Awaitable[int]]
+# by its head, the cell of a column for an item of the table
+Columns = Mapping[str, Callable[[Item], object]]
+
+# -- how it runs ------------------------------------------------------------------------------------------------------
 
 
-def show(options: Options, question: Question) -> NoReturn:
+def show(options: Options, ask: Callable[[Servers], Awaitable[Report]]) -> NoReturn:
     """Ask and print, and with --watch again and again; ends the command."""
-    if options.watch_seconds is None:
-        _end(options, lambda servers, output: _once(servers, output, question), exit_codes.INTERRUPTED)
-    _end(options, lambda servers, output: _repeatedly(options, servers, output, question), exit_codes.OK)
+    seconds = options.watch_seconds
+
+    async def stream(servers: Servers, output: Output) -> int:
+        while True:
+            report = await ask(servers)
+            if seconds is None:
+                output.report(report)
+                return report.code
+            output.report(report, head=f"every {seconds:g} s, at {time.strftime('%H:%M:%S')}; Ctrl-C ends")
+            await servers.clock.sleep(seconds)
+
+    _run(options, stream, ExitCode.INTERRUPTED if seconds is None else ExitCode.OK)
 
 
-def change(options: Options, question: Question) -> NoReturn:
-    """Ask once for something that changes a server; ends the command."""
-    only_once(options)
-    _end(options, lambda servers, output: _once(servers, output, question), exit_codes.INTERRUPTED)
+def run_once(options: Options, stream: Stream, when_interrupted: ExitCode) -> NoReturn:
+    """Run what cannot be repeated; ends the command."""
+    _check_once(options)
+    _run(options, stream, when_interrupted)
 
 
-def follow(options: Options, stream: Stream, *, when_interrupted: int = exit_codes.OK) -> NoReturn:
-    """Print what comes; Ctrl-C is the ordinary end, unless it is said to be none."""
-    only_once(options)
-    _end(options, stream, when_interrupted)
+def _check_once(options: Options) -> None:
+    if options.watch_seconds is not None:
+        raise typer.BadParameter("this command cannot be repeated", param_hint="--watch")
 
 
-def _end(options: Options, stream: Stream, when_interrupted: int) -> NoReturn:
+def _run(options: Options, stream: Stream, when_interrupted: ExitCode) -> NoReturn:
     async def run() -> int:
         async with Servers(options.addresses, timeout_seconds=options.timeout_seconds) as servers:
             return await stream(servers, Output(options))
@@ -49,39 +67,93 @@ def _end(options: Options, stream: Stream, when_interrupted: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-async def _once(servers: Servers, output: Output, question: Question) -> int:
-    report = await question(servers)
-    output.report(report)
-    return report.code
+# -- questions and changes --------------------------------------------------------------------------------------------
 
 
-async def _repeatedly(options: Options, servers: Servers, output: Output, question: Question) -> int:
-    seconds = options.watch_seconds or 0.0
-    while True:
-        report = await question(servers)
-        head = f"every {seconds:g} s, at {time.strftime('%H:%M:%S')}; Ctrl-C ends"
-        output.repaint(report, head)
-        await servers.clock.sleep(seconds)
+def show_list(  # noqa: PLR0913 - by keyword
+    options: Options,
+    question: Question[T],
+    name: str,
+    columns: Columns[Item],
+    items: Callable[[T], Iterable[Item]],
+    *,
+    document: Callable[[T], Any] = msgspec.to_builtins,
+    absent: Callable[[T], Iterable[str]] = lambda _: (),
+    merged: Callable[[Mapping[str, T]], list[RenderableType]] | None = None,
+) -> NoReturn:
+    """Ask all servers, and show the list of each, or of several all in one if that is `merged`; ends the command.
+
+    `absent` says what was asked for and is not there.
+    """
+
+    async def ask(servers: Servers) -> Report:
+        answers = await servers.ask(question)
+        body = server_table(answers, columns, items)
+        if merged is not None and len(answers.given) > 1:
+            body = merged(answers.given)
+        absences = absences_in(answers, absent)
+        nothing = [f"no {name}"] if answers.given and not body and not absences else []
+        return Report(
+            {"servers": answers.documents(lambda value: {name: document(value)})},
+            body,
+            max(answers.code(), ExitCode.NO if absences else ExitCode.OK),
+            [*answers.problems(), *absences, *nothing],
+        )
+
+    show(options, ask)
 
 
-def only_once(options: Options) -> None:
-    """Refuse --watch where it makes no sense."""
-    if options.watch_seconds is not None:
-        raise typer.BadParameter("this command cannot be repeated", param_hint="--watch")
+def server_table(
+    answers: Answers[T], columns: Columns[Item], items: Callable[[T], Iterable[Item]]
+) -> list[RenderableType]:
+    """The items of each answer; with several servers the first column says whose."""
+    heads = ("server", *columns)
+    rows = [
+        (server, *(cell(item) for cell in columns.values()))
+        for server, value in answers.given.items()
+        for item in items(value)
+    ]
+    first = 0 if len(answers.outcomes) > 1 else 1
+    return table(heads[first:], [row[first:] for row in rows])
 
 
-def confirm(options: Options, question: str) -> None:
-    """Ask before something is changed, unless --yes was given; without somebody to ask it is not done."""
-    only_once(options)
-    if options.yes:
-        return
-    if not sys.stdin.isatty():
-        complain([f"{shown(question)}? No terminal to ask on; pass --yes to confirm"])
-        raise typer.Exit(exit_codes.USAGE)
-    if not typer.confirm(f"{PROGRAM}: {shown(question)}?", err=True):
-        raise typer.Exit(exit_codes.NO)
+def absences_in(answers: Answers[T], absent: Callable[[T], Iterable[str]]) -> list[str]:
+    """A line for each thing that a server positively does not have."""
+    return [f"{server}: no {what}" for server, value in answers.given.items() for what in absent(value)]
 
 
-def on(options: Options) -> str:
-    """The servers of a command, for a question."""
-    return f"on {', '.join(options.addresses)}"
+def change(  # noqa: PLR0913 - by keyword
+    options: Options,
+    question: Question[T],
+    document: Mapping[str, Any],
+    *,
+    confirming: str | None = None,
+    members: Callable[[T], Mapping[str, Any]] = lambda _: {},
+    absences: Callable[[Answers[T]], list[str]] = lambda _: [],
+) -> NoReturn:
+    """Change something on all servers, and say what came of it on each; one that was not reached is a no.
+
+    What has to be confirmed is asked about first, unless --yes was given; without somebody to ask it is not done.
+    """
+    _check_once(options)
+    if confirming is not None and not options.yes:
+        asked = shown(f"{confirming} on {', '.join(options.addresses)}")
+        if not sys.stdin.isatty():
+            complain([f"{asked}? No terminal to ask on; pass --yes to confirm"])
+            raise typer.Exit(ExitCode.USAGE)
+        if not typer.confirm(f"{PROGRAM}: {asked}?", err=True):
+            raise typer.Exit(ExitCode.NO)
+
+    async def ask(servers: Servers) -> Report:
+        answers = await servers.ask(question)
+        results = {server: members(value) for server, value in answers.given.items()}
+        heads = next((tuple(result) for result in results.values()), ())
+        absent = absences(answers)
+        return Report(
+            {**document, "servers": answers.documents(members)},
+            table(("server", "result", *heads), [(server, "done", *it.values()) for server, it in results.items()]),
+            max(answers.code(needs_all=True), ExitCode.NO if absent else ExitCode.OK),
+            [*answers.problems(), *absent],
+        )
+
+    show(options, ask)

@@ -4,6 +4,7 @@ Names come from brokers, and anybody who reaches the port can register one: an e
 repaint an operator's terminal, a right-to-left mark would turn its neighbours around.
 """
 
+import json
 import math
 import re
 import time
@@ -22,6 +23,12 @@ def lasting(seconds: float | None) -> str | None:
         if whole >= unit:
             return f"{sign}{whole // unit} {name} {whole % unit // smaller} {smaller_name}"
     return f"{seconds:.1f} s"
+
+
+def ago(seconds: float | None) -> str | None:
+    """How long it is over."""
+    said = lasting(seconds)
+    return None if said is None else f"{said} ago"
 
 
 def moment(ts_ms: int | None) -> str | None:
@@ -58,11 +65,6 @@ def shown(text: str) -> str:
 
 def json_text(encoded: str, *, is_ascii: bool = False) -> str:
     """JSON with the unprintable characters of its strings (or all beyond ASCII) as escapes; it says the same."""
-    return _BEYOND_ASCII.sub(lambda found: _json_escape(found[0], is_ascii=is_ascii), encoded)
-
-
-def _json_escape(character: str, *, is_ascii: bool) -> str:
-    if character.isprintable() and not is_ascii:
-        return character
-    units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    return _BEYOND_ASCII.sub(
+        lambda found: found[0] if found[0].isprintable() and not is_ascii else json.dumps(found[0])[1:-1], encoded
+    )

@@ -2,16 +2,7 @@
 
 from pathlib import Path
 
-from namesrv_client.ctl.commands.diff import (
-    Alike,
-    Difference,
-    View,
-    broker_facts,
-    differences,
-    grouped,
-    route_facts,
-    topic_facts,
-)
+from namesrv_client.ctl.commands.diff import Difference, View, differences, grouped, view_of
 from namesrv_remoting.bodies.answers import ClusterInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
@@ -25,25 +16,15 @@ SLAVE = Broker(id=1, addr="10.0.0.2:10911")
 OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
 
 
-# -- values in, values out ---------------------------------------------------------------------------------------------
-
-
-def test_views_that_say_the_same_do_not_differ() -> None:
-    """Whatever the order."""
-    one = View({"b": {"x": 1}, "a": {"y": 2}}, {"T": {"f": "v", "g": None}})
-    other = View({"a": {"y": 2}, "b": {"x": 1}}, {"T": {"g": None, "f": "v"}})
-
-    assert [] == differences({"s1": one, "s2": other})
-    assert [] == differences({"s1": one})
-    assert [] == differences({})
-
-
 def test_differences_name_what_each_server_says() -> None:
-    """Brokers before topics, by name; of what only some have, only that is said of those that lack it."""
-    views = {
-        "s1": View({"c/a/0": {"address": "a:1"}}, {"T": {"f": 1}, "U": {"f": 1}}),
-        "s2": View({"c/a/0": {"address": "a:2"}}, {"T": {"f": 1}}),
-        "s3": View({"c/a/0": {"address": "a:1"}, "c/b/0": {"address": "b:1"}}, {"T": {"f": 1, "g": 2}, "U": {"f": 3}}),
+    """Brokers before topics, by name, in whatever order; of what only some have, only that is said of the others."""
+    views: dict[str, View] = {
+        "s1": {("topic", "T"): {"f": 1}, ("broker", "c/a/0"): {"address": "a:1"}, ("topic", "U"): {"f": 1}},
+        "s2": {("broker", "c/a/0"): {"address": "a:2"}, ("topic", "T"): {"f": 1}},
+        "s3": {
+            **{("broker", "c/a/0"): {"address": "a:1"}, ("broker", "c/b/0"): {"address": "b:1"}},
+            **{("topic", "T"): {"g": 2, "f": 1}, ("topic", "U"): {"f": 3}},
+        },
     }
 
     assert [
@@ -53,54 +34,39 @@ def test_differences_name_what_each_server_says() -> None:
         Difference("topic", "U", "present", {"s1": True, "s2": False, "s3": True}),
         Difference("topic", "U", "f", {"s1": 1, "s3": 3}),
     ] == differences(views)
+    assert [] == differences({"s1": views["s1"]}) == differences({})
 
 
 def test_topics_that_differ_alike_are_told_together() -> None:
     """A broker that one server lacks is missed in all its topics; brokers are told one by one."""
     values = {"s1": True, "s2": False}
-    found = [
-        Difference("broker", "a", "present", values),
-        Difference("broker", "b", "present", values),
-        Difference("topic", "T", "present", values),
-        Difference("topic", "U", "present", {"s1": False, "s2": True}),
-        Difference("topic", "V", "present", values),
-    ]
+    found = [Difference("broker", name, "present", values) for name in ("a", "b")]
+    found += [Difference("topic", name, "present", values) for name in ("T", "V")]
+    found.insert(3, Difference("topic", "U", "present", {"s1": False, "s2": True}))
 
-    assert [
-        Alike("broker", ("a",), "present", values),
-        Alike("broker", ("b",), "present", values),
-        Alike("topic", ("T", "V"), "present", values),
-        Alike("topic", ("U",), "present", {"s1": False, "s2": True}),
-    ] == grouped(found)
+    assert [(["a"], found[0]), (["b"], found[1]), (["T", "V"], found[2]), (["U"], found[3])] == grouped(found)
 
 
-def test_facts_of_brokers_are_those_of_each_instance() -> None:
-    """By cluster, name and id."""
-    group = BrokerData("c", "b", {0: "a:1", 1: "a:2"}, "z", enable_acting_master=True)
-
-    assert {
-        "c/b/0": {"address": "a:1", "zone": "z", "acting master": True},
-        "c/b/1": {"address": "a:2", "zone": "z", "acting master": True},
-    } == broker_facts(ClusterInfo({"b": group}, {"c": ["b"]}))
-
-
-def test_facts_of_topics_are_their_queues() -> None:
+def test_facts_are_those_of_each_instance_and_of_each_topics_queues() -> None:
     """Permission, flags, order configuration and static queues, without the brokers' addresses."""
-    mapping = TopicQueueMappingInfo("T", "b", curr_id_map={1: 0, 0: 3})
+    group = BrokerData("c", "b", {0: "a:1", 1: "a:2"}, "z", enable_acting_master=True)
     route = TopicRouteData(
         [BrokerData("c", "b", {0: "a:1"})],
         [QueueData("b", 8, 4, 6), QueueData("a", 1, 1, 5, 2)],
         order_topic_conf="b:4",
-        topic_queue_mapping_by_broker={"b": mapping},
+        topic_queue_mapping_by_broker={"b": TopicQueueMappingInfo("T", "b", curr_id_map={1: 0, 0: 3})},
     )
 
     assert {
-        "queues on a": "1 read, 1 write, R-X, flags 2",
-        "queues on b": "8 read, 4 write, RW-",
-        "order": "b:4",
-        "static queues on b": "0=3, 1=0",
-    } == route_facts(route)
-    assert {"T": route_facts(route)} == topic_facts({"T": route, "U": None})
+        ("broker", "c/b/0"): {"address": "a:1", "zone": "z", "acting master": True},
+        ("broker", "c/b/1"): {"address": "a:2", "zone": "z", "acting master": True},
+        ("topic", "T"): {
+            "queues on a": "1 read, 1 write, R-X, flags 2",
+            "queues on b": "8 read, 4 write, RW-",
+            "order": "b:4",
+            "static queues on b": "0=3, 1=0",
+        },
+    } == view_of(ClusterInfo({"b": group}, {"c": ["b"]}), {"T": route, "U": None})
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

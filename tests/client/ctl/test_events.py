@@ -1,12 +1,13 @@
 """The command `events`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from namesrv_client.ctl.commands.events import _missed, _what
-from namesrv_client.ctl.nameserver import NameServer
+import pytest
+
+from namesrv_client.ctl.commands.following import missed_between, what
 from namesrv_remoting.bodies.extension_answers import Event, Events
-from namesrv_runtime.clock import SystemClock
 from tests.support import broker as sync_broker
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import COMMAND, address_of, at, ctl, nobody
@@ -101,22 +102,19 @@ def test_event_is_told_in_words() -> None:
     """A broker in one word, everything else by name; what is not there is left out."""
     broker = {"cluster": "c", "broker_name": "b", "broker_id": 1, "broker_addr": "a:1"}
 
-    assert "c/b/1 a:1" == _what(broker)
-    assert "c/b/1 a:1 reason=silent" == _what({**broker, "reason": "silent", "x": None})
-    assert "cluster=c topics=T,U n=0" == _what({"cluster": "c", "topics": ["T", "U"], "n": 0})
+    assert "c/b/1 a:1" == what(broker)
+    assert "c/b/1 a:1 reason=silent" == what({**broker, "reason": "silent", "x": None})
+    assert "cluster=c topics=T,U n=0" == what({"cluster": "c", "topics": ["T", "U"], "n": 0})
 
 
-def test_events_that_were_overwritten_are_counted() -> None:
+@pytest.mark.parametrize(
+    ("known", "found", "missed"), [((6,), (7, 8), 0), ((6,), (), 0), ((6,), (10,), 3), ((), (3,), 2)]
+)
+def test_events_that_were_overwritten_are_counted(known: Sequence[int], found: Sequence[int], missed: int) -> None:
     """A server remembers 1,000; more than that between two questions is lost."""
-    server = NameServer("127.0.0.1:9", timeout_seconds=1.0, clock=SystemClock())
+    before, after = (Events("boot", [Event(number, "route", None, {}) for number in it]) for it in (known, found))
 
-    def events(*numbers: int) -> Events:
-        return Events("boot", [Event(number, "route", None, {}) for number in numbers])
-
-    assert [] == list(_missed(server, None, events(7)))
-    assert [] == list(_missed(server, events(6), events(7, 8)))
-    assert [] == list(_missed(server, events(6), events()))
-    assert ["127.0.0.1:9: 3 events missed"] == list(_missed(server, events(6), events(10)))
+    assert missed == missed_between(before, after)
 
 
 def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:

@@ -1,77 +1,70 @@
-"""The common options."""
+"""The common options, and exit codes of several answers."""
 
 from importlib.metadata import version
 
 import pytest
 import typer
 
-from namesrv_client.ctl.options import Given, Options, duration, resolve
+from namesrv_client.ctl.options import Options, duration, options_of
+from namesrv_client.ctl.servers import Answers, problem
+from namesrv_remoting.errors import ConnectError, NoPermissionError, RequestTimeoutError
 from tests.support.ctl import nobody, run
+
+
+@pytest.fixture(autouse=True)
+def _no_servers_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
 
 def test_defaults() -> None:
     """This machine's server, asked once."""
-    assert Options(
-        addresses=("127.0.0.1:9876",),
-        output="table",
-        watch_seconds=None,
-        timeout_seconds=3.0,
-        color=True,
-        yes=False,
-    ) == resolve(Given(), Given(), {})
-
-
-def test_what_stands_after_the_command_wins() -> None:
-    """Servers add up; a flag counts at either place."""
-    before = Given(("a:1",), "json", "1s", "2s", no_color=True, yes=False)
-    after = Given(("b:2",), "yaml", "3s", "4s", no_color=False, yes=True)
-
-    assert Options(("a:1", "b:2"), "yaml", 3.0, 4.0, color=False, yes=True) == resolve(before, after, {})
-    assert Options(("a:1",), "json", 1.0, 2.0, color=False, yes=False) == resolve(before, Given(), {})
-
-
-def test_servers_come_from_the_environment_if_not_named() -> None:
-    """From NAMESRV_ADDR, as for RocketMQ's own tools; an empty one is none."""
-    environ = {"NAMESRV_ADDR": "a:1;b:2"}
-
-    assert ("a:1", "b:2") == resolve(Given(), Given(), environ).addresses
-    assert ("c:3",) == resolve(Given(("c:3",)), Given(), environ).addresses
-    assert ("127.0.0.1:9876",) == resolve(Given(), Given(), {"NAMESRV_ADDR": ""}).addresses
-
-
-def test_the_usual_port_is_added() -> None:
-    """Behind a name, an IPv4 address and a bracketed IPv6 address."""
-    given = Given(("localhost", "10.0.0.1, [::1] ;a:1"))
-
-    assert ("localhost:9876", "10.0.0.1:9876", "[::1]:9876", "a:1") == resolve(given, Given(), {}).addresses
-
-
-def test_version() -> None:
-    """Of the distribution that it came with."""
-    assert (0, f"namesrvctl {version('namesrv')}\n") == (run("--version").code, run("--version").out)
-
-
-def test_several_servers_may_stand_in_one_option() -> None:
-    """As in mqadmin's -n; each counts once."""
-    assert ("a:1", "[::1]:2", "c:3") == resolve(Given(("a:1;[::1]:2", "c:3,a:1")), Given(), {}).addresses
+    assert Options(("127.0.0.1:9876",), "table", None, 3.0, color=True, yes=False) == options_of()
 
 
 @pytest.mark.parametrize(
-    ("given", "environ", "where", "message"),
+    ("servers", "variable", "addresses"),
     [
-        (Given(("::1",)), {}, "--server", "address '::1' is not host:port or [ipv6]:port"),
-        (Given((";",)), {}, "--server", "no addresses"),
-        (Given(), {"NAMESRV_ADDR": "a:0"}, "NAMESRV_ADDR", "address 'a:0' is not host:port or [ipv6]:port"),
-        (Given(watch="0"), {}, "--watch", "'0' is outside 0.1 s to 86400 s"),
-        (Given(timeout="2d"), {}, "--timeout", "not a valid duration: '2d' (for example 500ms, 2s, 1m)"),
+        (None, "a:1;b:2", ("a:1", "b:2")),
+        (["c:3"], "a:1", ("c:3",)),
+        (None, "", ("127.0.0.1:9876",)),
+        (["a:1;[::1]:2", "c:3,a:1"], "", ("a:1", "[::1]:2", "c:3")),
+        (["localhost", "10.0.0.1, [::1] ;a:1"], "", ("localhost:9876", "10.0.0.1:9876", "[::1]:9876", "a:1")),
     ],
 )
-def test_what_is_wrong_is_named(given: Given, environ: dict[str, str], where: str, message: str) -> None:
-    """With the option, or the variable, and the value."""
+def test_servers(
+    servers: list[str] | None, variable: str, addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several in one option as in mqadmin's -n, each once, on the usual port; else from NAMESRV_ADDR if it has any."""
+    monkeypatch.setenv("NAMESRV_ADDR", variable)
+
+    assert addresses == options_of(server=servers).addresses
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "message"),
+    [
+        ({"server": ["::1"]}, "--server", "address '::1' is not host:port or [ipv6]:port"),
+        ({"server": [";"]}, "--server", "no addresses"),
+        ({"server": [""]}, "--server", "no addresses"),
+        ({"watch": "0"}, "--watch", "'0' is outside 0.1 s to 86400 s"),
+        ({"timeout": "2d"}, "--timeout", "not a valid duration: '2d' (for example 500ms, 2s, 1m)"),
+    ],
+)
+def test_what_is_wrong_is_named(given: dict[str, object], where: str, message: str) -> None:
+    """With the option and the value."""
     with pytest.raises(typer.BadParameter) as raised:
-        resolve(given, Given(), environ)
+        options_of(**given)  # type: ignore[arg-type]  # each is one of them
 
     assert (where, message) == (raised.value.param_hint, str(raised.value))
+
+
+def test_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not an option that is wrong."""
+    monkeypatch.setenv("NAMESRV_ADDR", "a:0")
+    with pytest.raises(typer.BadParameter, match="address 'a:0'") as raised:
+        options_of()
+
+    assert "NAMESRV_ADDR" == raised.value.param_hint
 
 
 @pytest.mark.parametrize(
@@ -91,10 +84,55 @@ def test_what_is_no_time(text: str) -> None:
 
 
 def test_options_may_stand_before_and_after_the_command() -> None:
-    """Both say the same."""
-    with nobody() as absent:
+    """Servers add up, a flag counts at either place, and else what stands after the command wins."""
+    with nobody() as absent, nobody() as other:
         before = run("-s", absent, "--output", "json", "--timeout", "1s", "--no-color", "status")
-        after = run("status", "--server", absent, "-o", "json", "--timeout", "1s", "--no-color")
+        after = run("-o", "yaml", "status", "--server", absent, "-o", "json", "--timeout", "1s", "--no-color")
+        both = run("-y", "-s", absent, "-o", "json", "kv", "delete", "n", "k", "-s", other)
 
     assert before == after
     assert (2, absent) == (before.code, before.json["servers"][0]["server"])
+    assert (2, [absent, other]) == (both.code, [answer["server"] for answer in both.json["servers"]])
+
+
+def test_version() -> None:
+    """Of the distribution that it came with."""
+    assert (0, f"namesrvctl {version('namesrv')}\n") == run("--version")[:2]
+
+
+@pytest.mark.parametrize(
+    ("given", "refused", "unreachable", "code", "code_if_all"),
+    [
+        ("ab", "", "", 0, 0),
+        ("a", "", "b", 0, 1),
+        ("a", "b", "", 1, 1),
+        ("", "ab", "", 1, 1),
+        ("", "a", "b", 1, 1),
+        ("", "", "ab", 2, 2),
+    ],
+)
+def test_exit_code_of_answers(given: str, refused: str, unreachable: str, code: int, code_if_all: int) -> None:
+    """A refusal is an answer, and a no; one that is missing counts where all are needed; nobody at all is 2."""
+    found = Answers(
+        {
+            **dict.fromkeys(given, 1),
+            **dict.fromkeys(refused, NoPermissionError("no")),
+            **dict.fromkeys(unreachable, ConnectError("down")),
+        }
+    )
+
+    assert (code, code_if_all) == (found.code(), found.code(needs_all=True))
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (NoPermissionError("not here"), "a:1: refused with code 16: not here"),
+        (NoPermissionError(None), "a:1: refused with code 16: no reason given"),
+        (ConnectError("no connection to a:1"), "no connection to a:1"),
+        (RequestTimeoutError(), "a:1: RequestTimeoutError"),
+    ],
+)
+def test_problems_are_told_in_one_line(error: NoPermissionError | ConnectError, line: str) -> None:
+    """With the code of a refusal; a line that names the server names it once."""
+    assert line == problem("a:1", error)

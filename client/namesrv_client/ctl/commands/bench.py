@@ -8,13 +8,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from namesrv_client.ctl import exit_codes
+from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Output, Report, complain
-from namesrv_client.ctl.running import follow
-from namesrv_client.ctl.servers import Answers, Servers, reason
-from namesrv_client.ctl.tables import table
+from namesrv_client.ctl.output import Output, Report, complain, table
+from namesrv_client.ctl.running import run_once
+from namesrv_client.ctl.servers import Servers, reason
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.errors import RemotingError
@@ -27,50 +26,42 @@ _ABSENT_TOPIC: Final = "namesrvctl-bench"
 _ANSWERS: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST})
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What one server is asked."""
-
-    is_native: bool
-    topic: str
-    is_known: bool
-
-    @property
-    def protocol(self) -> str:
-        """As `status` says it."""
-        return "native" if self.is_native else "rocketmq"
+# heads of the table, and the members that stand there
+_COLUMNS: Final = (
+    *(("protocol", "protocol"), ("requests", "requests"), ("requests/s", "requests_per_second")),
+    *(("p50 ms", "p50_ms"), ("p99 ms", "p99_ms"), ("max ms", "max_ms"), ("errors", "errors")),
+)
 
 
 @dataclass(slots=True)
 class Figures:
-    """What came of it."""
+    """What one server is asked, and what came of it."""
 
-    plan: Plan
-    connections: int
+    is_native: bool
+    topic: str
+    is_known: bool
     seconds: float = 0.0
     # of each answer
     latencies: list[float] = field(default_factory=list)
-    # answers that were refusals, and questions without an answer
+    # answers that were refusals, and questions without an answer; the last of them
     errors: int = 0
     last_error: str | None = None
 
-    def milliseconds(self, share: float) -> float | None:
-        """The latency that this share of the answers did not exceed."""
-        return percentile(sorted(self.latencies), share)
-
-    def document(self) -> dict[str, Any]:
+    def document(self, connections: int) -> dict[str, Any]:
         """Its members."""
+        ordered = sorted(self.latencies)
         return {
-            "protocol": self.plan.protocol,
-            "topic": self.plan.topic,
-            "topic_known": self.plan.is_known,
-            "connections": self.connections,
+            # as `status` says it
+            "protocol": "native" if self.is_native else "rocketmq",
+            "topic": self.topic,
+            "topic_known": self.is_known,
+            "connections": connections,
             "seconds": round(self.seconds, 3),
-            "requests": len(self.latencies),
-            "requests_per_second": round(len(self.latencies) / self.seconds, 1) if self.seconds else 0.0,
-            "p50_ms": self.milliseconds(0.5),
-            "p99_ms": self.milliseconds(0.99),
-            "max_ms": self.milliseconds(1.0),
+            "requests": len(ordered),
+            "requests_per_second": round(len(ordered) / self.seconds, 1) if self.seconds else 0.0,
+            "p50_ms": percentile(ordered, 0.5),
+            "p99_ms": percentile(ordered, 0.99),
+            "max_ms": percentile(ordered, 1.0),
             "errors": self.errors,
         }
 
@@ -100,95 +91,74 @@ def bench(
     Each connection asks, waits for the answer and asks again. The figures include the Python of this machine, which
     may be the slower side. Exits with 1 if an answer was an error.
     """
-    follow(
-        options,
-        lambda servers, output: _bench(servers, output, topic, seconds, connections),
-        when_interrupted=exit_codes.INTERRUPTED,
-    )
 
-
-async def _bench(servers: Servers, output: Output, topic: str | None, seconds: float, connections: int) -> int:
-    plans = await servers.ask(lambda server: _plan(server, topic))
-    for server, plan in plans.given.items():
-        known = "" if plan.is_known else ", which it does not know,"
-        complain(
-            [f"asking {server} for the route of {plan.topic}{known} over {connections} connections for {seconds:g} s"]
+    async def measure(servers: Servers, output: Output) -> int:
+        answers = await servers.ask(lambda server: _plan(server, topic))
+        for server in servers.all:
+            # one after the other: at once they would share this machine's processor
+            if (figures := answers.given.get(server.address)) is not None:
+                known = "" if figures.is_known else ", which it does not know,"
+                how = f"over {connections} connections for {seconds:g} s"
+                complain([f"asking {server.address} for the route of {figures.topic}{known} {how}"])
+                await _measure(server, figures, seconds, connections)
+        given = answers.given.items()
+        failed = [f"{at}: {it.errors} errors, the last: {it.last_error}" for at, it in given if it.errors]
+        found = {server: figures.document(connections) for server, figures in given}
+        report = Report(
+            {"servers": answers.documents(lambda figures: figures.document(connections))},
+            table(
+                ("server", *(head for head, _ in _COLUMNS)),
+                [(server, *(members[name] for _, name in _COLUMNS)) for server, members in found.items()],
+            ),
+            max(answers.code(), ExitCode.NO if failed else ExitCode.OK),
+            [*answers.problems(), *failed],
         )
-    measured = {
-        # one after the other: at once they would share this machine's processor
-        server.address: await _measure(server, plans.given[server.address], seconds, connections)
-        for server in servers.all
-        if server.address in plans.given
-    }
-    answers = Answers(plans.servers, measured, plans.refused, plans.unreachable)
-    failed = [
-        f"{server}: {one.errors} errors, the last: {one.last_error}" for server, one in measured.items() if one.errors
-    ]
-    report = Report(
-        {"servers": answers.documents(Figures.document)},
-        table(
-            ("server", "protocol", "requests", "requests/s", "p50 ms", "p99 ms", "max ms", "errors"),
-            [_row(server, one.document()) for server, one in measured.items()],
-        ),
-        max(answers.code(), exit_codes.NO if failed else exit_codes.OK),
-        [*answers.problems(), *failed],
-    )
-    output.report(report)
-    return report.code
+        output.report(report)
+        return report.code
+
+    run_once(options, measure, ExitCode.INTERRUPTED)
 
 
-def _row(server: str, found: dict[str, Any]) -> tuple[object, ...]:
-    members = ("protocol", "requests", "requests_per_second", "p50_ms", "p99_ms", "max_ms", "errors")
-    return (server, *(found[name] for name in members))
-
-
-async def _plan(server: NameServer, topic: str | None) -> Plan:
+async def _plan(server: NameServer, topic: str | None) -> Figures:
     if topic is None:
         topics = await server.topics()
-        return Plan(await server.is_native(), topics[0] if topics else _ABSENT_TOPIC, bool(topics))
+        return Figures(await server.is_native(), topics[0] if topics else _ABSENT_TOPIC, bool(topics))
     is_known = (await server.routes([topic]))[topic] is not None
-    return Plan(await server.is_native(), topic, is_known)
+    return Figures(await server.is_native(), topic, is_known)
 
 
-async def _measure(server: NameServer, plan: Plan, seconds: float, connections: int) -> Figures:
-    figures = Figures(plan, connections)
+async def _measure(server: NameServer, figures: Figures, seconds: float, connections: int) -> None:
     clients = [
         RemotingClient(server.address, clock=SystemClock(), connect_timeout_seconds=server.timeout_seconds)
         for _ in range(connections)
     ]
+
+    async def answers(client: RemotingClient) -> bool:
+        """Whether a question was answered."""
+        try:
+            answer = await client.invoke_raw(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                ext_fields={"topic": figures.topic},
+                timeout_seconds=server.timeout_seconds,
+                serialize_type=SerializeType.MSGPACK if figures.is_native else SerializeType.JSON,
+            )
+            error = None if answer.code in _ANSWERS else f"code {answer.code}: {answer.remark}"
+        except RemotingError as failure:
+            error = reason(failure)
+        if error is not None:
+            figures.errors, figures.last_error = figures.errors + 1, error
+        return error is None
+
+    async def ask_on(client: RemotingClient, until: float) -> None:
+        # a connection that failed once is left alone: asking again at once would only count the same error
+        while (asked := time.perf_counter()) < until and await answers(client):
+            figures.latencies.append(time.perf_counter() - asked)
+
     try:
         # connecting does not count
-        ready = await asyncio.gather(*(_question(client, plan, server.timeout_seconds) for client in clients))
-        for error in filter(None, ready):
-            figures.errors, figures.last_error = figures.errors + 1, error
-        if not figures.errors:
+        if all(await asyncio.gather(*map(answers, clients))):
             began = time.perf_counter()
-            await asyncio.gather(*(_loop(one, figures, server.timeout_seconds, began + seconds) for one in clients))
+            await asyncio.gather(*(ask_on(client, began + seconds) for client in clients))
             figures.seconds = time.perf_counter() - began
     finally:
         await asyncio.gather(*(client.close() for client in clients))
-    return figures
-
-
-async def _loop(client: RemotingClient, figures: Figures, timeout_seconds: float, until: float) -> None:
-    while (asked := time.perf_counter()) < until:
-        error = await _question(client, figures.plan, timeout_seconds)
-        if error is not None:
-            # a connection that failed once is left alone: asking again at once would only count the same error
-            figures.errors, figures.last_error = figures.errors + 1, error
-            return
-        figures.latencies.append(time.perf_counter() - asked)
-
-
-async def _question(client: RemotingClient, plan: Plan, timeout_seconds: float) -> str | None:
-    """Ask once; what went wrong, None if nothing."""
-    try:
-        answer = await client.invoke_raw(
-            RequestCode.GET_ROUTEINFO_BY_TOPIC,
-            ext_fields={"topic": plan.topic},
-            timeout_seconds=timeout_seconds,
-            serialize_type=SerializeType.MSGPACK if plan.is_native else SerializeType.JSON,
-        )
-    except RemotingError as error:
-        return reason(error)
-    return None if answer.code in _ANSWERS else f"code {answer.code}: {answer.remark}"

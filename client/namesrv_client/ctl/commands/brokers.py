@@ -1,25 +1,39 @@
-"""`brokers`, `clusters` and `connections`: who is registered, and who is connected."""
+"""`brokers`, `clusters`, `connections` and the write permission: who is registered, and who is connected."""
 
+import time
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
 import typer
 
-from namesrv_client.ctl.listing import absences_in, listing
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report
-from namesrv_client.ctl.running import show
-from namesrv_client.ctl.servers import Servers
-from namesrv_client.ctl.wording import lasting
+from namesrv_client.ctl.output import cell
+from namesrv_client.ctl.running import Columns, absences_in, change, show_list
+from namesrv_client.ctl.wording import ago, lasting
 from namesrv_remoting.bodies.answers import ClusterInfo
-from namesrv_remoting.bodies.extension_answers import Connection, LiveBroker, Scalar
+from namesrv_remoting.bodies.extension_answers import Connection, LiveBroker
 from namesrv_remoting.bodies.route import BrokerData
-from namesrv_remoting.codes import MASTER_ID
+from namesrv_remoting.codes import MASTER_ID, RequestCode
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", "-c", help="Only this cluster.")]
 NameOption = Annotated[str | None, typer.Option("--name", "-b", help="Only this broker name.")]
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Name of a broker group.", show_default=False)]
 Role = Literal["broker", "client", "admin"]
+
+
+_LIVE: Final[Columns[LiveBroker]] = {
+    "cluster": lambda broker: broker.cluster,
+    "broker": lambda broker: broker.broker_name,
+    "id": lambda broker: broker.broker_id,
+    "address": lambda broker: broker.broker_addr,
+    "heard": lambda broker: ago(broker.age_seconds),
+    "expires in": lambda broker: lasting(broker.expires_in_seconds),
+    "topics": lambda broker: broker.topics,
+    "wiped": lambda broker: broker.write_wiped,
+    "version": lambda broker: broker.data_version and broker.data_version.counter,
+    "state": lambda broker: " ".join(f"{key}={cell(it).plain}" for key, it in (broker.state or {}).items()) or None,
+}
 
 
 def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = None) -> None:
@@ -28,56 +42,26 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
     Of Apache's NameServer only cluster, name, id and address. Exits with 1 if the given cluster or name matches no
     broker.
     """
-    named = "" if name is None else f" {name}"
-    asked = f"broker{named} in cluster {cluster}" if cluster else f"broker{named}" if name else ""
-
-    async def ask(servers: Servers) -> Report:
-        answers = await servers.ask(lambda server: server.brokers(cluster, name))
-        return listing(
-            answers,
-            "brokers",
-            document=msgspec.to_builtins,
-            columns=(
-                "cluster",
-                "broker",
-                "id",
-                "address",
-                "heard",
-                "expires in",
-                "topics",
-                "wiped",
-                "version",
-                "state",
-            ),
-            rows=lambda found: map(_live_row, found),
-            absences=absences_in(answers, lambda found: () if found or not asked else (asked,)),
-        )
-
-    show(options, ask)
-
-
-def _live_row(broker: LiveBroker) -> tuple[object, ...]:
-    heard = lasting(broker.age_seconds)
-    return (
-        broker.cluster,
-        broker.broker_name,
-        broker.broker_id,
-        broker.broker_addr,
-        None if heard is None else f"{heard} ago",
-        lasting(broker.expires_in_seconds),
-        broker.topics,
-        broker.write_wiped,
-        None if broker.data_version is None else broker.data_version.counter,
-        None if not broker.state else " ".join(f"{key}={_scalar(value)}" for key, value in broker.state.items()),
+    asked = f"broker {name}" if name else "broker"
+    asked += f" in cluster {cluster}" if cluster else ""
+    show_list(
+        options,
+        lambda server: server.brokers(cluster, name),
+        "brokers",
+        _LIVE,
+        lambda found: found,
+        absent=lambda found: [] if found or not (cluster or name) else [asked],
     )
 
 
-def _scalar(value: Scalar) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
+_GROUPS: Final[Columns[tuple[str, BrokerData]]] = {
+    "cluster": lambda it: it[0],
+    "broker": lambda it: it[1].broker_name,
+    "master": lambda it: it[1].broker_addrs.get(MASTER_ID),
+    "slaves": lambda it: slaves(it[1]),
+    "zone": lambda it: it[1].zone_name,
+    "acting master": lambda it: it[1].enable_acting_master,
+}
 
 
 def clusters(options: Options, cluster: ClusterOption = None) -> None:
@@ -86,36 +70,24 @@ def clusters(options: Options, cluster: ClusterOption = None) -> None:
     Exits with 1 if a server does not have the given cluster.
     """
 
-    async def ask(servers: Servers) -> Report:
-        answers = await servers.ask(lambda server: server.cluster_info())
-        return listing(
-            answers,
-            "clusters",
-            document=lambda found: [_cluster(name, groups) for name, groups in _by_cluster(found, cluster)],
-            columns=("cluster", "broker", "master", "slaves", "zone", "acting master"),
-            rows=lambda found: (
-                _group_row(name, group) for name, groups in _by_cluster(found, cluster) for group in groups
-            ),
-            absences=absences_in(answers, lambda found: (f"cluster {cluster}",) if _lacks(found, cluster) else ()),
-        )
+    def chosen(found: ClusterInfo) -> Iterator[tuple[str, list[BrokerData]]]:
+        for name, brokers in sorted(found.cluster_addr_table.items()):
+            if cluster in (None, name):
+                # Apache's server may name brokers that are gone
+                known = (found.broker_addr_table.get(broker) for broker in sorted(brokers))
+                yield name, [group for group in known if group is not None]
 
-    show(options, ask)
-
-
-def _by_cluster(found: ClusterInfo, only: str | None) -> Iterator[tuple[str, list[BrokerData]]]:
-    for name, brokers in sorted(found.cluster_addr_table.items()):
-        if only in (None, name):
-            # Apache's server may name brokers that are gone
-            known = (found.broker_addr_table.get(broker) for broker in sorted(brokers))
-            yield name, [group for group in known if group is not None]
-
-
-def _lacks(found: ClusterInfo, cluster: str | None) -> bool:
-    return cluster is not None and cluster not in found.cluster_addr_table
-
-
-def _cluster(name: str, groups: list[BrokerData]) -> dict[str, Any]:
-    return {"cluster": name, "brokers": [group_members(group) for group in groups]}
+    show_list(
+        options,
+        lambda server: server.cluster_info(),
+        "clusters",
+        _GROUPS,
+        lambda found: ((name, group) for name, groups in chosen(found) for group in groups),
+        document=lambda found: [
+            {"cluster": name, "brokers": [group_members(group) for group in groups]} for name, groups in chosen(found)
+        ],
+        absent=lambda found: [f"cluster {cluster}"] if cluster not in (None, *found.cluster_addr_table) else [],
+    )
 
 
 def group_members(group: BrokerData) -> dict[str, Any]:
@@ -125,21 +97,23 @@ def group_members(group: BrokerData) -> dict[str, Any]:
     return {**members, "broker_addrs": {str(key): addr for key, addr in sorted(group.broker_addrs.items())}}
 
 
-def _group_row(cluster: str, group: BrokerData) -> tuple[object, ...]:
-    return (
-        cluster,
-        group.broker_name,
-        group.broker_addrs.get(MASTER_ID),
-        slaves(group),
-        group.zone_name,
-        group.enable_acting_master,
-    )
-
-
 def slaves(group: BrokerData) -> str | None:
     """The instances that are no master, as `id=address`."""
     found = [f"{key}={addr}" for key, addr in sorted(group.broker_addrs.items()) if key != MASTER_ID]
     return " ".join(found) or None
+
+
+_CONNECTIONS: Final[Columns[Connection]] = {
+    "id": lambda it: it.id,
+    "peer": lambda it: it.peer if it.proxied is None else f"{it.peer} for {it.proxied}",
+    "role": lambda it: it.role,
+    "protocol": lambda it: it.protocol,
+    "connected": lambda it: None if it.since_ms is None else lasting(max(0.0, time.time() - it.since_ms / 1000)),
+    "last request": lambda it: ago(it.last_request_seconds),
+    "requests": lambda it: it.requests,
+    "in flight": lambda it: it.in_flight,
+    "unsent": lambda it: it.unsent_bytes,
+}
 
 
 def connections(
@@ -150,32 +124,33 @@ def connections(
 
     Not available from Apache's NameServer.
     """
-
-    async def ask(servers: Servers) -> Report:
-        answers = await servers.ask(lambda server: server.connections(role))
-        now_ms = servers.clock.wall() * 1000
-        return listing(
-            answers,
-            "connections",
-            document=msgspec.to_builtins,
-            columns=("id", "peer", "role", "protocol", "connected", "last request", "requests", "in flight", "unsent"),
-            rows=lambda found: (_connection_row(connection, now_ms) for connection in found),
-        )
-
-    show(options, ask)
+    show_list(options, lambda server: server.connections(role), "connections", _CONNECTIONS, lambda found: found)
 
 
-def _connection_row(connection: Connection, now_ms: float) -> tuple[object, ...]:
-    since = None if connection.since_ms is None else max(0.0, (now_ms - connection.since_ms) / 1000)
-    last = lasting(connection.last_request_seconds)
-    return (
-        connection.id,
-        connection.peer if connection.proxied is None else f"{connection.peer} for {connection.proxied}",
-        connection.role,
-        connection.protocol,
-        lasting(since),
-        None if last is None else f"{last} ago",
-        connection.requests,
-        connection.in_flight,
-        connection.unsent_bytes,
+def wipe_write_perm(options: Options, broker: BrokerName) -> None:
+    """Remove the write permission from all topics of a broker, so that producers leave it.
+
+    Exits with 1 if a server does not know the broker or was not reached.
+    """
+    what = f"wipe the write permission of broker {broker}"
+    _change_perm(options, RequestCode.WIPE_WRITE_PERM_OF_BROKER, broker, what)
+
+
+def add_write_perm(options: Options, broker: BrokerName) -> None:
+    """Make all topics of a broker readable and writable, also those that were read-only before.
+
+    Exits with 1 if a server does not know the broker or was not reached.
+    """
+    what = f"make all topics of broker {broker} readable and writable"
+    _change_perm(options, RequestCode.ADD_WRITE_PERM_OF_BROKER, broker, what)
+
+
+def _change_perm(options: Options, code: RequestCode, broker: str, what: str) -> NoReturn:
+    change(
+        options,
+        lambda server: server.change_perm(code, broker),
+        {"broker": broker},
+        confirming=what,
+        members=lambda count: {"topics": count},
+        absences=lambda answers: absences_in(answers, lambda count: [] if count else [f"topics of broker {broker}"]),
     )

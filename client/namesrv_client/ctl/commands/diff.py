@@ -1,39 +1,35 @@
 """`diff`: whether several NameServers say the same, broker by broker and topic by topic."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from namesrv_client.ctl import exit_codes
+from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report
+from namesrv_client.ctl.output import Report, cell, table
 from namesrv_client.ctl.running import show
-from namesrv_client.ctl.servers import Answers, Servers
-from namesrv_client.ctl.tables import cell, table
+from namesrv_client.ctl.servers import Servers
 from namesrv_client.ctl.wording import perm_text
 from namesrv_remoting.bodies.answers import ClusterInfo
 from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.errors import RemotingError
 
 Kind = Literal["broker", "topic"]
 Fact = str | int | bool | None
 # what one server says of one broker or topic: the name of each fact, and the fact
 Facts = Mapping[str, Fact]
+# what one server says of all
+View = Mapping[tuple[Kind, str], Facts]
 
 # the fact that something is there at all
 PRESENT: Final = "present"
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What one server says of all brokers and topics, by name."""
-
-    brokers: Mapping[str, Facts]
-    topics: Mapping[str, Facts]
+# names that one line of the table holds
+_NAMES_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +41,32 @@ class Difference:
     fact: str
     values: Mapping[str, Fact]
 
-    def document(self) -> dict[str, Any]:
-        """Its members."""
-        return {"kind": self.kind, "name": self.name, "fact": self.fact, "values": dict(self.values)}
-
 
 def differences(views: Mapping[str, View]) -> list[Difference]:
     """Everything in which they differ: brokers first, by name. Of what only some have, only that is said."""
-    found = _differences("broker", {server: view.brokers for server, view in views.items()})
-    return found + _differences("topic", {server: view.topics for server, view in views.items()})
-
-
-def _differences(kind: Kind, views: Mapping[str, Mapping[str, Facts]]) -> list[Difference]:
     found = []
-    for name in sorted(frozenset().union(*views.values())):
-        having = {server: view[name] for server, view in views.items() if name in view}
+    for key in sorted(frozenset().union(*views.values())):
+        having = {server: view[key] for server, view in views.items() if key in view}
         if len(having) < len(views):
-            found.append(Difference(kind, name, PRESENT, {server: server in having for server in views}))
-        facts: dict[str, None] = {}
-        for one in having.values():
-            facts.update(dict.fromkeys(one))
-        for fact in facts:
-            values = {server: one.get(fact) for server, one in having.items()}
-            if len(set(values.values())) > 1:
-                found.append(Difference(kind, name, fact, values))
+            found.append(Difference(*key, PRESENT, {server: server in having for server in views}))
+        found += [Difference(*key, fact, values) for fact, values in disagreements(having).items()]
     return found
 
 
-def broker_facts(info: ClusterInfo) -> dict[str, Facts]:
-    """Every instance of every group, as `cluster/name/id`."""
-    return {
-        f"{group.cluster}/{group.broker_name}/{broker_id}": {
+def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
+    """Each fact that not all say alike, and what each of them says."""
+    names = dict.fromkeys(name for one in facts.values() for name in one)
+    found = {name: {who: one.get(name) for who, one in facts.items()} for name in names}
+    return {name: values for name, values in found.items() if len(set(values.values())) > 1}
+
+
+def view_of(info: ClusterInfo, routes: Mapping[str, TopicRouteData | None]) -> View:
+    """Every instance of every group, as `cluster/name/id`, and every topic.
+
+    Addresses are the brokers' facts: a lost slave is no news of each topic.
+    """
+    view: dict[tuple[Kind, str], Facts] = {
+        ("broker", f"{group.cluster}/{group.broker_name}/{broker_id}"): {
             "address": address,
             "zone": group.zone_name,
             "acting master": group.enable_acting_master,
@@ -83,15 +74,12 @@ def broker_facts(info: ClusterInfo) -> dict[str, Facts]:
         for group in info.broker_addr_table.values()
         for broker_id, address in group.broker_addrs.items()
     }
+    view.update({("topic", topic): route_facts(data) for topic, data in routes.items() if data is not None})
+    return view
 
 
-def topic_facts(routes: Mapping[str, TopicRouteData | None]) -> dict[str, Facts]:
-    """Every topic's queues, by broker. Addresses are the brokers' facts: a lost slave is no news of each topic."""
-    return {topic: route_facts(data) for topic, data in routes.items() if data is not None}
-
-
-def route_facts(data: TopicRouteData) -> Facts:
-    """One topic's."""
+def route_facts(data: TopicRouteData) -> dict[str, Fact]:
+    """One topic's queues, by broker."""
     facts: dict[str, Fact] = {}
     for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
         counts = f"{queues.read_queue_nums} read, {queues.write_queue_nums} write, {perm_text(queues.perm)}"
@@ -99,43 +87,18 @@ def route_facts(data: TopicRouteData) -> Facts:
         facts[f"queues on {queues.broker_name}"] = counts + flags
     facts["order"] = data.order_topic_conf
     for name, info in sorted((data.topic_queue_mapping_by_broker or {}).items()):
-        facts[f"static queues on {name}"] = ", ".join(
-            f"{logical}={physical}" for logical, physical in sorted((info.curr_id_map or {}).items())
-        )
+        pairs = sorted((info.curr_id_map or {}).items())
+        facts[f"static queues on {name}"] = ", ".join(f"{logical}={physical}" for logical, physical in pairs)
     return facts
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Differences in the same fact with the same values: a broker that one server lacks is missed in all its topics."""
-
-    kind: Kind
-    names: tuple[str, ...]
-    fact: str
-    values: Mapping[str, Fact]
-
-
-def grouped(found: Iterable[Difference]) -> list[Alike]:
-    """Like ones together, in the order of their first."""
-    groups: dict[tuple[object, ...], list[Difference]] = {}
-    for one in found:
-        # brokers are few, and each of them matters
-        own = one.name if one.kind == "broker" else ""
-        groups.setdefault((one.kind, own, one.fact, *one.values.items()), []).append(one)
-    return [
-        Alike(first.kind, tuple(one.name for one in (first, *others)), first.fact, first.values)
-        for first, *others in groups.values()
-    ]
-
-
-# names that one line of the table holds
-_NAMES_SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    info: ClusterInfo
-    topics: Sequence[str]
+def facts_with_addresses(data: TopicRouteData) -> dict[str, Fact]:
+    """The same, and where its brokers are."""
+    return route_facts(data) | {
+        f"address of {group.broker_name}/{broker_id}": address
+        for group in data.broker_datas
+        for broker_id, address in sorted(group.broker_addrs.items())
+    }
 
 
 def diff(options: Options) -> None:
@@ -146,75 +109,74 @@ def diff(options: Options) -> None:
     """
     if len(options.addresses) < 2:  # noqa: PLR2004 - two make a comparison
         raise typer.BadParameter("diff needs at least two servers", param_hint="--server")
-    show(options, diff_report)
+    show(options, _diff)
 
 
-async def diff_report(servers: Servers) -> Report:
+async def _diff(servers: Servers) -> Report:
     """Ask for what there is, then for the routes of all of it."""
-    known = await servers.ask(_known)
-    topics = sorted(frozenset(topic for found in known.given.values() for topic in found.topics))
-    # a server that did not answer the first question is not asked the second
-    answers = await servers.ask(lambda server: _view(server, known.given.get(server.address), topics))
-    views = {server: view for server, view in answers.given.items() if view is not None}
-    merged = Answers(
-        answers.servers,
-        views,
-        {**known.refused, **answers.refused},
-        {**known.unreachable, **answers.unreachable},
-    )
-    found = differences(views) if views else []
+
+    async def overview(server: NameServer) -> tuple[ClusterInfo, list[str]]:
+        return await server.cluster_info(), await server.topics()
+
+    known = await servers.ask(overview)
+    topics = sorted(frozenset().union(*(topics for _, topics in known.given.values())))
+
+    async def view(server: NameServer) -> View:
+        found = known.outcomes[server.address]
+        if isinstance(found, RemotingError):
+            # one that did not answer the first question is not asked the second
+            raise found
+        return view_of(found[0], await server.routes(topics))
+
+    answers = await servers.ask(view)
+    views = answers.given
+    found = differences(views)
+    body: list[RenderableType] = []
+    if len(views) > 1:
+        counts = _counts(next(iter(views.values())))
+        same = f"the same on {len(views)} servers: {counts['brokers']} brokers, {counts['topics']} topics"
+        body = difference_table(found, tuple(views)) or [Text(same)]
     return Report(
         {
             "same": not found and len(views) == len(servers.all),
-            "servers": merged.documents(lambda view: {"brokers": len(view.brokers), "topics": len(view.topics)}),
-            "differences": [one.document() for one in found],
+            "servers": answers.documents(_counts),
+            "differences": [asdict(one) for one in found],
         },
-        _body(found, views),
-        max(merged.code(needs_all=True), exit_codes.NO if found else exit_codes.OK),
-        merged.problems(),
+        body,
+        max(answers.code(needs_all=True), ExitCode.NO if found else ExitCode.OK),
+        answers.problems(),
     )
 
 
-async def _known(server: NameServer) -> _Known:
-    return _Known(await server.cluster_info(), await server.topics())
+def _counts(view: View) -> dict[str, int]:
+    topics = sum(kind == "topic" for kind, _ in view)
+    return {"brokers": len(view) - topics, "topics": topics}
 
 
-async def _view(server: NameServer, known: _Known | None, topics: Sequence[str]) -> View | None:
-    if known is None:
-        return None
-    return View(broker_facts(known.info), topic_facts(await server.routes(topics)))
-
-
-def _body(found: Sequence[Difference], views: Mapping[str, View]) -> list[RenderableType]:
-    if len(views) < 2:  # noqa: PLR2004 - nothing was compared
-        return []
-    if not found:
-        view = next(iter(views.values()))
-        return [Text(f"the same on {len(views)} servers: {len(view.brokers)} brokers, {len(view.topics)} topics")]
-    return difference_table(found, tuple(views))
+def grouped(found: Iterable[Difference]) -> list[tuple[list[str], Difference]]:
+    """Like ones together, in the order of their first: a broker that one server lacks is missed in all its topics."""
+    groups: dict[tuple[object, ...], list[Difference]] = {}
+    for one in found:
+        # brokers are few, and each of them matters
+        own = one.name if one.kind == "broker" else ""
+        groups.setdefault((one.kind, own, one.fact, *one.values.items()), []).append(one)
+    return [([one.name for one in group], group[0]) for group in groups.values()]
 
 
 def difference_table(found: Sequence[Difference], servers: Sequence[str]) -> list[RenderableType]:
     """A line per fact, a column per server."""
-    return table(
-        ("what", "name", "fact", *servers),
-        [
-            (one.kind, _names(one), one.fact, *(_value(one.values, server) for server in servers))
-            for one in grouped(found)
-        ],
-    )
-
-
-def _names(alike: Alike) -> str:
-    names = alike.names
-    # one more name is no longer than saying that there is one more
-    shown = names if len(names) <= _NAMES_SHOWN + 1 else names[:_NAMES_SHOWN]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
-
-
-def _value(values: Mapping[str, Fact], server: str) -> Text:
-    if server not in values:
-        return Text("")
-    value = values[server]
-    return Text("no", style="red") if value is False else cell(value)
+    rows = []
+    for names, one in grouped(found):
+        # one more name is no longer than saying that there is one more
+        names_shown = names if len(names) <= _NAMES_SHOWN + 1 else names[:_NAMES_SHOWN]
+        more = len(names) - len(names_shown)
+        texts = [
+            Text("")
+            if server not in one.values
+            else Text("no", style="red")
+            if one.values[server] is False
+            else cell(one.values[server])
+            for server in servers
+        ]
+        rows.append((one.kind, ", ".join(names_shown) + (f" and {more:,} more" if more else ""), one.fact, *texts))
+    return table(("what", "name", "fact", *servers), rows)

@@ -1,52 +1,23 @@
 """`status`: whether each server answers and is ready, and how much it knows."""
 
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
 from rich.text import Text
 
-from namesrv_client.ctl import exit_codes
+from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report
+from namesrv_client.ctl.output import Report, table
 from namesrv_client.ctl.running import show
-from namesrv_client.ctl.servers import Answers, Servers
-from namesrv_client.ctl.tables import table
+from namesrv_client.ctl.servers import Servers
 from namesrv_client.ctl.wording import lasting
-from namesrv_remoting.bodies.extension_answers import ServerInfo
-from namesrv_remoting.errors import ResponseError
+from namesrv_remoting.errors import RemotingError, ResponseError
 
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """One server: what it says of itself, or, if it is Apache's, what can be counted."""
-
-    protocol: str
-    brokers: int
-    # None: the server does not tell
-    topics: int | None
-    info: ServerInfo | None = None
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether clients get their routes from it. Apache's does not say; that it answers has to do."""
-        return self.info is None or (self.info.ready and not self.info.draining)
-
-    @property
-    def state(self) -> str:
-        """In a word."""
-        if self.info is None:
-            return "answers"
-        if self.info.draining:
-            return "draining"
-        return "ready" if self.info.ready else "not ready"
-
-    def document(self) -> dict[str, Any]:
-        """Its members."""
-        members = {} if self.info is None else msgspec.to_builtins(self.info)
-        counts = {"protocol": self.protocol, "state": self.state, "brokers": self.brokers, "topics": self.topics}
-        return {**counts, **members}
+_COLUMNS = ("server", "state", "protocol", "name", "version", "up", "brokers", "topics", "connections", "revision")
+# clients get their routes from it; Apache's server does not say, and that it answers has to do
+_HEALTHY: Final = ("ready", "answers")
 
 
 def status(options: Options) -> None:
@@ -58,64 +29,43 @@ def status(options: Options) -> None:
 
 
 async def _status(servers: Servers) -> Report:
-    answers = await servers.ask(_ask)
-    healthy = all(status.is_healthy for status in answers.given.values())
+    answers = await servers.ask(_members)
+    is_healthy = all(found["state"] in _HEALTHY for found in answers.given.values())
+    not_ready = [
+        f"{server}: {found['readiness'] or 'not ready'}"
+        for server, found in answers.given.items()
+        if found.get("ready") is False
+    ]
     return Report(
         {
-            "healthy": healthy and not answers.refused and not answers.unreachable,
-            "servers": answers.documents(Status.document),
+            "healthy": is_healthy and len(answers.given) == len(answers.outcomes),
+            "servers": answers.documents(lambda found: found),
         },
-        table(_COLUMNS, _rows(answers)),
-        max(answers.code(needs_all=True), exit_codes.OK if healthy else exit_codes.NO),
-        [*answers.problems(), *_reasons(answers)],
+        table(_COLUMNS, [_row(server, found) for server, found in answers.outcomes.items()]),
+        max(answers.code(needs_all=True), ExitCode.OK if is_healthy else ExitCode.NO),
+        [*answers.problems(), *not_ready],
     )
 
 
-async def _ask(server: NameServer) -> Status:
+async def _members(server: NameServer) -> dict[str, Any]:
+    """What the server says of itself, or, if it is Apache's, what can be counted."""
     info = await server.info()
     if info is not None:
-        return Status("native", info.brokers, info.topics, info)
+        state = "draining" if info.draining else "ready" if info.ready else "not ready"
+        counts = {"brokers": info.brokers, "topics": info.topics}
+        return {"protocol": "native", "state": state, **counts, **msgspec.to_builtins(info)}
     groups = (await server.cluster_info()).broker_addr_table.values()
-    try:
+    topics: int | None = None
+    # can be switched off in Apache's server
+    with suppress(ResponseError):
         topics = len(await server.topics())
-    except ResponseError:
-        # can be switched off in Apache's server
-        topics = None
-    return Status("rocketmq", sum(len(group.broker_addrs) for group in groups), topics)
+    brokers = sum(len(group.broker_addrs) for group in groups)
+    return {"protocol": "rocketmq", "state": "answers", "brokers": brokers, "topics": topics}
 
 
-_COLUMNS = ("server", "state", "protocol", "name", "version", "up", "brokers", "topics", "connections", "revision")
-
-
-def _rows(answers: Answers[Status]) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = []
-    for server in answers.servers:
-        found = answers.given.get(server)
-        if found is None:
-            state = "refuses" if server in answers.refused else "unreachable"
-            rows.append((server, Text(state, style="red"), *(None for _ in _COLUMNS[2:])))
-            continue
-        info = found.info
-        rows.append(
-            (
-                server,
-                Text(found.state, style="green" if found.is_healthy else "red"),
-                found.protocol,
-                None if info is None else info.nameserver,
-                None if info is None else info.version,
-                None if info is None else lasting(info.uptime_seconds),
-                found.brokers,
-                found.topics,
-                None if info is None else info.connections,
-                None if info is None else info.revision,
-            )
-        )
-    return rows
-
-
-def _reasons(answers: Answers[Status]) -> list[str]:
-    return [
-        f"{server}: {status.info.readiness or 'not ready'}"
-        for server, status in answers.given.items()
-        if status.info is not None and not status.info.ready
-    ]
+def _row(server: str, found: dict[str, Any] | RemotingError) -> tuple[object, ...]:
+    if isinstance(found, RemotingError):
+        found = {"state": "refuses" if isinstance(found, ResponseError) else "unreachable"}
+    state = Text(found["state"], style="green" if found["state"] in _HEALTHY else "red")
+    about = (found.get("protocol"), found.get("nameserver"), found.get("version"), lasting(found.get("uptime_seconds")))
+    return (server, state, *about, *(found.get(count) for count in _COLUMNS[6:]))

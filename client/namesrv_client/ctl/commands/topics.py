@@ -1,24 +1,25 @@
-"""`topics` and `route`: which topics there are, and where their queues are."""
+"""`topics`, `route` and `delete-topic`: which topics there are, and where their queues are."""
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
+from rich.console import RenderableType
 
 from namesrv_client.ctl.commands.brokers import group_members, slaves
-from namesrv_client.ctl.listing import absences_in, listing
+from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report
-from namesrv_client.ctl.running import show
-from namesrv_client.ctl.servers import Servers
-from namesrv_client.ctl.tables import table
+from namesrv_client.ctl.output import table
+from namesrv_client.ctl.running import Columns, change, show_list
 from namesrv_client.ctl.wording import perm_text
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from namesrv_remoting.codes import MASTER_ID
+from namesrv_remoting.codes import MASTER_ID, RequestCode
+from namesrv_remoting.errors import ResponseError
 
 Routes = Mapping[str, TopicRouteData | None]
 
+TopicArgument = Annotated[str, typer.Argument(help="Name of a topic.", show_default=False)]
 TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 
 
@@ -30,32 +31,36 @@ def topics(
 
     Exits with 1 if the given cluster has none.
     """
-    show(options, lambda servers: topic_report(servers, cluster))
 
+    def merged(given: Mapping[str, list[str]]) -> list[RenderableType]:
+        known = {server: frozenset(found) for server, found in given.items()}
+        rows = []
+        for topic in sorted(frozenset().union(*known.values())):
+            having = [server for server, found in known.items() if topic in found]
+            rows.append((topic, "all" if len(having) == len(known) else " ".join(having)))
+        return table(("topic", "known to"), rows)
 
-async def topic_report(servers: Servers, cluster: str | None) -> Report:
-    """The list of each server for programs, all lists in one for people."""
-    answers = await servers.ask(lambda server: server.topics(cluster))
-    report = listing(
-        answers,
+    show_list(
+        options,
+        lambda server: server.topics(cluster),
         "topics",
-        document=list,
-        columns=("topic",),
-        rows=lambda found: ((topic,) for topic in found),
-        absences=absences_in(
-            answers, lambda found: () if found or cluster is None else (f"topic in cluster {cluster}",)
-        ),
+        {"topic": lambda topic: topic},
+        lambda found: found,
+        absent=lambda found: [] if found or cluster is None else [f"topic in cluster {cluster}"],
+        merged=merged,
     )
-    if len(answers.given) <= 1:
-        return report
-    known = {server: frozenset(found) for server, found in answers.given.items()}
-    rows = [(topic, _where(topic, known)) for topic in sorted(frozenset().union(*known.values()))]
-    return Report(report.document, table(("topic", "known to"), rows), report.code, report.problems)
 
 
-def _where(topic: str, known: Mapping[str, frozenset[str]]) -> str:
-    servers = [server for server, found in known.items() if topic in found]
-    return "all" if len(servers) == len(known) else " ".join(servers)
+_ROUTE: Final[Columns[tuple[str, BrokerData | None, QueueData]]] = {
+    "topic": lambda it: it[0],
+    "cluster": lambda it: it[1] and it[1].cluster,
+    "broker": lambda it: it[2].broker_name,
+    "perm": lambda it: perm_text(it[2].perm),
+    "read": lambda it: it[2].read_queue_nums,
+    "write": lambda it: it[2].write_queue_nums,
+    "master": lambda it: it[1] and it[1].broker_addrs.get(MASTER_ID),
+    "slaves": lambda it: it[1] and slaves(it[1]),
+}
 
 
 def route(options: Options, topics: TopicsArgument) -> None:
@@ -63,42 +68,20 @@ def route(options: Options, topics: TopicsArgument) -> None:
 
     Exits with 1 if a server that answered does not know one of them.
     """
-    show(options, lambda servers: route_report(servers, topics))
-
-
-async def route_report(servers: Servers, topics: list[str]) -> Report:
-    """The routes, and who lacks one."""
-    answers = await servers.ask(lambda server: server.routes(topics))
-    return listing(
-        answers,
+    show_list(
+        options,
+        lambda server: server.routes(topics),
         "routes",
-        document=lambda found: {topic: None if data is None else route_members(data) for topic, data in found.items()},
-        columns=("topic", "cluster", "broker", "perm", "read", "write", "master", "slaves"),
-        rows=_rows,
-        absences=absences_in(answers, absent_topics),
+        _ROUTE,
+        lambda found: ((topic, *it) for topic, data in found.items() if data is not None for it in joined(data)),
+        document=lambda found: {topic: data and route_members(data) for topic, data in found.items()},
+        absent=absent_topics,
     )
 
 
 def absent_topics(found: Routes) -> list[str]:
     """Each topic that a server positively does not know."""
     return [f"topic {topic}" for topic, data in found.items() if data is None]
-
-
-def _rows(found: Routes) -> Iterator[tuple[object, ...]]:
-    for topic, data in found.items():
-        if data is None:
-            continue
-        for group, queues in joined(data):
-            yield (
-                topic,
-                None if group is None else group.cluster,
-                queues.broker_name,
-                perm_text(queues.perm),
-                queues.read_queue_nums,
-                queues.write_queue_nums,
-                None if group is None else group.broker_addrs.get(MASTER_ID),
-                None if group is None else slaves(group),
-            )
 
 
 def joined(data: TopicRouteData) -> list[tuple[BrokerData | None, QueueData]]:
@@ -110,7 +93,13 @@ def joined(data: TopicRouteData) -> list[tuple[BrokerData | None, QueueData]]:
 
 def route_members(data: TopicRouteData) -> dict[str, Any]:
     """A route for programs."""
-    mappings = data.topic_queue_mapping_by_broker
+    mappings = {
+        name: {
+            **msgspec.structs.asdict(info),
+            "curr_id_map": info.curr_id_map and {str(key): it for key, it in sorted(info.curr_id_map.items())},
+        }
+        for name, info in sorted((data.topic_queue_mapping_by_broker or {}).items())
+    }
     return {
         "brokers": [
             {"cluster": group.cluster, **group_members(group)}
@@ -119,14 +108,40 @@ def route_members(data: TopicRouteData) -> dict[str, Any]:
         "queues": [msgspec.to_builtins(queues) for _, queues in joined(data)],
         "filter_servers": {addr: list(found) for addr, found in sorted(data.filter_server_table.items())},
         "order_topic_conf": data.order_topic_conf,
-        "static_mappings": None
-        if not mappings
-        else {
-            name: {**msgspec.structs.asdict(info), "curr_id_map": _text_keys(info.curr_id_map)}
-            for name, info in sorted(mappings.items())
-        },
+        "static_mappings": mappings or None,
     }
 
 
-def _text_keys(found: Mapping[int, int] | None) -> dict[str, int] | None:
-    return None if found is None else {str(key): value for key, value in sorted(found.items())}
+def delete_topic(
+    options: Options,
+    topic: TopicArgument,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="Only from this cluster's brokers.", show_default=False)
+    ] = None,
+) -> None:
+    """Delete a topic from every server. Brokers that still have it register it again within 30 s.
+
+    Exits with 1 if no server that answered had it, or one was not reached.
+    """
+
+    async def delete(server: NameServer) -> bool | None:
+        """Whether it was there, None if that cannot be told."""
+        existed: bool | None
+        try:
+            # not its route: a server that is not ready refuses that, and closes the connection
+            existed = topic in await server.topics()
+        except ResponseError:
+            # the list can be switched off
+            existed = None
+        fields = {"topic": topic} if cluster is None else {"topic": topic, "clusterName": cluster}
+        await server.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, fields)
+        return existed
+
+    change(
+        options,
+        delete,
+        {"topic": topic, "cluster": cluster},
+        confirming=f"delete topic {topic}{f' of cluster {cluster}' if cluster is not None else ''}",
+        members=lambda existed: {"existed": existed},
+        absences=lambda answers: [f"no topic {topic}"] if set(answers.given.values()) == {False} else [],
+    )

@@ -1,0 +1,305 @@
+"""`events` and `watch`: what happened last on each server, and what happens now."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Annotated, Any, Final, NoReturn, Protocol, TypeVar
+
+import typer
+from rich.text import Text
+
+from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.commands.diff import disagreements, facts_with_addresses
+from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_members
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.output import ABSENT, Output, complain
+from namesrv_client.ctl.running import Columns, Question, run_once, show_list
+from namesrv_client.ctl.servers import Servers, problem, reason
+from namesrv_client.ctl.wording import moment, shown
+from namesrv_remoting.bodies.extension_answers import Event, Events
+from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
+from namesrv_runtime.clock import Clock
+
+T = TypeVar("T")
+
+# what a server remembers
+_MAX_EVENTS: Final = 1000
+# events are asked for so often, and so are the routes of Apache's server, which cannot be waited for
+_EVENTS_SECONDS: Final = 1.0
+_ROUTES_SECONDS: Final = 2.0
+# a NAT or a proxy in between forgets a connection that is silent for long
+_WAIT_SECONDS: Final = 25.0
+_RETRY_SECONDS: Final = 1.0
+# of a broker
+_LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
+
+# -- following --------------------------------------------------------------------------------------------------------
+
+
+class _Follower(Protocol[T]):
+    """Follows one server."""
+
+    server: NameServer
+
+    async def ask(self) -> T:
+        """What there is to tell; the first time at once."""
+        ...
+
+    def tell(self, found: T) -> None:
+        """Tell it."""
+        ...
+
+
+class _EnoughError(Exception):
+    """As much as was asked for has been told."""
+
+
+def _follow(options: Options, start: Callable[[Servers, Output], Iterable[_Follower[T]]]) -> NoReturn:
+    """Print what comes from each server until enough was told, or until Ctrl-C, which is the ordinary end.
+
+    Nobody to follow ends it at once.
+    """
+
+    async def stream(servers: Servers, output: Output) -> int:
+        answers = await servers.ask(lambda server: server.is_native())
+        if not answers.given:
+            complain(answers.problems())
+            return answers.code()
+        code = ExitCode.NO
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for follower in start(servers, output):
+                    tasks.create_task(_keep_asking(follower, servers.clock))
+        except* _EnoughError:
+            code = ExitCode.OK
+        return code
+
+    run_once(options, stream, ExitCode.OK)
+
+
+async def _keep_asking(follower: _Follower[T], clock: Clock) -> None:
+    """For ever; that a server does not answer, and that it does again, is said once."""
+    address, trouble = follower.server.address, ""
+    while True:
+        try:
+            found = await follower.ask()
+        except RemotingError as error:
+            if reason(error) != trouble:
+                trouble = reason(error)
+                complain([problem(address, error)])
+            if isinstance(error, RequestCodeNotSupportedError):
+                # neither will it be later
+                return
+            await clock.sleep(_RETRY_SECONDS)
+            continue
+        if trouble:
+            trouble = ""
+            complain([f"{address}: answers again"])
+        follower.tell(found)
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+_COLUMNS: Final[Columns[Event]] = {
+    "time": lambda event: moment(event.ts_ms),
+    "number": lambda event: event.seq,
+    "event": lambda event: event.event,
+    "what": lambda event: what(event.fields),
+}
+
+
+def what(fields: Mapping[str, object]) -> str:
+    """Who, in one word if it is a broker, and everything else by name."""
+    words = []
+    if all(name in fields for name in _LEADING):
+        words = ["/".join(str(fields[name]) for name in _LEADING[:3]), str(fields["broker_addr"])]
+        fields = {name: value for name, value in fields.items() if name not in _LEADING}
+    for name, value in fields.items():
+        if value is not None:
+            words.append(f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}")
+    return " ".join(words)
+
+
+def events(
+    options: Options,
+    *,
+    follows: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing events until Ctrl-C.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MAX_EVENTS, help="How many of the last events.")] = 50,
+    since: Annotated[int, typer.Option("--since", min=0, help="Only events with a larger number.")] = 0,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type", help="Only events of this type: register, unregister, evict, route, fenced.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Show the last registrations, evictions and route changes; a server remembers 1,000.
+
+    Not available from Apache's NameServer.
+    """
+    kinds = frozenset(kind or ())
+
+    async def ask(server: NameServer) -> Events:
+        # what is left out of the last ones would not make room for earlier ones
+        return await server.events(since, _MAX_EVENTS if kinds else limit)
+
+    if follows:
+        _follow(
+            options,
+            lambda servers, output: [_Events(it, servers, output, ask, limit, kinds) for it in servers.all],
+        )
+    show_list(
+        options,
+        ask,
+        "events",
+        _COLUMNS,
+        lambda found: _chosen(found, kinds)[-limit:],
+        document=lambda found: [event.members() for event in _chosen(found, kinds)[-limit:]],
+    )
+
+
+def _chosen(found: Events, kinds: frozenset[str]) -> list[Event]:
+    return [event for event in found.events if not kinds or event.event in kinds]
+
+
+@dataclass(slots=True)
+class _Events:
+    """The events of one server."""
+
+    server: NameServer
+    servers: Servers
+    output: Output
+    first: Question[Events]
+    limit: int
+    kinds: frozenset[str]
+    # what it said last
+    known: Events | None = None
+
+    async def ask(self) -> Events:
+        """What happened since the last one that is known."""
+        if self.known is None:
+            return await self.first(self.server)
+        await self.servers.clock.sleep(_EVENTS_SECONDS)
+        found = await self.server.events(last_number(self.known), _MAX_EVENTS)
+        # of another run all are new
+        return found if found.boot_id == self.known.boot_id else await self.server.events(0, _MAX_EVENTS)
+
+    def tell(self, found: Events) -> None:
+        """Tell it, and what is missing."""
+        known, events = self.known, _chosen(found, self.kinds)
+        if known is None:
+            events = events[-self.limit :]
+        elif found.boot_id != known.boot_id:
+            complain([f"{self.server.address}: restarted"])
+            known = None
+        elif missed := missed_between(known, found):
+            complain([f"{self.server.address}: {missed} events missed"])
+        for event in events:
+            cells = [str(cell(event)) for cell in _COLUMNS.values()]
+            line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)
+            # a server may name a member as it likes, and cannot take ours away
+            self.output.say({"server": "", **event.members()} | {"server": self.server.address}, Text(shown(line)))
+        self.known = Events(found.boot_id, found.events or ([] if known is None else known.events[-1:]))
+
+
+def last_number(known: Events) -> int:
+    """Of the last event."""
+    return known.events[-1].seq if known.events else 0
+
+
+def missed_between(known: Events, found: Events) -> int:
+    """How many events a server has forgotten before it was asked again."""
+    return max(0, found.events[0].seq - last_number(known) - 1) if found.events else 0
+
+
+# -- routes -----------------------------------------------------------------------------------------------------------
+
+
+def watch(
+    options: Options,
+    topics: TopicsArgument,
+    changes: Annotated[
+        int | None, typer.Option("--changes", min=1, help="Stop after this many changes.", show_default=False)
+    ] = None,
+) -> None:
+    """Show the routes of topics, then every change as it happens, until Ctrl-C.
+
+    Apache's NameServer does not support watches; it is asked every 2 s.
+    """
+    names = list(dict.fromkeys(topics))
+    # a change uses up one of them
+    left = iter(range(changes - 1, -1, -1)) if changes else repeat(1)
+    _follow(options, lambda servers, output: [_Routes(it, servers, output, names, left) for it in servers.all])
+
+
+@dataclass(slots=True)
+class _Routes:
+    """The topics on one server."""
+
+    server: NameServer
+    servers: Servers
+    output: Output
+    topics: list[str]
+    # how many changes are to be told after each
+    left: Iterator[int]
+    # of the run that answered last, and the changes of that run that are known
+    boot_id: str | None = None
+    revision: int = 0
+    # topic -> route; None: positively absent
+    known: dict[str, TopicRouteData | None] = field(default_factory=dict)
+
+    async def ask(self) -> Routes:
+        """What changed, as soon as something does or may have."""
+        if not await self.server.is_native():
+            if self.known:
+                await self.servers.clock.sleep(_ROUTES_SECONDS)
+            return await self.server.routes(self.topics)
+        wait_seconds = 0.0 if self.boot_id is None else _WAIT_SECONDS
+        pulled = await self.server.pull_routes(
+            self.topics, boot_id=self.boot_id, since=self.revision, wait_seconds=wait_seconds
+        )
+        self.boot_id, self.revision = pulled.boot_id, pulled.revision
+        return pulled.routes
+
+    def tell(self, found: Routes) -> None:
+        """Tell what differs from what is known."""
+        for topic in self.topics:
+            if topic in found:
+                self._tell(topic, found[topic])
+
+    def _tell(self, topic: str, new: TopicRouteData | None) -> None:
+        is_first, old = topic not in self.known, self.known.get(topic)
+        self.known[topic] = new
+        changed = disagreements(
+            {"old": facts_with_addresses(old) if old else {}, "new": facts_with_addresses(new) if new else {}}
+        )
+        if not is_first and (old is None) == (new is None) and not changed:
+            return
+        change = "first" if is_first else "vanished" if new is None else "appeared" if old is None else "changed"
+        ts_ms = int(self.servers.clock.wall() * 1000)
+        words = [moment(ts_ms), self.server.address if len(self.servers.all) > 1 else None, topic]
+        document = {
+            "ts_ms": ts_ms,
+            "server": self.server.address,
+            "topic": topic,
+            "change": change,
+            "facts": {} if is_first else changed,
+            "route": new and route_members(new),
+        }
+        line = "  ".join([*(word for word in words if word), _sentence(change, new, changed)])
+        self.output.say(document, Text(shown(line)))
+        if not is_first and next(self.left) == 0:
+            raise _EnoughError
+
+
+def _sentence(change: str, new: TopicRouteData | None, changed: Mapping[str, Mapping[str, Any]]) -> str:
+    if new is None:
+        return "absent" if change == "first" else "vanished"
+    if change == "changed":
+        said = {name: [ABSENT if it is None else it for it in values.values()] for name, values in changed.items()}
+        return "; ".join(f"{name}: {old} -> {now}" for name, (old, now) in said.items())
+    names = sorted(queues.broker_name for queues in new.queue_datas)
+    return f"{'' if change == 'first' else 'appeared '}on {', '.join(names)}"
