@@ -22,8 +22,10 @@ def test_differences_name_what_each_server_says() -> None:
         "s1": {("topic", "T"): {"f": 1}, ("broker", "c/a/0"): {"address": "a:1"}, ("topic", "U"): {"f": 1}},
         "s2": {("broker", "c/a/0"): {"address": "a:2"}, ("topic", "T"): {"f": 1}},
         "s3": {
-            **{("broker", "c/a/0"): {"address": "a:1"}, ("broker", "c/b/0"): {"address": "b:1"}},
-            **{("topic", "T"): {"g": 2, "f": 1}, ("topic", "U"): {"f": 3}},
+            ("broker", "c/a/0"): {"address": "a:1"},
+            ("broker", "c/b/0"): {"address": "b:1"},
+            ("topic", "T"): {"g": 2, "f": 1},
+            ("topic", "U"): {"f": 3},
         },
     }
 
