@@ -1,11 +1,10 @@
 """Answers to operators who delete or register one topic (216, 217), in every header."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.support.in_process import namesrv_in_process
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     SPELLINGS,
     Broker,
@@ -34,27 +33,25 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
 
 
 @in_all_spellings
-async def test_topic_is_deleted(tmp_path: Path, spelling: Spelling) -> None:
+async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Everywhere, or in one cluster; what does not exist is a success and changes nothing."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        await peer.register(ELSEWHERE)
+    await peer.register(MASTER)
+    await peer.register(ELSEWHERE)
 
-        async def delete(topic: str, **ext: str) -> None:
-            answer = await peer.call(216, {"topic": topic, **ext}, spelling=spelling)
-            assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+    async def delete(topic: str, **ext: str) -> None:
+        answer = await peer.call(216, {"topic": topic, **ext}, spelling=spelling)
+        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
 
-        await delete("nothing")
-        await delete("T", clusterName="nowhere")
-        assert {"broker-a": 6, "broker-c": 6} == await perms(peer)
-        await delete("T", clusterName="cluster-1")
-        assert {"broker-c": 6} == await perms(peer)
-        await delete("T", clusterName="cluster-2")
-        assert 17 == (await peer.call(105, {"topic": "T"})).code
-        await delete("U")
-        assert 17 == (await peer.call(105, {"topic": "U"})).code
-        assert (1, "field topic is missing") == outcome(await peer.call(216, None, spelling=spelling))
+    await delete("nothing")
+    await delete("T", clusterName="nowhere")
+    assert {"broker-a": 6, "broker-c": 6} == await perms(peer)
+    await delete("T", clusterName="cluster-1")
+    assert {"broker-c": 6} == await perms(peer)
+    await delete("T", clusterName="cluster-2")
+    assert 17 == (await peer.call(105, {"topic": "T"})).code
+    await delete("U")
+    assert 17 == (await peer.call(105, {"topic": "U"})).code
+    assert (1, "field topic is missing") == outcome(await peer.call(216, None, spelling=spelling))
 
 
 def route_body(spelling: Spelling, *brokers: str) -> bytes:
@@ -72,54 +69,48 @@ def route_body(spelling: Spelling, *brokers: str) -> bytes:
 
 
 @in_all_spellings
-async def test_topic_is_registered(tmp_path: Path, spelling: Spelling) -> None:
+async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Broker by broker; what is registered replaces that broker's queues."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        await peer.register(OTHER)
+    await peer.register(MASTER)
+    await peer.register(OTHER)
 
-        for topic in ("T", "new"):
-            answer = await peer.call(217, {"topic": topic}, route_body(spelling, "broker-b"), spelling=spelling)
-            assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+    for topic in ("T", "new"):
+        answer = await peer.call(217, {"topic": topic}, route_body(spelling, "broker-b"), spelling=spelling)
+        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
 
-        assert {"broker-a": 6, "broker-b": 4} == await perms(peer)
-        route = native_value((await peer.call(105, {"topic": "new"}, spelling="native")).body)
-        queues = {
-            "broker_name": "broker-b",
-            "read_queue_nums": 3,
-            "write_queue_nums": 2,
-            "perm": 4,
-            "topic_sys_flag": 1,
-        }
-        assert [queues] == route["queue_datas"]
+    assert {"broker-a": 6, "broker-b": 4} == await perms(peer)
+    route = native_value((await peer.call(105, {"topic": "new"}, spelling="native")).body)
+    queues = {
+        "broker_name": "broker-b",
+        "read_queue_nums": 3,
+        "write_queue_nums": 2,
+        "perm": 4,
+        "topic_sys_flag": 1,
+    }
+    assert [queues] == route["queue_datas"]
 
 
 @in_all_spellings
-async def test_topic_on_an_unknown_broker_is_ignored(tmp_path: Path, spelling: Spelling) -> None:
+async def test_topic_on_an_unknown_broker_is_ignored(peer: NamesrvPeer, spelling: Spelling) -> None:
     """With success, as in Java; what stands before it counts only if the topic was there."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        for topic in ("T", "new"):
-            body = route_body(spelling, "broker-a", "nobody", "broker-a")
-            assert (0, None) == outcome(await peer.call(217, {"topic": topic}, body, spelling=spelling))
+    await peer.register(MASTER)
+    for topic in ("T", "new"):
+        body = route_body(spelling, "broker-a", "nobody", "broker-a")
+        assert (0, None) == outcome(await peer.call(217, {"topic": topic}, body, spelling=spelling))
 
-        assert {"broker-a": 4} == await perms(peer)
-        assert 17 == (await peer.call(105, {"topic": "new"})).code
+    assert {"broker-a": 4} == await perms(peer)
+    assert 17 == (await peer.call(105, {"topic": "new"})).code
 
 
 @in_all_spellings
-async def test_topic_without_queues_is_ignored(tmp_path: Path, spelling: Spelling) -> None:
+async def test_topic_without_queues_is_ignored(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
     """No body, no member, none: success, and nothing has changed."""
     empty = [native({}), native({"queue_datas": []}), native({"queue_datas": None})]
     if spelling != "native":
         empty = [b"{}", b'{"queueDatas":[]}', b'{"queueDatas":null}']
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for body in (b"", *empty):
-            assert (0, None) == outcome(await peer.call(217, {"topic": "T"}, body, spelling=spelling))
-        assert [] == server.effects
+    for body in (b"", *empty):
+        assert (0, None) == outcome(await peer.call(217, {"topic": "T"}, body, spelling=spelling))
+    assert [] == server.effects
 
 
 @pytest.mark.parametrize(
@@ -136,12 +127,11 @@ async def test_topic_without_queues_is_ignored(tmp_path: Path, spelling: Spellin
         ),
     ],
 )
-async def test_topic_body_that_is_none_is_refused(tmp_path: Path, spelling: Spelling, body: bytes, reason: str) -> None:
+async def test_topic_body_that_is_none_is_refused(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling, body: bytes, reason: str
+) -> None:
     """Code 1 says what is wrong; natively nothing is left to guess."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
+    answer = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
 
-        answer = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
-
-        assert (1, f"body of TopicRouteData cannot be read: {reason}") == outcome(answer)
-        assert [] == server.effects
+    assert (1, f"body of TopicRouteData cannot be read: {reason}") == outcome(answer)
+    assert [] == server.effects

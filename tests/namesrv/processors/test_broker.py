@@ -4,17 +4,17 @@ import asyncio
 import json
 import struct
 import zlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from namesrv.routeinfo.records import BrokerAddrInfo, Fenced, Unregistered
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     SPELLINGS,
     TIMESTAMP,
     Broker,
+    NamesrvPeer,
     Spelling,
     fields,
     native_registration,
@@ -39,32 +39,27 @@ def is_empty(server: InProcess) -> bool:
 
 
 @in_all_spellings
-async def test_master_registers_and_is_told_nothing(tmp_path: Path, spelling: Spelling) -> None:
+async def test_master_registers_and_is_told_nothing(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
     """Success, no fields, no body; a binary question is answered in JSON."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
+    answer = await peer.register(MASTER, spelling=spelling)
 
-        answer = await peer.register(MASTER, spelling=spelling)
-
-        assert (0, None) == outcome(answer)
-        assert (NATIVE if spelling == "native" else JSON, {}, b"") == (
-            answer.serialize_type,
-            fields(answer),
-            answer.body,
-        )
-        tables = server.namesrv.manager.tables
-        assert {"cluster-1": {"broker-a"}} == tables.cluster_addr_table
-        assert {0: "10.0.0.1:10911"} == tables.broker_addr_table["broker-a"].broker_addrs
-        assert {"T", "U"} == tables.topic_queue_table.keys()
+    assert (0, None) == outcome(answer)
+    assert (NATIVE if spelling == "native" else JSON, {}, b"") == (
+        answer.serialize_type,
+        fields(answer),
+        answer.body,
+    )
+    tables = server.namesrv.manager.tables
+    assert {"cluster-1": {"broker-a"}} == tables.cluster_addr_table
+    assert {0: "10.0.0.1:10911"} == tables.broker_addr_table["broker-a"].broker_addrs
+    assert {"T", "U"} == tables.topic_queue_table.keys()
 
 
-async def test_answer_to_a_master_is_this_to_the_byte(tmp_path: Path) -> None:
+async def test_answer_to_a_master_is_this_to_the_byte(peer: NamesrvPeer) -> None:
     """An empty extFields object, as Java writes where an answer has a header class whose fields are all null."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        peer.tell(103, MASTER.ext, registration("T", "U"))
+    peer.tell(103, MASTER.ext, registration("T", "U"))
 
-        answered = await peer.receive_bytes()
+    answered = await peer.receive_bytes()
 
     header = (
         b'{"code":0,"extFields":{},"flag":1,"language":"PYTHON","opaque":1,"serializeTypeCurrentRPC":"JSON",'
@@ -74,50 +69,47 @@ async def test_answer_to_a_master_is_this_to_the_byte(tmp_path: Path) -> None:
 
 
 @in_all_spellings
-async def test_slave_is_told_where_its_master_is(tmp_path: Path, spelling: Spelling) -> None:
+async def test_slave_is_told_where_its_master_is(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Address and HA address of the live master of its group."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, haServerAddr="10.0.0.1:10912", spelling=spelling)
+    await peer.register(MASTER, haServerAddr="10.0.0.1:10912", spelling=spelling)
 
-        answer = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
+    answer = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
 
     assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "10.0.0.1:10912"} == fields(answer)
 
 
 @in_all_spellings
-async def test_registration_is_answered_with_the_order_configuration(tmp_path: Path, spelling: Spelling) -> None:
+async def test_registration_is_answered_with_the_order_configuration(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
     """As soon as its namespace exists, even empty; not at all when the setting is off."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        assert value(await peer.register(MASTER, spelling=spelling)) is None
+    assert value(await peer.register(MASTER, spelling=spelling)) is None
 
-        await peer.call(100, {**order, "value": "broker-a:8"})
-        assert {"table": {"T": "broker-a:8"}} == value(await peer.register(MASTER, spelling=spelling))
+    await peer.call(100, {**order, "value": "broker-a:8"})
+    assert {"table": {"T": "broker-a:8"}} == value(await peer.register(MASTER, spelling=spelling))
 
-        await peer.call(102, order)
-        assert {"table": {}} == value(await peer.register(MASTER, spelling=spelling))
+    await peer.call(102, order)
+    assert {"table": {}} == value(await peer.register(MASTER, spelling=spelling))
 
-        server.namesrv.live.return_order_topic_config_to_broker = False
-        assert b"" == (await peer.register(MASTER, spelling=spelling)).body
+    server.namesrv.live.return_order_topic_config_to_broker = False
+    assert b"" == (await peer.register(MASTER, spelling=spelling)).body
 
 
 @in_all_spellings
 @pytest.mark.parametrize("code", [103, 104])
-async def test_missing_field_is_named_and_changes_nothing(tmp_path: Path, spelling: Spelling, code: int) -> None:
+async def test_missing_field_is_named_and_changes_nothing(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling, code: int
+) -> None:
     """Java answers 0 to some of these and leaves half a registration behind."""
     body = native_registration("T", "U") if spelling == "native" else registration("T", "U")
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
+    for field in ("clusterName", "brokerAddr", "brokerName", "brokerId"):
+        ext = {name: text for name, text in MASTER.ext.items() if name != field}
+        answer = await peer.call(code, ext, body, spelling=spelling)
 
-        for field in ("clusterName", "brokerAddr", "brokerName", "brokerId"):
-            ext = {name: text for name, text in MASTER.ext.items() if name != field}
-            answer = await peer.call(code, ext, body, spelling=spelling)
-
-            assert (1, f"field {field} is missing") == outcome(answer)
-        assert (1, "field brokerName is missing") == outcome(await peer.call(code, None, body, spelling=spelling))
-        assert is_empty(server)
+        assert (1, f"field {field} is missing") == outcome(answer)
+    assert (1, "field brokerName is missing") == outcome(await peer.call(code, None, body, spelling=spelling))
+    assert is_empty(server)
 
 
 @pytest.mark.parametrize(
@@ -133,14 +125,11 @@ async def test_missing_field_is_named_and_changes_nothing(tmp_path: Path, spelli
     ],
 )
 async def test_field_that_cannot_be_is_named_and_changes_nothing(
-    tmp_path: Path, ext: dict[str, Any], remark: str
+    server: InProcess, peer: NamesrvPeer, ext: dict[str, Any], remark: str
 ) -> None:
     """Code 1, the field and its value."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-
-        assert (1, remark) == outcome(await peer.register(MASTER, **ext))
-        assert is_empty(server)
+    assert (1, remark) == outcome(await peer.register(MASTER, **ext))
+    assert is_empty(server)
 
 
 @pytest.mark.parametrize(
@@ -156,53 +145,44 @@ async def test_field_that_cannot_be_is_named_and_changes_nothing(
         ),
     ],
 )
-async def test_body_that_is_none_changes_nothing(tmp_path: Path, spelling: Spelling, body: bytes, reason: str) -> None:
+async def test_body_that_is_none_changes_nothing(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling, body: bytes, reason: str
+) -> None:
     """Code 1 with what is wrong, never an exception's name and line; the header says how the body is spelt."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
+    code, remark = outcome(await peer.register(MASTER, body, spelling=spelling))
 
-        code, remark = outcome(await peer.register(MASTER, body, spelling=spelling))
-
-        assert 1 == code
-        assert str(remark).startswith(f"body of REGISTER_BROKER{reason}")
-        assert is_empty(server)
+    assert 1 == code
+    assert str(remark).startswith(f"body of REGISTER_BROKER{reason}")
+    assert is_empty(server)
 
 
-async def test_crc_has_31_bits(tmp_path: Path) -> None:
+async def test_crc_has_31_bits(peer: NamesrvPeer) -> None:
     """Java's CRC is a non-negative int: a checksum with the highest bit set arrives without it."""
     body = next(body for n in range(99) if zlib.crc32(body := registration("T", "U", counter=n)) >> 31)
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-
-        answer = await peer.register(MASTER, body, bodyCrc32=str(zlib.crc32(body) - (1 << 31)))
+    answer = await peer.register(MASTER, body, bodyCrc32=str(zlib.crc32(body) - (1 << 31)))
 
     assert (0, None) == outcome(answer)
 
 
-async def test_single_topic_is_no_first_registration(tmp_path: Path) -> None:
+async def test_single_topic_is_no_first_registration(server: InProcess, peer: NamesrvPeer) -> None:
     """It could be a part taken for the whole; Java leaves an empty group behind, this server nothing."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
+    answer = await peer.register(MASTER, registration("T"))
 
-        answer = await peer.register(MASTER, registration("T"))
-
-        assert (1, "register broker failed") == outcome(answer)
-        assert {} == answer.ext_fields
-        assert is_empty(server)
+    assert (1, "register broker failed") == outcome(answer)
+    assert {} == answer.ext_fields
+    assert is_empty(server)
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
-async def test_more_topics_than_allowed_change_nothing(tmp_path: Path, spelling: Spelling) -> None:
+@pytest.mark.settings(max_topics_per_broker=2)
+async def test_more_topics_than_allowed_change_nothing(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
     """The setting counts the topics of one registration."""
     body = native_registration("T", "U", "V") if spelling == "native" else registration("T", "U", "V")
-    async with namesrv_in_process(tmp_path, max_topics_per_broker=2) as server:
-        peer = await server.connect()
-
-        assert (1, "3 topics in one registration, limit 2") == outcome(
-            await peer.register(MASTER, body, spelling=spelling)
-        )
-        assert is_empty(server)
-        assert 0 == (await peer.register(MASTER, spelling=spelling)).code
+    assert (1, "3 topics in one registration, limit 2") == outcome(await peer.register(MASTER, body, spelling=spelling))
+    assert is_empty(server)
+    assert 0 == (await peer.register(MASTER, spelling=spelling)).code
 
 
 def compressed(topics: int) -> bytes:
@@ -219,142 +199,122 @@ def compressed(topics: int) -> bytes:
 
 @pytest.mark.parametrize("said", ["true", "false"])
 @pytest.mark.parametrize("topics", [2, 3000])
-async def test_compressed_registration_is_read_whatever_the_header_says(tmp_path: Path, said: str, topics: int) -> None:
+async def test_compressed_registration_is_read_whatever_the_header_says(
+    server: InProcess, peer: NamesrvPeer, said: str, topics: int
+) -> None:
     """5.x brokers compress and say compressed=false."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
+    answer = await peer.register(MASTER, compressed(topics), compressed=said)
 
-        answer = await peer.register(MASTER, compressed(topics), compressed=said)
-
-        assert (0, None) == outcome(answer)
-        assert topics == len(server.namesrv.manager.tables.topic_queue_table)
+    assert (0, None) == outcome(answer)
+    assert topics == len(server.namesrv.manager.tables.topic_queue_table)
 
 
-async def test_others_are_served_while_large_registrations_are_decoded(tmp_path: Path) -> None:
+async def test_others_are_served_while_large_registrations_are_decoded(server: InProcess) -> None:
     """Each is decoded in steps; two at a time are decoded or wait to be applied, and all are in the end."""
     body = compressed(20_000)
-    async with namesrv_in_process(tmp_path) as server:
-        masters = [Broker(f"broker-{number}", addr=f"10.0.0.{number}:10911") for number in range(5)]
-        peers = [await server.connect() for _ in masters]
-        other, served, manager = await server.connect(), 0, server.namesrv.manager
-        async with asyncio.TaskGroup() as group, manager.lock.read():
-            answers = [
-                group.create_task(peer.register(master, body)) for peer, master in zip(peers, masters, strict=True)
-            ]
-            while "2 write" not in repr(manager.lock):
-                await other.call(106)
-                served += 1
-            for _ in range(served):
-                await other.call(106)
-            assert "2 write" in repr(manager.lock)
+    masters = [Broker(f"broker-{number}", addr=f"10.0.0.{number}:10911") for number in range(5)]
+    peers = [await server.connect() for _ in masters]
+    other, served, manager = await server.connect(), 0, server.namesrv.manager
+    async with asyncio.TaskGroup() as group, manager.lock.read():
+        answers = [group.create_task(peer.register(master, body)) for peer, master in zip(peers, masters, strict=True)]
+        while "2 write" not in repr(manager.lock):
+            await other.call(106)
+            served += 1
+        for _ in range(served):
+            await other.call(106)
+        assert "2 write" in repr(manager.lock)
 
-        assert served > 2
-        assert [0] * 5 == [answer.result().code for answer in answers]
-        assert 20_000 == len(manager.tables.topic_queue_table)
+    assert served > 2
+    assert [0] * 5 == [answer.result().code for answer in answers]
+    assert 20_000 == len(manager.tables.topic_queue_table)
 
 
-async def test_registration_that_inflates_too_far_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.settings(max_inflated_bytes=64 * 1024)
+async def test_registration_that_inflates_too_far_changes_nothing(server: InProcess, peer: NamesrvPeer) -> None:
     """The limit is a setting."""
-    async with namesrv_in_process(tmp_path, max_inflated_bytes=64 * 1024) as server:
-        peer = await server.connect()
+    answer = await peer.register(MASTER, compressed(3000), compressed="true")
 
-        answer = await peer.register(MASTER, compressed(3000), compressed="true")
-
-        assert 1 == answer.code
-        assert "inflates to more than 65536" in str(answer.remark)
-        assert is_empty(server)
+    assert 1 == answer.code
+    assert "inflates to more than 65536" in str(answer.remark)
+    assert is_empty(server)
 
 
-async def test_broker_older_than_3_0_11_sends_the_bare_wrapper(tmp_path: Path) -> None:
+async def test_broker_older_than_3_0_11_sends_the_bare_wrapper(server: InProcess, peer: NamesrvPeer) -> None:
     """Version 36: a TopicConfigSerializeWrapper."""
     body = json.dumps({"topicConfigTable": {name: topic_config(name) for name in ("T", "U")}}).encode()
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-
-        assert 0 == (await peer.register(MASTER, body, version=36)).code
-        assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
+    assert 0 == (await peer.register(MASTER, body, version=36)).code
+    assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
-async def test_lower_state_version_on_a_taken_id_is_refused(tmp_path: Path) -> None:
+async def test_lower_state_version_on_a_taken_id_is_refused(server: InProcess, peer: NamesrvPeer) -> None:
     """Java answers a silent 0; the broker would believe that it is the master."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, registration("T", "U", state_version=2))
+    await peer.register(MASTER, registration("T", "U", state_version=2))
 
-        answer = await peer.register(
-            MASTER._replace(addr="10.0.0.9:10911"), registration("T", "U", "V", state_version=1)
-        )
+    answer = await peer.register(MASTER._replace(addr="10.0.0.9:10911"), registration("T", "U", "V", state_version=1))
 
-        remark = "field stateVersion: 1 is lower than 2 of 10.0.0.1:10911, which holds id 0 of broker-a"
-        assert (1, remark) == outcome(answer)
-        assert [BrokerAddrInfo("cluster-1", "10.0.0.1:10911")] == list(server.namesrv.manager.tables.broker_live_table)
+    remark = "field stateVersion: 1 is lower than 2 of 10.0.0.1:10911, which holds id 0 of broker-a"
+    assert (1, remark) == outcome(answer)
+    assert [BrokerAddrInfo("cluster-1", "10.0.0.1:10911")] == list(server.namesrv.manager.tables.broker_live_table)
 
 
 @in_all_spellings
-async def test_unregister_is_done_before_it_is_answered(tmp_path: Path, spelling: Spelling) -> None:
+async def test_unregister_is_done_before_it_is_answered(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
     """The very next question finds no route; unregistering again succeeds as well."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, spelling=spelling)
+    await peer.register(MASTER, spelling=spelling)
 
-        assert (0, None) == outcome(await peer.call(104, MASTER.ext, spelling=spelling))
-        assert 17 == (await peer.call(105, {"topic": "T"}, spelling=spelling)).code
-        assert is_empty(server)
-        assert (0, None) == outcome(await peer.call(104, MASTER.ext, spelling=spelling))
+    assert (0, None) == outcome(await peer.call(104, MASTER.ext, spelling=spelling))
+    assert 17 == (await peer.call(105, {"topic": "T"}, spelling=spelling)).code
+    assert is_empty(server)
+    assert (0, None) == outcome(await peer.call(104, MASTER.ext, spelling=spelling))
 
 
-async def test_unregister_over_an_older_connection_is_late(tmp_path: Path) -> None:
+async def test_unregister_over_an_older_connection_is_late(server: InProcess) -> None:
     """The broker has come back over a newer one: what it said before counts no more."""
-    async with namesrv_in_process(tmp_path) as server:
-        older, newer = await server.connect(), await server.connect()
-        await older.register(MASTER)
-        await newer.register(MASTER)
+    older, newer = await server.connect(), await server.connect()
+    await older.register(MASTER)
+    await newer.register(MASTER)
 
-        assert (0, None) == outcome(await older.call(104, MASTER.ext))
+    assert (0, None) == outcome(await older.call(104, MASTER.ext))
 
-        assert "unregistered" == (await server.effect(Fenced)).reason
-        assert 0 == (await newer.call(105, {"topic": "T"})).code
-        await newer.call(104, MASTER.ext)
-        assert MASTER.addr == (await server.effect(Unregistered)).key.broker_addr
+    assert "unregistered" == (await server.effect(Fenced)).reason
+    assert 0 == (await newer.call(105, {"topic": "T"})).code
+    await newer.call(104, MASTER.ext)
+    assert MASTER.addr == (await server.effect(Unregistered)).key.broker_addr
 
 
-async def test_broker_that_hangs_up_leaves_with_all_its_brokers(tmp_path: Path) -> None:
+async def test_broker_that_hangs_up_leaves_with_all_its_brokers(server: InProcess) -> None:
     """Java evicts one of the brokers on a connection and leaves the others to expire."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer, client = await server.connect(), await server.connect()
-        await peer.register(MASTER)
-        await peer.register(Broker("broker-b", 0, "10.0.0.3:10911"))
+    peer, client = await server.connect(), await server.connect()
+    await peer.register(MASTER)
+    await peer.register(Broker("broker-b", 0, "10.0.0.3:10911"))
 
-        await server.hang_up(peer)
+    await server.hang_up(peer)
 
-        assert 17 == (await client.call(105, {"topic": "T"})).code
-        assert is_empty(server)
+    assert 17 == (await client.call(105, {"topic": "T"})).code
+    assert is_empty(server)
 
 
 @in_all_spellings
-async def test_member_group_names_all_instances(tmp_path: Path, spelling: Spelling) -> None:
+async def test_member_group_names_all_instances(peer: NamesrvPeer, spelling: Spelling) -> None:
     """901: natively the ids are integers; Java's remark `not set any response code` is not copied."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, spelling=spelling)
-        await peer.register(SLAVE, spelling=spelling)
+    await peer.register(MASTER, spelling=spelling)
+    await peer.register(SLAVE, spelling=spelling)
 
-        answer = await peer.call(901, {"clusterName": "cluster-1", "brokerName": "broker-a"}, spelling=spelling)
+    answer = await peer.call(901, {"clusterName": "cluster-1", "brokerName": "broker-a"}, spelling=spelling)
 
-        assert (0, None) == outcome(answer)
-        assert group(spelling, "cluster-1", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}) == value(answer)
+    assert (0, None) == outcome(answer)
+    assert group(spelling, "cluster-1", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}) == value(answer)
 
 
 @in_all_spellings
-async def test_member_group_of_an_unknown_broker_is_empty(tmp_path: Path, spelling: Spelling) -> None:
+async def test_member_group_of_an_unknown_broker_is_empty(peer: NamesrvPeer, spelling: Spelling) -> None:
     """The cluster is echoed, not checked."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
+    answer = await peer.call(901, {"clusterName": "nowhere", "brokerName": "broker-a"}, spelling=spelling)
 
-        answer = await peer.call(901, {"clusterName": "nowhere", "brokerName": "broker-a"}, spelling=spelling)
-
-        assert (0, None) == outcome(answer)
-        assert group(spelling, "nowhere", {}) == value(answer)
+    assert (0, None) == outcome(answer)
+    assert group(spelling, "nowhere", {}) == value(answer)
 
 
 def group(spelling: Spelling, cluster: str, addrs: dict[int, str]) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.in_process import namesrv_in_process
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     SPELLINGS,
     Broker,
+    NamesrvPeer,
     Spelling,
     fields,
     native_registration,
@@ -31,18 +32,18 @@ on_both_roads = pytest.mark.parametrize("detour", [{}, ORDINARY], ids=["fast", "
 
 @in_all_spellings
 @on_both_roads
-async def test_route_names_groups_and_queues(tmp_path: Path, spelling: Spelling, detour: dict[str, Any]) -> None:
+async def test_route_names_groups_and_queues(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling, detour: dict[str, Any]
+) -> None:
     """Natively the ids are integers and what is absent is nil; a slave adds only its address."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, registration(topic_config("T", read=4, write=2), "U"))
-        await peer.register(SLAVE, registration(topic_config("T", read=9, write=9), "U"))
-        # the binary header has no fast lane
-        is_fast = spelling != "binary" and not detour
+    await peer.register(MASTER, registration(topic_config("T", read=4, write=2), "U"))
+    await peer.register(SLAVE, registration(topic_config("T", read=9, write=9), "U"))
+    # the binary header has no fast lane
+    is_fast = spelling != "binary" and not detour
 
-        answer = await peer.call(105, {"topic": "T", **detour}, spelling=spelling)
+    answer = await peer.call(105, {"topic": "T", **detour}, spelling=spelling)
 
-        assert is_fast == server.namesrv.fast_lane.pulls
+    assert is_fast == server.namesrv.fast_lane.pulls
     assert (0, None, {}) == (*outcome(answer), fields(answer))
     if spelling == "native":
         assert {
@@ -76,15 +77,13 @@ async def test_route_names_groups_and_queues(tmp_path: Path, spelling: Spelling,
         ) == answer.body
 
 
-async def test_answer_is_this_to_the_byte(tmp_path: Path) -> None:
+async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
     """No extFields at all, compact JSON, ids quoted whatever the version: the Go client (317) cuts it by hand."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
+    await peer.register(MASTER)
 
-        peer.tell(105, {"topic": "T"}, version=317)
+    peer.tell(105, {"topic": "T"}, version=317)
 
-        answered = await peer.receive_bytes()
+    answered = await peer.receive_bytes()
 
     header = b'{"code":0,"flag":1,"language":"PYTHON","opaque":2,"serializeTypeCurrentRPC":"JSON","version":479}'
     body = (
@@ -96,12 +95,9 @@ async def test_answer_is_this_to_the_byte(tmp_path: Path) -> None:
 
 
 @in_all_spellings
-async def test_unknown_topic_has_no_route(tmp_path: Path, spelling: Spelling) -> None:
+async def test_unknown_topic_has_no_route(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Code 17 and Java's remark, which points to the FAQ."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-
-        answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
+    answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
 
     remark = (
         "No topic route info in name server for the topic: T\n"
@@ -111,40 +107,33 @@ async def test_unknown_topic_has_no_route(tmp_path: Path, spelling: Spelling) ->
 
 
 @in_all_spellings
-async def test_question_without_a_topic_says_so(tmp_path: Path, spelling: Spelling) -> None:
+async def test_question_without_a_topic_says_so(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java answers 17 for the topic null."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-
-        assert (1, "field topic is missing") == outcome(await peer.call(105, None, spelling=spelling))
-        assert (1, "field topic is missing") == outcome(await peer.call(105, {"x": "y"}, spelling=spelling))
-        if spelling != "binary":  # where empty is absent
-            assert (1, "field topic is empty") == outcome(await peer.call(105, {"topic": ""}, spelling=spelling))
+    assert (1, "field topic is missing") == outcome(await peer.call(105, None, spelling=spelling))
+    assert (1, "field topic is missing") == outcome(await peer.call(105, {"x": "y"}, spelling=spelling))
+    if spelling != "binary":  # where empty is absent
+        assert (1, "field topic is empty") == outcome(await peer.call(105, {"topic": ""}, spelling=spelling))
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
-async def test_topic_may_be_called_anything(tmp_path: Path, spelling: Spelling) -> None:
+async def test_topic_may_be_called_anything(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Words of JSON, numbers, what needs escapes, what is not ASCII."""
     names = ["null", "true", "5", '"', "\\", "é", "\u4e3b\u9898", "\U0001f600", "a b", "{}"]
     body = native_registration(*names) if spelling == "native" else registration(*names)
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, body, spelling=spelling)
-        for name in names:
-            assert (0, None) == outcome(await peer.call(105, {"topic": name}, spelling=spelling)), name
+    await peer.register(MASTER, body, spelling=spelling)
+    for name in names:
+        assert (0, None) == outcome(await peer.call(105, {"topic": name}, spelling=spelling)), name
 
 
 @in_all_spellings
-async def test_filter_servers_and_static_mapping_are_in_the_route(tmp_path: Path, spelling: Spelling) -> None:
+async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvPeer, spelling: Spelling) -> None:
     """By address, and by broker name; Java's brokers send the mapping's ids without quotes."""
     mapping = {"T": {"topic": "T", "bname": "broker-a", "totalQueues": 2, "epoch": 3, "currIdMap": {0: 1}}}
     body = registration("T", "U", filter_servers=("10.0.0.1:30000",), mappings=mapping)
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, body.replace(b'{"0":1}', b"{0:1}"))
+    await peer.register(MASTER, body.replace(b'{"0":1}', b"{0:1}"))
 
-        route = value(await peer.call(105, {"topic": "T"}, spelling=spelling))
-        other = value(await peer.call(105, {"topic": "U"}, spelling=spelling))
+    route = value(await peer.call(105, {"topic": "T"}, spelling=spelling))
+    other = value(await peer.call(105, {"topic": "U"}, spelling=spelling))
 
     filters = {"10.0.0.1:10911": ["10.0.0.1:30000"]}
     if spelling == "native":
@@ -181,40 +170,38 @@ async def test_filter_servers_and_static_mapping_are_in_the_route(tmp_path: Path
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
 @on_both_roads
+@pytest.mark.settings(order_message_enable=True)
 async def test_order_configuration_follows_every_change(
-    tmp_path: Path, spelling: Spelling, detour: dict[str, Any]
+    peer: NamesrvPeer, spelling: Spelling, detour: dict[str, Any]
 ) -> None:
     """Put and delete show in the very next answer of a route that was cached before."""
     member = "order_topic_conf" if spelling == "native" else "orderTopicConf"
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
-    async with namesrv_in_process(tmp_path, order_message_enable=True) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
+    await peer.register(MASTER)
 
-        async def conf(topic: str = "T") -> Any:
-            return value(await peer.call(105, {"topic": topic, **detour}, spelling=spelling)).get(member)
+    async def conf(topic: str = "T") -> Any:
+        return value(await peer.call(105, {"topic": topic, **detour}, spelling=spelling)).get(member)
 
-        assert await conf() is None
-        await peer.call(100, {**order, "value": "broker-a:8"})
-        assert "broker-a:8" == await conf()
-        assert await conf("U") is None
-        await peer.call(100, {**order, "value": "broker-a:4"})
-        assert "broker-a:4" == await conf()
-        await peer.call(102, order)
-        assert await conf() is None
+    assert await conf() is None
+    await peer.call(100, {**order, "value": "broker-a:8"})
+    assert "broker-a:8" == await conf()
+    assert await conf("U") is None
+    await peer.call(100, {**order, "value": "broker-a:4"})
+    assert "broker-a:4" == await conf()
+    await peer.call(102, order)
+    assert await conf() is None
 
 
-async def test_order_configuration_is_left_out_unless_enabled(tmp_path: Path) -> None:
+@pytest.mark.settings(admin_enabled=True)
+async def test_order_configuration_is_left_out_unless_enabled(peer: NamesrvPeer) -> None:
     """Java's clients take the static-topic path only without it; switched on, it shows at once."""
-    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
-        assert "orderTopicConf" not in value(await peer.call(105, {"topic": "T"}))
+    await peer.register(MASTER)
+    await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
+    assert "orderTopicConf" not in value(await peer.call(105, {"topic": "T"}))
 
-        await peer.call(318, None, b"orderMessageEnable=true")
+    await peer.call(318, None, b"orderMessageEnable=true")
 
-        assert "broker-a:8" == value(await peer.call(105, {"topic": "T"}))["orderTopicConf"]
+    assert "broker-a:8" == value(await peer.call(105, {"topic": "T"}))["orderTopicConf"]
 
 
 # -- readiness -------------------------------------------------------------------------------------------------------

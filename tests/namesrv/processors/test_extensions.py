@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from namesrv import version
-from tests.support.in_process import namesrv_in_process
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
@@ -33,59 +33,55 @@ async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
-async def test_other_spellings_are_not_supported(tmp_path: Path, spelling: Spelling) -> None:
+async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """As by any other NameServer: these bodies have only the native spelling."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS):
-            answer = await peer.call(code, spelling=spelling)
-            assert (3, f" request type {code} not supported but with serialize type 77") == outcome(answer)
+    for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS):
+        answer = await peer.call(code, spelling=spelling)
+        assert (3, f" request type {code} not supported but with serialize type 77") == outcome(answer)
 
 
 @pytest.mark.parametrize("code", [RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS])
-async def test_question_that_is_none_is_refused(tmp_path: Path, code: int) -> None:
+async def test_question_that_is_none_is_refused(peer: NamesrvPeer, code: int) -> None:
     """Code 1 says what is wrong."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        answer = await peer.call(code, None, b"[]", spelling="native")
+    answer = await peer.call(code, None, b"[]", spelling="native")
 
     assert 1 == answer.code
     assert str(answer.remark).endswith(" cannot be read: Expected `object`, got `int`")
 
 
-async def test_server_info_describes_the_run(tmp_path: Path) -> None:
+@pytest.mark.settings(nameserver_name="ns-1")
+async def test_server_info_describes_the_run(server: InProcess) -> None:
     """What it is, how much it knows, what it has done."""
-    async with namesrv_in_process(tmp_path, nameserver_name="ns-1") as server:
-        peer, other = await server.connect(), await server.connect()
-        await peer.register(MASTER)
-        await peer.register(ELSEWHERE, registration("U", "V"))
-        await peer.call(904, MASTER.ext)
-        await other.call(105, {"topic": "T"})
-        await other.call(105, {"topic": "T"}, spelling="native")
-        server.clock.step_wall(3600)
-        await server.clock.advance(2.5)
+    peer, other = await server.connect(), await server.connect()
+    await peer.register(MASTER)
+    await peer.register(ELSEWHERE, registration("U", "V"))
+    await peer.call(904, MASTER.ext)
+    await other.call(105, {"topic": "T"})
+    await other.call(105, {"topic": "T"}, spelling="native")
+    server.clock.step_wall(3600)
+    await server.clock.advance(2.5)
 
-        assert {
-            "boot_id": server.namesrv.boot_id,
-            "nameserver": "ns-1",
-            "revision": 2,
-            "ready": True,
-            "readiness": "ready: no brokers expected",
-            "draining": False,
-            "started_ms": 1_700_000_000_000,
-            "uptime_seconds": 2.5,
-            "version": version(),
-            "pid": os.getpid(),
-            "clusters": 2,
-            "brokers": 2,
-            "topics": 3,
-            "connections": 2,
-            "watchers": 0,
-            "pulls": 2,
-            "heartbeats": 1,
-            "refusals": {},
-            "last_event_seq": 4,
-        } == await ask(peer, SERVER_INFO)
+    assert {
+        "boot_id": server.namesrv.boot_id,
+        "nameserver": "ns-1",
+        "revision": 2,
+        "ready": True,
+        "readiness": "ready: no brokers expected",
+        "draining": False,
+        "started_ms": 1_700_000_000_000,
+        "uptime_seconds": 2.5,
+        "version": version(),
+        "pid": os.getpid(),
+        "clusters": 2,
+        "brokers": 2,
+        "topics": 3,
+        "connections": 2,
+        "watchers": 0,
+        "pulls": 2,
+        "heartbeats": 1,
+        "refusals": {},
+        "last_event_seq": 4,
+    } == await ask(peer, SERVER_INFO)
 
 
 async def test_server_info_tells_whom_it_waits_for(tmp_path: Path) -> None:
@@ -105,29 +101,26 @@ async def test_server_info_tells_whom_it_waits_for(tmp_path: Path) -> None:
     assert first != info["boot_id"]
 
 
-async def test_server_info_counts_refusals(tmp_path: Path) -> None:
+async def test_server_info_counts_refusals(server: InProcess) -> None:
     """By reason."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer, hostile = await server.connect(), await server.connect()
-        hostile.send(b"GET / HTTP/1.1\r\n\r\n")
-        assert await hostile.at_end()
+    peer, hostile = await server.connect(), await server.connect()
+    hostile.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert await hostile.at_end()
 
-        info = await ask(peer, SERVER_INFO)
+    info = await ask(peer, SERVER_INFO)
 
     assert {"frame_too_large": 1} == info["refusals"]
 
 
-async def test_recent_events_are_numbered(tmp_path: Path) -> None:
+async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) -> None:
     """From 1 on, the changed route before what changed it."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, native_registration("T"), spelling="native")
-        await server.clock.advance(2)
-        await peer.call(104, MASTER.ext)
+    await peer.register(MASTER, native_registration("T"), spelling="native")
+    await server.clock.advance(2)
+    await peer.call(104, MASTER.ext)
 
-        found = await ask(peer, RECENT_EVENTS)
+    found = await ask(peer, RECENT_EVENTS)
 
-        assert server.namesrv.boot_id == found["boot_id"]
+    assert server.namesrv.boot_id == found["boot_id"]
     identity = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
     at, later = 1_700_000_000_000, 1_700_000_002_000
     assert [
@@ -139,40 +132,38 @@ async def test_recent_events_are_numbered(tmp_path: Path) -> None:
     ] == found["events"]
 
 
-async def test_recent_events_can_be_asked_for_in_parts(tmp_path: Path) -> None:
+async def test_recent_events_can_be_asked_for_in_parts(server: InProcess, peer: NamesrvPeer) -> None:
     """`since` is the last number known; of too many the last ones come."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for n in range(5):
-            server.namesrv.events.append({"event": f"e{n}"})
+    for n in range(5):
+        server.namesrv.events.append({"event": f"e{n}"})
 
-        async def numbers(**members: int) -> list[int]:
-            return [event["seq"] for event in (await ask(peer, RECENT_EVENTS, **members))["events"]]
+    async def numbers(**members: int) -> list[int]:
+        return [event["seq"] for event in (await ask(peer, RECENT_EVENTS, **members))["events"]]
 
-        assert [1, 2, 3, 4, 5] == await numbers()
-        assert [4, 5] == await numbers(since=3)
-        assert [] == await numbers(since=5)
-        assert [4, 5] == await numbers(limit=2)
-        assert [5] == await numbers(since=2, limit=1)
+    assert [1, 2, 3, 4, 5] == await numbers()
+    assert [4, 5] == await numbers(since=3)
+    assert [] == await numbers(since=5)
+    assert [4, 5] == await numbers(limit=2)
+    assert [5] == await numbers(since=2, limit=1)
 
-        for n in range(1_000):
-            server.namesrv.events.append({"event": f"f{n}"})
-        assert [6, 1005] == [(await numbers())[0], (await numbers())[-1]]
-        refused = await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")
-        assert 1 == refused.code
+    for n in range(1_000):
+        server.namesrv.events.append({"event": f"f{n}"})
+    assert [6, 1005] == [(await numbers())[0], (await numbers())[-1]]
+    refused = await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")
+    assert 1 == refused.code
 
 
-async def test_questions_of_a_draining_server_are_answered(tmp_path: Path) -> None:
+@pytest.mark.settings(drain_seconds=100.0)
+async def test_questions_of_a_draining_server_are_answered(server: InProcess) -> None:
     """SERVER_INFO says that it is leaving; a watch does not wait any more."""
-    async with namesrv_in_process(tmp_path, drain_seconds=100.0) as server:
-        first, last = await server.connect(), await server.connect()
-        await first.register(Broker())
-        # clients are sent away before brokers
-        server.controller.ask_to_stop()
-        await until(lambda: server.namesrv.is_draining)
-        while server.find_connection(last) is not None:
-            await server.clock.advance(0.02)
+    first, last = await server.connect(), await server.connect()
+    await first.register(Broker())
+    # clients are sent away before brokers
+    server.controller.ask_to_stop()
+    await until(lambda: server.namesrv.is_draining)
+    while server.find_connection(last) is not None:
+        await server.clock.advance(0.02)
 
-        assert (await ask(first, SERVER_INFO))["draining"]
-        found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000)
-        assert {} == found["routes"]
+    assert (await ask(first, SERVER_INFO))["draining"]
+    found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000)
+    assert {} == found["routes"]

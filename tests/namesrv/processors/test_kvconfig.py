@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import SPELLINGS, Spelling, fields, outcome, value
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import SPELLINGS, NamesrvPeer, Spelling, fields, outcome, value
 
 in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 PUT, GET, DELETE, LIST = 100, 101, 102, 219
@@ -19,46 +19,37 @@ def entry(namespace: str = "N", key: str = "k", value: str | None = None) -> dic
 
 
 @in_all_spellings
-async def test_value_is_put_got_listed_and_deleted(tmp_path: Path, spelling: Spelling) -> None:
+async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
     """The namespace stays as an empty table; deleting what is not there succeeds."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
+    for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
+        answer = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
+        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
 
-        for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
-            answer = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
-            assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+    answer = await peer.call(GET, entry(), spelling=spelling)
+    assert (0, None, {"value": "new"}, b"") == (*outcome(answer), fields(answer), answer.body)
+    answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
+    assert (0, None, {}) == (*outcome(answer), fields(answer))
+    assert {"table": {"k": "new", "l": "w"}} == value(answer)
 
-        answer = await peer.call(GET, entry(), spelling=spelling)
-        assert (0, None, {"value": "new"}, b"") == (*outcome(answer), fields(answer), answer.body)
-        answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-        assert (0, None, {}) == (*outcome(answer), fields(answer))
-        assert {"table": {"k": "new", "l": "w"}} == value(answer)
-
-        for key in ("k", "l", "k", "never"):
-            assert (0, None) == outcome(await peer.call(DELETE, entry(key=key), spelling=spelling))
-        assert {"table": {}} == value(await peer.call(LIST, {"namespace": "N"}, spelling=spelling))
-        assert (0, None) == outcome(await peer.call(DELETE, entry(namespace="never"), spelling=spelling))
+    for key in ("k", "l", "k", "never"):
+        assert (0, None) == outcome(await peer.call(DELETE, entry(key=key), spelling=spelling))
+    assert {"table": {}} == value(await peer.call(LIST, {"namespace": "N"}, spelling=spelling))
+    assert (0, None) == outcome(await peer.call(DELETE, entry(namespace="never"), spelling=spelling))
 
 
 @in_all_spellings
-async def test_what_is_not_there_is_not_found(tmp_path: Path, spelling: Spelling) -> None:
+async def test_what_is_not_there_is_not_found(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Code 22 in Java's words."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-
-        answer = await peer.call(GET, entry(), spelling=spelling)
-        assert (22, "No config item, Namespace: N Key: k", {}) == (*outcome(answer), fields(answer))
-        answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-        assert (22, "No config item, Namespace: N", {}) == (*outcome(answer), fields(answer))
+    answer = await peer.call(GET, entry(), spelling=spelling)
+    assert (22, "No config item, Namespace: N Key: k", {}) == (*outcome(answer), fields(answer))
+    answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
+    assert (22, "No config item, Namespace: N", {}) == (*outcome(answer), fields(answer))
 
 
-async def test_refusal_of_java_has_an_empty_object_or_none(tmp_path: Path) -> None:
+async def test_refusal_of_java_has_an_empty_object_or_none(peer: NamesrvPeer) -> None:
     """101's answer has a header class, 219's has none."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-
-        assert {} == (await peer.call(GET, entry())).ext_fields
-        assert (await peer.call(LIST, {"namespace": "N"})).ext_fields is None
+    assert {} == (await peer.call(GET, entry())).ext_fields
+    assert (await peer.call(LIST, {"namespace": "N"})).ext_fields is None
 
 
 @in_all_spellings
@@ -143,13 +134,12 @@ async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path) ->
         assert {"value": "new"} == fields(await peer.call(GET, entry()))
 
 
-async def test_only_order_configuration_is_part_of_routes(tmp_path: Path) -> None:
+@pytest.mark.settings(order_message_enable=True)
+async def test_only_order_configuration_is_part_of_routes(server: InProcess, peer: NamesrvPeer) -> None:
     """Other namespaces wake nobody and forget no route."""
-    async with namesrv_in_process(tmp_path, order_message_enable=True) as server:
-        peer = await server.connect()
-        await peer.call(PUT, entry("N", "T", "v"))
-        await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "never"))
-        assert [] == server.effects
+    await peer.call(PUT, entry("N", "T", "v"))
+    await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "never"))
+    assert [] == server.effects
 
-        await peer.call(PUT, entry("ORDER_TOPIC_CONFIG", "T", "v"))
-        assert 1 == server.namesrv.manager.revisions.revision
+    await peer.call(PUT, entry("ORDER_TOPIC_CONFIG", "T", "v"))
+    assert 1 == server.namesrv.manager.revisions.revision

@@ -17,8 +17,8 @@ from namesrv.settings.apache_properties import JAVA_NAMES, translate
 from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.properties import format_properties, parse_properties
 from namesrv_remoting.errors import BadRequestError, NoPermissionError, ResponseError, SystemError_
-from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import SPELLINGS, Broker, Spelling, fields, outcome
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, Spelling, fields, outcome
 
 # all that may change while running, by the names that mqadmin knows
 ALLOWED = {
@@ -159,15 +159,15 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         (b"orderMessageEnable=\xff", (1, "string2Properties error")),
     ],
 )
-async def test_update_is_answered(tmp_path: Path, body: bytes, outcome_expected: tuple[int, str | None]) -> None:
+@pytest.mark.settings(admin_enabled=True)
+async def test_update_is_answered(
+    server: InProcess, peer: NamesrvPeer, body: bytes, outcome_expected: tuple[int, str | None]
+) -> None:
     """In Java's words where it has any; nothing of a refused one has changed."""
-    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
-        peer = await server.connect()
+    assert outcome_expected == outcome(await peer.call(318, None, body))
 
-        assert outcome_expected == outcome(await peer.call(318, None, body))
-
-        assert DEFAULTS == asdict(server.namesrv.live)
-        assert [] == server.effects
+    assert DEFAULTS == asdict(server.namesrv.live)
+    assert [] == server.effects
 
 
 async def test_update_needs_administration(tmp_path: Path) -> None:
@@ -209,20 +209,19 @@ def test_change_is_logged_and_so_is_what_nobody_knows(tmp_path: Path, caplog: py
     ] == [(record.msg, vars(record)["fields"]) for record in caplog.records]
 
 
-async def test_change_tells_watchers_and_caches_once(tmp_path: Path) -> None:
+@pytest.mark.settings(admin_enabled=True)
+async def test_change_tells_watchers_and_caches_once(server: InProcess, peer: NamesrvPeer) -> None:
     """An update that changes nothing does not."""
-    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
-        peer = await server.connect()
-        await peer.register(Broker())
-        await peer.call(105, {"topic": "T"})
-        for body, entries, revision in (
-            (b"orderMessageEnable=false", 1, 1),
-            (b"orderMessageEnable=true", 0, 2),
-            (b"orderMessageEnable=true", 0, 2),
-        ):
-            await peer.call(318, None, body)
-            assert entries == len(server.namesrv.answers.json.entries)
-            assert revision == server.namesrv.manager.revisions.revision
+    await peer.register(Broker())
+    await peer.call(105, {"topic": "T"})
+    for body, entries, revision in (
+        (b"orderMessageEnable=false", 1, 1),
+        (b"orderMessageEnable=true", 0, 2),
+        (b"orderMessageEnable=true", 0, 2),
+    ):
+        await peer.call(318, None, body)
+        assert entries == len(server.namesrv.answers.json.entries)
+        assert revision == server.namesrv.manager.revisions.revision
 
 
 def test_effective_settings_are_those_of_now(tmp_path: Path) -> None:

@@ -44,17 +44,15 @@ async def watch(server: InProcess, peer: NamesrvPeer, *topics: str, wait_ms: int
     return opaque
 
 
-async def test_first_pull_gets_everything_it_asks_for(tmp_path: Path) -> None:
+async def test_first_pull_gets_everything_it_asks_for(server: InProcess, peer: NamesrvPeer) -> None:
     """Full, with nil for what is positively absent, and the revision from which to go on."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        await peer.register(OTHER, registration("U", "V"))
+    await peer.register(MASTER)
+    await peer.register(OTHER, registration("U", "V"))
 
-        found = await pull(peer, "T", "V", "absent")
+    found = await pull(peer, "T", "V", "absent")
 
-        boot_id = server.namesrv.boot_id
-        single = value(await peer.call(105, {"topic": "T"}, spelling="native"))
+    boot_id = server.namesrv.boot_id
+    single = value(await peer.call(105, {"topic": "T"}, spelling="native"))
     routes = found.pop("routes")
     assert {"boot_id": boot_id, "revision": 2, "ready": True, "full": True} == found
     assert ["T", "V", "absent"] == list(routes)
@@ -63,179 +61,160 @@ async def test_first_pull_gets_everything_it_asks_for(tmp_path: Path) -> None:
     assert ["broker-b"] == [queues["broker_name"] for queues in routes["V"]["queue_datas"]]
 
 
-async def test_next_pull_gets_what_changed(tmp_path: Path) -> None:
+async def test_next_pull_gets_what_changed(peer: NamesrvPeer) -> None:
     """Only asked topics, only those that changed, nil for one that has gone."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, registration("T", "U", "V"))
-        first = await pull(peer, "T", "U")
-        known = {"boot_id": first["boot_id"], "since": first["revision"]}
+    await peer.register(MASTER, registration("T", "U", "V"))
+    first = await pull(peer, "T", "U")
+    known = {"boot_id": first["boot_id"], "since": first["revision"]}
 
-        await peer.call(216, {"topic": "T"})
-        await peer.call(216, {"topic": "V"})
+    await peer.call(216, {"topic": "T"})
+    await peer.call(216, {"topic": "V"})
 
-        found = await pull(peer, "T", "U", **known)
-        assert (3, False, {"T": None}) == (found["revision"], found["full"], found["routes"])
-        found = await pull(peer, "T", "U", boot_id=first["boot_id"], since=found["revision"])
-        assert (3, False, {}) == (found["revision"], found["full"], found["routes"])
+    found = await pull(peer, "T", "U", **known)
+    assert (3, False, {"T": None}) == (found["revision"], found["full"], found["routes"])
+    found = await pull(peer, "T", "U", boot_id=first["boot_id"], since=found["revision"])
+    assert (3, False, {}) == (found["revision"], found["full"], found["routes"])
 
 
-async def test_pull_without_changes_is_tiny(tmp_path: Path) -> None:
+async def test_pull_without_changes_is_tiny(peer: NamesrvPeer) -> None:
     """Ten thousand topics that did not change cost less than a hundred bytes."""
     names = [f"topic-{n}" for n in range(10_000)]
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, native_registration(*names), spelling="native")
-        first = await pull(peer, *names)
-        assert 10_000 == len(first["routes"])
+    await peer.register(MASTER, native_registration(*names), spelling="native")
+    first = await pull(peer, *names)
+    assert 10_000 == len(first["routes"])
 
-        body = native({"topics": names, "boot_id": first["boot_id"], "since": first["revision"]})
-        answer = await peer.call(PULL, None, body, spelling="native")
+    body = native({"topics": names, "boot_id": first["boot_id"], "since": first["revision"]})
+    answer = await peer.call(PULL, None, body, spelling="native")
 
-        assert {} == value(answer)["routes"]
-        assert 100 > len(answer.body)
+    assert {} == value(answer)["routes"]
+    assert 100 > len(answer.body)
 
 
 @pytest.mark.parametrize("boot_id", [None, "of another run"])
-async def test_other_boot_id_gets_everything(tmp_path: Path, boot_id: str | None) -> None:
+async def test_other_boot_id_gets_everything(peer: NamesrvPeer, boot_id: str | None) -> None:
     """Revisions of another run of the server mean nothing, and a wait does not either."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
+    await peer.register(MASTER)
 
-        found = await pull(peer, "T", "absent", boot_id=boot_id, since=1, wait_ms=60_000)
+    found = await pull(peer, "T", "absent", boot_id=boot_id, since=1, wait_ms=60_000)
 
-        assert found["full"]
-        assert ["T", "absent"] == list(found["routes"])
+    assert found["full"]
+    assert ["T", "absent"] == list(found["routes"])
 
 
-async def test_since_beyond_what_is_remembered_gets_everything(tmp_path: Path) -> None:
+async def test_since_beyond_what_is_remembered_gets_everything(server: InProcess, peer: NamesrvPeer) -> None:
     """Older than the log of changes, or from the future."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        revisions = server.namesrv.manager.revisions
-        revisions._half = 0
-        boot_id = server.namesrv.boot_id
-        await peer.register(MASTER)
-        await peer.call(216, {"topic": "T"})
-        await peer.register(OTHER, registration("V", "W"))
-        assert (2, 3) == (revisions.floor, revisions.revision)
+    revisions = server.namesrv.manager.revisions
+    revisions._half = 0
+    boot_id = server.namesrv.boot_id
+    await peer.register(MASTER)
+    await peer.call(216, {"topic": "T"})
+    await peer.register(OTHER, registration("V", "W"))
+    assert (2, 3) == (revisions.floor, revisions.revision)
 
-        assert (await pull(peer, "U", boot_id=boot_id, since=1))["full"]
-        assert not (await pull(peer, "U", boot_id=boot_id, since=2))["full"]
-        assert {} == (await pull(peer, "U", boot_id=boot_id, since=3))["routes"]
-        assert (await pull(peer, "U", boot_id=boot_id, since=4))["full"]
+    assert (await pull(peer, "U", boot_id=boot_id, since=1))["full"]
+    assert not (await pull(peer, "U", boot_id=boot_id, since=2))["full"]
+    assert {} == (await pull(peer, "U", boot_id=boot_id, since=3))["routes"]
+    assert (await pull(peer, "U", boot_id=boot_id, since=4))["full"]
 
 
-async def test_change_of_a_setting_may_have_changed_every_route(tmp_path: Path) -> None:
+@pytest.mark.settings(admin_enabled=True)
+async def test_change_of_a_setting_may_have_changed_every_route(server: InProcess) -> None:
     """Whoever pulls next gets all of them, and whoever waits is woken."""
-    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
-        peer, watcher = await server.connect(), await server.connect()
-        await peer.register(MASTER)
-        opaque = await watch(server, watcher, "T", wait_ms=60_000)
+    peer, watcher = await server.connect(), await server.connect()
+    await peer.register(MASTER)
+    opaque = await watch(server, watcher, "T", wait_ms=60_000)
 
-        await peer.call(318, None, b"orderMessageEnable=true")
+    await peer.call(318, None, b"orderMessageEnable=true")
 
-        found = value(await watcher.answer_to(opaque))
-        assert found["full"]
-        assert ["T"] == list(found["routes"])
+    found = value(await watcher.answer_to(opaque))
+    assert found["full"]
+    assert ["T"] == list(found["routes"])
 
 
-async def test_watch_is_answered_as_soon_as_something_changes(tmp_path: Path) -> None:
+async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess) -> None:
     """With what changed; a change of other topics wakes nobody."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer, watcher = await server.connect(), await server.connect()
-        await peer.register(MASTER)
-        opaque = await watch(server, watcher, "T", "X", wait_ms=60_000)
+    peer, watcher = await server.connect(), await server.connect()
+    await peer.register(MASTER)
+    opaque = await watch(server, watcher, "T", "X", wait_ms=60_000)
 
-        await peer.call(216, {"topic": "U"})
-        await settle()
-        assert 1 == len(server.namesrv.watchers)
+    await peer.call(216, {"topic": "U"})
+    await settle()
+    assert 1 == len(server.namesrv.watchers)
 
-        await peer.call(216, {"topic": "T"})
+    await peer.call(216, {"topic": "T"})
 
-        found = value(await watcher.answer_to(opaque))
-        assert (3, False, {"T": None}) == (found["revision"], found["full"], found["routes"])
-        assert 0 == len(server.namesrv.watchers)
+    found = value(await watcher.answer_to(opaque))
+    assert (3, False, {"T": None}) == (found["revision"], found["full"], found["routes"])
+    assert 0 == len(server.namesrv.watchers)
 
 
-async def test_watch_sees_a_topic_appear_and_a_broker_die(tmp_path: Path) -> None:
+async def test_watch_sees_a_topic_appear_and_a_broker_die(server: InProcess) -> None:
     """Absent before, nil after."""
-    async with namesrv_in_process(tmp_path) as server:
-        broker, watcher = await server.connect(), await server.connect()
-        opaque = await watch(server, watcher, "T", wait_ms=60_000)
-        await broker.register(MASTER)
-        assert value(await watcher.answer_to(opaque))["routes"]["T"] is not None
+    broker, watcher = await server.connect(), await server.connect()
+    opaque = await watch(server, watcher, "T", wait_ms=60_000)
+    await broker.register(MASTER)
+    assert value(await watcher.answer_to(opaque))["routes"]["T"] is not None
 
-        opaque = await watch(server, watcher, "T", wait_ms=60_000)
-        await server.hang_up(broker)
-        assert {"T": None} == value(await watcher.answer_to(opaque))["routes"]
+    opaque = await watch(server, watcher, "T", wait_ms=60_000)
+    await server.hang_up(broker)
+    assert {"T": None} == value(await watcher.answer_to(opaque))["routes"]
 
 
-async def test_watch_ends_when_its_time_is_over(tmp_path: Path) -> None:
+async def test_watch_ends_when_its_time_is_over(server: InProcess, peer: NamesrvPeer) -> None:
     """Nothing changed: no routes, the same revision."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        opaque = await watch(server, peer, "T", wait_ms=1_500)
+    await peer.register(MASTER)
+    opaque = await watch(server, peer, "T", wait_ms=1_500)
 
-        await server.clock.advance(1.49)
-        assert 1 == len(server.namesrv.watchers)
-        await server.clock.advance(0.01)
+    await server.clock.advance(1.49)
+    assert 1 == len(server.namesrv.watchers)
+    await server.clock.advance(0.01)
 
-        found = value(await peer.answer_to(opaque))
-        assert (1, False, {}) == (found["revision"], found["full"], found["routes"])
+    found = value(await peer.answer_to(opaque))
+    assert (1, False, {}) == (found["revision"], found["full"], found["routes"])
 
 
-async def test_watch_that_missed_a_change_does_not_wait(tmp_path: Path) -> None:
+async def test_watch_that_missed_a_change_does_not_wait(server: InProcess, peer: NamesrvPeer) -> None:
     """It asks from an older revision: what happened since is the answer."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
+    await peer.register(MASTER)
 
-        found = await pull(peer, "T", boot_id=server.namesrv.boot_id, since=0, wait_ms=60_000)
+    found = await pull(peer, "T", boot_id=server.namesrv.boot_id, since=0, wait_ms=60_000)
 
-        assert ["T"] == list(found["routes"])
+    assert ["T"] == list(found["routes"])
 
 
-async def test_watch_holds_up_nothing_behind_it(tmp_path: Path) -> None:
+async def test_watch_holds_up_nothing_behind_it(server: InProcess, peer: NamesrvPeer) -> None:
     """Other questions on its connection are answered meanwhile; many may wait."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        first = await watch(server, peer, "T", wait_ms=60_000)
-        second = await watch(server, peer, "U", wait_ms=60_000)
+    first = await watch(server, peer, "T", wait_ms=60_000)
+    second = await watch(server, peer, "U", wait_ms=60_000)
 
-        await peer.register(MASTER, native_registration("U"), spelling="native")
+    await peer.register(MASTER, native_registration("U"), spelling="native")
 
-        assert ["U"] == list(value(await peer.answer_to(second))["routes"])
-        await peer.register(OTHER, native_registration("T"), spelling="native")
-        assert ["T"] == list(value(await peer.answer_to(first))["routes"])
+    assert ["U"] == list(value(await peer.answer_to(second))["routes"])
+    await peer.register(OTHER, native_registration("T"), spelling="native")
+    assert ["T"] == list(value(await peer.answer_to(first))["routes"])
 
 
-async def test_everybody_who_waits_for_a_topic_is_woken(tmp_path: Path) -> None:
+async def test_everybody_who_waits_for_a_topic_is_woken(server: InProcess) -> None:
     """However many: a batch at a time, the sockets in between."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer, watcher = await server.connect(), await server.connect()
-        opaques = [await watch(server, watcher, "T", f"X{number}", wait_ms=60_000) for number in range(200)]
-        assert "<RouteWatchers [200 waiting for 201 topics]>" == repr(server.namesrv.watchers)
+    peer, watcher = await server.connect(), await server.connect()
+    opaques = [await watch(server, watcher, "T", f"X{number}", wait_ms=60_000) for number in range(200)]
+    assert "<RouteWatchers [200 waiting for 201 topics]>" == repr(server.namesrv.watchers)
 
-        await peer.register(MASTER)
+    await peer.register(MASTER)
 
-        answers = [await watcher.receive() for _ in opaques]
-        assert set(opaques) == {answer.opaque for answer in answers}
-        assert {"T"} == {topic for answer in answers for topic in value(answer)["routes"]}
-        assert "<RouteWatchers [0 waiting for 0 topics]>" == repr(server.namesrv.watchers)
+    answers = [await watcher.receive() for _ in opaques]
+    assert set(opaques) == {answer.opaque for answer in answers}
+    assert {"T"} == {topic for answer in answers for topic in value(answer)["routes"]}
+    assert "<RouteWatchers [0 waiting for 0 topics]>" == repr(server.namesrv.watchers)
 
 
-async def test_watcher_that_hangs_up_is_forgotten(tmp_path: Path) -> None:
+async def test_watcher_that_hangs_up_is_forgotten(server: InProcess, peer: NamesrvPeer) -> None:
     """Nothing is left of it."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await watch(server, peer, "T", wait_ms=60_000)
+    await watch(server, peer, "T", wait_ms=60_000)
 
-        await server.hang_up(peer)
+    await server.hang_up(peer)
 
-        await until(lambda: not len(server.namesrv.watchers))
+    await until(lambda: not len(server.namesrv.watchers))
 
 
 @pytest.mark.parametrize(
@@ -267,79 +246,77 @@ async def test_watched_topics_are_limited(tmp_path: Path, overrides: dict[str, A
         assert before + 4 * 512 == server.namesrv.budget.used_bytes
 
 
-async def test_watches_of_many_topics_are_given_back_with_their_connection(tmp_path: Path) -> None:
+async def test_watches_of_many_topics_are_given_back_with_their_connection(
+    server: InProcess, peer: NamesrvPeer
+) -> None:
     """At once, without a collection of garbage."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        gc.collect()
-        gc.disable()
-        tracemalloc.start()
-        try:
-            before, _ = tracemalloc.get_traced_memory()
-            for _ in range(4):
-                await watch(server, peer, *(f"topic-{number}" for number in range(20_000)), wait_ms=60_000)
-            during, _ = tracemalloc.get_traced_memory()
-            await server.hang_up(peer)
-            await until(lambda: not len(server.namesrv.watchers))
-            await settle()
-            after, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-            gc.enable()
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(4):
+            await watch(server, peer, *(f"topic-{number}" for number in range(20_000)), wait_ms=60_000)
+        during, _ = tracemalloc.get_traced_memory()
+        await server.hang_up(peer)
+        await until(lambda: not len(server.namesrv.watchers))
+        await settle()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
 
     assert during - before > 4_000_000
     assert after - before < 1_000_000
 
 
-async def test_peer_that_does_not_read_is_made_one_large_answer(tmp_path: Path) -> None:
+async def test_peer_that_does_not_read_is_made_one_large_answer(server: InProcess) -> None:
     """However many of its watches end at once; when it reads, it gets all of them."""
     names = [f"topic-{number}" for number in range(2_000)]
-    async with namesrv_in_process(tmp_path) as server:
-        broker, watcher = await server.connect(), await server.connect()
-        opaques = [await watch(server, watcher, *names, wait_ms=60_000) for _ in range(30)]
-        connection = server.connection_of(watcher)
-        await broker.register(MASTER, native_registration(*names), spelling="native")
-        await until(lambda: not len(server.namesrv.watchers))
-        most = 0
-        for _ in range(3_000):
-            most = max(most, connection.unsent_bytes)
-            await asyncio.sleep(0)
+    broker, watcher = await server.connect(), await server.connect()
+    opaques = [await watch(server, watcher, *names, wait_ms=60_000) for _ in range(30)]
+    connection = server.connection_of(watcher)
+    await broker.register(MASTER, native_registration(*names), spelling="native")
+    await until(lambda: not len(server.namesrv.watchers))
+    most = 0
+    for _ in range(3_000):
+        most = max(most, connection.unsent_bytes)
+        await asyncio.sleep(0)
 
-        found = [await watcher.receive() for _ in opaques]
-        assert {len(names)} == {len(value(answer)["routes"]) for answer in found}
-        assert set(opaques) == {answer.opaque for answer in found}
-        assert most < max(len(answer.body) for answer in found) + 64 * 1024 + 200
+    found = [await watcher.receive() for _ in opaques]
+    assert {len(names)} == {len(value(answer)["routes"]) for answer in found}
+    assert set(opaques) == {answer.opaque for answer in found}
+    assert most < max(len(answer.body) for answer in found) + 64 * 1024 + 200
 
 
-async def test_order_configuration_wakes_those_who_watch_the_topic(tmp_path: Path) -> None:
+@pytest.mark.settings(order_message_enable=True)
+async def test_order_configuration_wakes_those_who_watch_the_topic(server: InProcess) -> None:
     """It is part of the route."""
-    async with namesrv_in_process(tmp_path, order_message_enable=True) as server:
-        peer, watcher = await server.connect(), await server.connect()
-        await peer.register(MASTER)
-        opaque = await watch(server, watcher, "T", wait_ms=60_000)
+    peer, watcher = await server.connect(), await server.connect()
+    await peer.register(MASTER)
+    opaque = await watch(server, watcher, "T", wait_ms=60_000)
 
-        await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
+    await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
 
-        assert "broker-a:8" == value(await watcher.answer_to(opaque))["routes"]["T"]["order_topic_conf"]
+    assert "broker-a:8" == value(await watcher.answer_to(opaque))["routes"]["T"]["order_topic_conf"]
 
 
-async def test_nobody_sees_half_of_a_registration(tmp_path: Path) -> None:
+async def test_nobody_sees_half_of_a_registration(server: InProcess) -> None:
     """While a large one is worked out in chunks, answers have all of its topics or none."""
     names = [f"topic-{n}" for n in range(5_000)]
-    async with namesrv_in_process(tmp_path) as server:
-        broker, client = await server.connect(), await server.connect()
-        await broker.register(MASTER, native_registration(*names), spelling="native")
+    broker, client = await server.connect(), await server.connect()
+    await broker.register(MASTER, native_registration(*names), spelling="native")
 
-        async def routed() -> tuple[str, ...]:
-            routes = (await pull(client, "topic-0", "topic-4999", "T"))["routes"]
-            return tuple(topic for topic, route in routes.items() if route is not None)
+    async def routed() -> tuple[str, ...]:
+        routes = (await pull(client, "topic-0", "topic-4999", "T"))["routes"]
+        return tuple(topic for topic, route in routes.items() if route is not None)
 
-        seen = {await routed()}
-        whole = native_registration("T", counter=2)
-        registering = asyncio.create_task(broker.register(MASTER, whole, spelling="native"))
-        while not registering.done():
-            seen.add(await routed())
+    seen = {await routed()}
+    whole = native_registration("T", counter=2)
+    registering = asyncio.create_task(broker.register(MASTER, whole, spelling="native"))
+    while not registering.done():
         seen.add(await routed())
+    seen.add(await routed())
 
     assert {("topic-0", "topic-4999"), ("T",)} == seen
 
@@ -358,12 +335,9 @@ async def test_nobody_sees_half_of_a_registration(tmp_path: Path) -> None:
         (native({"topics": [], "wait_ms": 300_001}), "Expected `int` <= 300000 - at `$.wait_ms`"),
     ],
 )
-async def test_question_that_is_none_is_refused(tmp_path: Path, body: bytes, reason: str) -> None:
+async def test_question_that_is_none_is_refused(peer: NamesrvPeer, body: bytes, reason: str) -> None:
     """Code 1 and what is wrong, where."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-
-        answer = await peer.call(PULL, None, body, spelling="native")
+    answer = await peer.call(PULL, None, body, spelling="native")
 
     assert (1, f"body of PULL_ROUTES cannot be read: {reason}") == outcome(answer)
 

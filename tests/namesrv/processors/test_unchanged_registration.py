@@ -4,13 +4,12 @@ Java's brokers send their whole table every 30 s, nearly always the same one.
 """
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from namesrv.routeinfo.records import Registered
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     SPELLINGS,
     Broker,
@@ -34,34 +33,32 @@ def kinds(server: InProcess) -> list[str]:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-async def test_equal_registration_is_recognised_and_counts_as_heartbeat(tmp_path: Path, spelling: Spelling) -> None:
+async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
     """The answer is the same; the entry is fresh again; no route has changed."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        first = await peer.register(MASTER, spelling=spelling)
-        revision = server.namesrv.manager.revisions.revision
-        await server.clock.advance(100)
+    first = await peer.register(MASTER, spelling=spelling)
+    revision = server.namesrv.manager.revisions.revision
+    await server.clock.advance(100)
 
-        again = await peer.register(MASTER, spelling=spelling)
+    again = await peer.register(MASTER, spelling=spelling)
 
-        assert ["full", "unchanged"] == kinds(server)
-        assert (0, fields(first), first.body) == (again.code, fields(again), again.body)
-        assert revision == server.namesrv.manager.revisions.revision
-        await server.clock.advance(110)
-        assert 1 == len(server.namesrv.manager.tables.broker_live_table)
+    assert ["full", "unchanged"] == kinds(server)
+    assert (0, fields(first), first.body) == (again.code, fields(again), again.body)
+    assert revision == server.namesrv.manager.revisions.revision
+    await server.clock.advance(110)
+    assert 1 == len(server.namesrv.manager.tables.broker_live_table)
 
 
-async def test_equal_registration_of_a_slave_finds_its_new_master(tmp_path: Path) -> None:
+async def test_equal_registration_of_a_slave_finds_its_new_master(server: InProcess, peer: NamesrvPeer) -> None:
     """What a slave is told is looked up each time."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        assert {} == fields(await peer.register(SLAVE))
-        await peer.register(MASTER, haServerAddr="ha")
+    assert {} == fields(await peer.register(SLAVE))
+    await peer.register(MASTER, haServerAddr="ha")
 
-        assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(await peer.register(SLAVE))
-        assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(await peer.register(SLAVE))
-        # read anew once, because the group has changed
-        assert ["full", "full", "full", "unchanged"] == kinds(server)
+    assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(await peer.register(SLAVE))
+    assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(await peer.register(SLAVE))
+    # read anew once, because the group has changed
+    assert ["full", "full", "full", "unchanged"] == kinds(server)
 
 
 @pytest.mark.parametrize(
@@ -76,37 +73,31 @@ async def test_equal_registration_of_a_slave_finds_its_new_master(tmp_path: Path
     ],
     ids=lambda ext: next(iter(ext)),
 )
-async def test_header_is_part_of_what_is_registered(tmp_path: Path, ext: dict[str, Any]) -> None:
+async def test_header_is_part_of_what_is_registered(server: InProcess, peer: NamesrvPeer, ext: dict[str, Any]) -> None:
     """The same body under another header is another registration."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        await peer.register(MASTER, **ext)
+    await peer.register(MASTER)
+    await peer.register(MASTER, **ext)
 
-        assert ["full", "full"] == kinds(server)
+    assert ["full", "full"] == kinds(server)
 
 
-async def test_equal_data_version_is_not_enough(tmp_path: Path) -> None:
+async def test_equal_data_version_is_not_enough(server: InProcess, peer: NamesrvPeer) -> None:
     """A lost increment must not stay hidden: only equal bytes are skipped."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, registration("T", "U", counter=7))
-        await peer.register(MASTER, registration("T", topic_config("U", read=16), counter=7))
+    await peer.register(MASTER, registration("T", "U", counter=7))
+    await peer.register(MASTER, registration("T", topic_config("U", read=16), counter=7))
 
-        assert ["full", "full"] == kinds(server)
-        queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
-        assert 16 == (queues and queues.read_queue_nums)
+    assert ["full", "full"] == kinds(server)
+    queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
+    assert 16 == (queues and queues.read_queue_nums)
 
 
-async def test_refused_registration_is_not_remembered(tmp_path: Path) -> None:
+async def test_refused_registration_is_not_remembered(server: InProcess, peer: NamesrvPeer) -> None:
     """The same mistake gets the same answer again."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for _ in range(2):
-            assert 1 == (await peer.register(MASTER, bodyCrc32="1")).code
-            assert 1 == (await peer.register(MASTER, registration("T"))).code
+    for _ in range(2):
+        assert 1 == (await peer.register(MASTER, bodyCrc32="1")).code
+        assert 1 == (await peer.register(MASTER, registration("T"))).code
 
-        assert [] == kinds(server)
+    assert [] == kinds(server)
 
 
 Touch = Callable[[NamesrvPeer], Awaitable[Any]]
@@ -179,96 +170,86 @@ def other_master(peer: NamesrvPeer) -> Awaitable[Any]:
         other_master,
     ],
 )
-async def test_registration_is_read_anew_after(tmp_path: Path, touch: Touch) -> None:
+@pytest.mark.settings(admin_enabled=True)
+async def test_registration_is_read_anew_after(server: InProcess, peer: NamesrvPeer, touch: Touch) -> None:
     """Whatever else touches a broker's topics or group makes its next registration count in full, once."""
-    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        await touch(peer)
-        server.effects.clear()
+    await peer.register(MASTER)
+    await touch(peer)
+    server.effects.clear()
 
-        for _ in range(2):
-            assert 0 == (await peer.register(MASTER)).code
+    for _ in range(2):
+        assert 0 == (await peer.register(MASTER)).code
 
-        assert ["full", "unchanged"] == kinds(server)
-        assert {"T", "U"} <= server.namesrv.manager.tables.topic_queue_table.keys()
+    assert ["full", "unchanged"] == kinds(server)
+    assert {"T", "U"} <= server.namesrv.manager.tables.topic_queue_table.keys()
 
 
 @pytest.mark.parametrize("touch", [wipe, delete_topic, register_topic, unregister])
-async def test_what_touches_another_broker_changes_nothing(tmp_path: Path, touch: Touch) -> None:
+async def test_what_touches_another_broker_changes_nothing(server: InProcess, peer: NamesrvPeer, touch: Touch) -> None:
     """Topics of its own on another group: that broker's registration is still known."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER)
-        await peer.register(OTHER, registration("V", "W"))
-        await touch(peer)
-        server.effects.clear()
+    await peer.register(MASTER)
+    await peer.register(OTHER, registration("V", "W"))
+    await touch(peer)
+    server.effects.clear()
 
-        await peer.register(OTHER, registration("V", "W"))
+    await peer.register(OTHER, registration("V", "W"))
 
-        assert ["unchanged"] == kinds(server)
+    assert ["unchanged"] == kinds(server)
 
 
-async def test_delta_makes_the_full_one_count_again(tmp_path: Path) -> None:
+async def test_delta_makes_the_full_one_count_again(server: InProcess, peer: NamesrvPeer) -> None:
     """And a delta is never taken for a repetition."""
     ext: dict[str, Any] = {"agentId": "agent-1"}
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for kind in ("full", "delta", "delta", "full", "full"):
-            await peer.register(MASTER, native_registration("T"), spelling="native", kind=kind, **ext)
+    for kind in ("full", "delta", "delta", "full", "full"):
+        await peer.register(MASTER, native_registration("T"), spelling="native", kind=kind, **ext)
 
-        assert ["full", "delta", "delta", "full", "unchanged"] == kinds(server)
+    assert ["full", "delta", "delta", "full", "unchanged"] == kinds(server)
 
 
-async def test_slave_brings_its_topics_when_the_master_is_gone(tmp_path: Path) -> None:
+async def test_slave_brings_its_topics_when_the_master_is_gone(server: InProcess) -> None:
     """It registers what it always registered, and from now on that counts, without write permission."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer, client = await server.connect(), await server.connect()
-        slaves_topics = registration("T", "U", "only-here")
-        await peer.register(MASTER, enableActingMaster="true")
-        await peer.register(SLAVE, slaves_topics, enableActingMaster="true")
-        assert 17 == (await client.call(105, {"topic": "only-here"})).code
-        await peer.call(104, MASTER.ext)
+    peer, client = await server.connect(), await server.connect()
+    slaves_topics = registration("T", "U", "only-here")
+    await peer.register(MASTER, enableActingMaster="true")
+    await peer.register(SLAVE, slaves_topics, enableActingMaster="true")
+    assert 17 == (await client.call(105, {"topic": "only-here"})).code
+    await peer.call(104, MASTER.ext)
 
-        await peer.register(SLAVE, slaves_topics, enableActingMaster="true")
+    await peer.register(SLAVE, slaves_topics, enableActingMaster="true")
 
-        route = native_value((await client.call(105, {"topic": "only-here"}, spelling="native")).body)
-        assert {1: "10.0.0.2:10911"} == route["broker_datas"][0]["broker_addrs"]
-        assert 4 == route["queue_datas"][0]["perm"]
+    route = native_value((await client.call(105, {"topic": "only-here"}, spelling="native")).body)
+    assert {1: "10.0.0.2:10911"} == route["broker_datas"][0]["broker_addrs"]
+    assert 4 == route["queue_datas"][0]["perm"]
 
 
-async def test_setting_applies_to_what_is_registered_next(tmp_path: Path) -> None:
+@pytest.mark.settings(admin_enabled=True)
+async def test_setting_applies_to_what_is_registered_next(server: InProcess, peer: NamesrvPeer) -> None:
     """Topics that an increment brought go with the next full registration, once the setting says so."""
-    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, registration("T", "U", "V"))
-        await peer.register(MASTER, registration("T", "U"))
-        assert {"T", "U", "V"} == server.namesrv.manager.tables.topic_queue_table.keys()
+    await peer.register(MASTER, registration("T", "U", "V"))
+    await peer.register(MASTER, registration("T", "U"))
+    assert {"T", "U", "V"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
-        await change_setting(peer)
-        await peer.register(MASTER, registration("T", "U"))
+    await change_setting(peer)
+    await peer.register(MASTER, registration("T", "U"))
 
-        assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
+    assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
-async def test_same_bytes_in_another_spelling_are_not_the_same(tmp_path: Path) -> None:
+async def test_same_bytes_in_another_spelling_are_not_the_same(server: InProcess, peer: NamesrvPeer) -> None:
     """An empty body is valid JSON and native; only natively does it drop what was there."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(MASTER, b"", spelling="json")
-        await peer.register(MASTER, b"", spelling="native")
+    await peer.register(MASTER, b"", spelling="json")
+    await peer.register(MASTER, b"", spelling="native")
 
-        assert ["full", "full"] == kinds(server)
+    assert ["full", "full"] == kinds(server)
 
 
-async def test_equal_registration_over_a_newer_connection_moves_there(tmp_path: Path) -> None:
+async def test_equal_registration_over_a_newer_connection_moves_there(server: InProcess) -> None:
     """The end of the older connection evicts nobody."""
-    async with namesrv_in_process(tmp_path) as server:
-        older, newer = await server.connect(), await server.connect()
-        await older.register(MASTER)
-        await newer.register(MASTER)
-        assert ["full", "unchanged"] == kinds(server)
+    older, newer = await server.connect(), await server.connect()
+    await older.register(MASTER)
+    await newer.register(MASTER)
+    assert ["full", "unchanged"] == kinds(server)
 
-        await server.hang_up(older)
+    await server.hang_up(older)
 
-        assert 0 == (await newer.call(105, {"topic": "T"})).code
+    assert 0 == (await newer.call(105, {"topic": "T"})).code

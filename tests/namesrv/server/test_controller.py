@@ -18,8 +18,8 @@ from namesrv.server.controller import EXIT_FAILED, NamesrvController, StartError
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
-from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import Broker, native, outcome, value
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native, outcome, value
 from tests.support.raw_peer import until
 
 BROKER = Broker()
@@ -64,16 +64,16 @@ async def test_server_says_where_it_listens(tmp_path: Path, caplog: pytest.LogCa
         assert 0o700 == (tmp_path / "new" / "dir").stat().st_mode & 0o777
 
 
-async def test_server_listens_on_several_addresses(tmp_path: Path) -> None:
+@pytest.mark.settings(listen_host="127.0.0.1,127.0.0.2")
+async def test_server_listens_on_several_addresses(server: InProcess) -> None:
     """On one port."""
-    async with namesrv_in_process(tmp_path, listen_host="127.0.0.1,127.0.0.2") as server:
-        (first, port), (second, same) = server.controller.addresses
-        assert ("127.0.0.1", "127.0.0.2") == (first, second)
-        assert port == same
-        reader, writer = await asyncio.open_connection(second, port)
-        writer.write(b"\x00\x00\x00\x01")
-        assert b"" == await reader.read()
-        writer.close()
+    (first, port), (second, same) = server.controller.addresses
+    assert ("127.0.0.1", "127.0.0.2") == (first, second)
+    assert port == same
+    reader, writer = await asyncio.open_connection(second, port)
+    writer.write(b"\x00\x00\x00\x01")
+    assert b"" == await reader.read()
+    writer.close()
 
 
 async def test_start_fails_where_somebody_listens(tmp_path: Path) -> None:
@@ -201,20 +201,18 @@ async def test_leaving_server_closes_clients_first(tmp_path: Path, caplog: pytes
     assert [("draining", {"connections": 4, "seconds": 8.0})] == logged(caplog, "draining", "drain_unfinished")
 
 
-async def test_leaving_server_answers_who_waits(tmp_path: Path) -> None:
+async def test_leaving_server_answers_who_waits(server: InProcess, peer: NamesrvPeer) -> None:
     """A watch ends at once, with what it knows."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
-        opaque = peer.tell(20001, None, native(members), spelling="native")
-        await until(lambda: len(server.namesrv.watchers) == 1)
+    members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
+    opaque = peer.tell(20001, None, native(members), spelling="native")
+    await until(lambda: len(server.namesrv.watchers) == 1)
 
-        server.controller.ask_to_stop()
+    server.controller.ask_to_stop()
 
-        answer = await peer.answer_to(opaque)
-        assert ((0, None), {}) == (outcome(answer), value(answer)["routes"])
-        await server.stop()
-        assert await peer.at_end()
+    answer = await peer.answer_to(opaque)
+    assert ((0, None), {}) == (outcome(answer), value(answer)["routes"])
+    await server.stop()
+    assert await peer.at_end()
 
 
 async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None:
@@ -251,12 +249,11 @@ async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pyt
     assert [("drain_unfinished", {"seconds": 2.0})] == logged(caplog, "drain_unfinished")
 
 
-async def test_second_wish_to_stop_changes_nothing(tmp_path: Path) -> None:
+async def test_second_wish_to_stop_changes_nothing(server: InProcess) -> None:
     """It is on its way."""
-    async with namesrv_in_process(tmp_path) as server:
-        server.controller.ask_to_stop()
-        server.controller.ask_to_stop()
-        await until(server.serving.done)
+    server.controller.ask_to_stop()
+    server.controller.ask_to_stop()
+    await until(server.serving.done)
 
 
 async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from namesrv.routeinfo.records import Fenced, MinBrokerIdChanged
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, native_registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration
 
 BROKER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")
@@ -113,16 +113,15 @@ async def test_group_with_another_lowest_id_is_information(tmp_path: Path, caplo
         assert 1 == len(server.taken(MinBrokerIdChanged))
 
 
-async def test_event_names_twenty_topics_and_counts_all(tmp_path: Path) -> None:
+@pytest.mark.settings(admin_enabled=True)
+async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer: NamesrvPeer) -> None:
     """A broker that dies may have ten thousand; a change of settings may touch any."""
-    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
-        peer = await server.connect()
-        names = [f"topic-{n}" for n in range(50)]
-        await peer.register(BROKER, native_registration(*names), spelling="native")
-        await peer.call(318, None, b"orderMessageEnable=true")
+    names = [f"topic-{n}" for n in range(50)]
+    await peer.register(BROKER, native_registration(*names), spelling="native")
+    await peer.call(318, None, b"orderMessageEnable=true")
 
-        first, _, last = server.namesrv.events.since(0, 10)
+    first, _, last = server.namesrv.events.since(0, 10)
 
-        assert (20, 50) == (len(first["topics"]), first["count"])
-        assert set(first["topics"]) < set(names)
-        assert (None, None, 2) == (last["topics"], last["count"], last["revision"])
+    assert (20, 50) == (len(first["topics"]), first["count"])
+    assert set(first["topics"]) < set(names)
+    assert (None, None, 2) == (last["topics"], last["count"], last["revision"])

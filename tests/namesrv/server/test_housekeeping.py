@@ -12,7 +12,7 @@ from namesrv.routeinfo.records import Evicted
 from namesrv.server.housekeeping import Housekeeping
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, native_registration, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, registration
 from tests.support.raw_peer import until
 from tests.support.spelling import json_frame
 
@@ -35,79 +35,71 @@ def logged(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
 # -- the scan --------------------------------------------------------------------------------------------------------
 
 
-async def test_silent_broker_is_evicted_by_the_next_scan(tmp_path: Path) -> None:
+async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, peer: NamesrvPeer) -> None:
     """It may be silent for 120 s, and the scan comes every 10 s: it is gone 130 s after its last word at the latest."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(A)
+    await peer.register(A)
 
-        await server.clock.advance(129.9)
-        assert ["broker-a"] == alive(server)
-        await server.clock.advance(0.1)
-        assert [] == alive(server)
-        (evicted,) = server.taken(Evicted)
-        assert ("silent", 130.0) == (evicted.reason, evicted.silent_seconds)
+    await server.clock.advance(129.9)
+    assert ["broker-a"] == alive(server)
+    await server.clock.advance(0.1)
+    assert [] == alive(server)
+    (evicted,) = server.taken(Evicted)
+    assert ("silent", 130.0) == (evicted.reason, evicted.silent_seconds)
 
 
-async def test_scan_interval_and_expiry_are_settings(tmp_path: Path) -> None:
+@pytest.mark.settings(scan_interval_seconds=2, broker_expiry_seconds=3)
+async def test_scan_interval_and_expiry_are_settings(server: InProcess, peer: NamesrvPeer) -> None:
     """A scan every 2 s, an expiry of 3 s: gone 4 s after the last word."""
-    async with namesrv_in_process(tmp_path, scan_interval_seconds=2, broker_expiry_seconds=3) as server:
-        peer = await server.connect()
-        await peer.register(A)
+    await peer.register(A)
 
-        await server.clock.advance(3.9)
-        assert ["broker-a"] == alive(server)
-        await server.clock.advance(0.1)
-        assert [] == alive(server)
+    await server.clock.advance(3.9)
+    assert ["broker-a"] == alive(server)
+    await server.clock.advance(0.1)
+    assert [] == alive(server)
 
 
-async def test_connection_of_an_evicted_broker_is_closed(tmp_path: Path) -> None:
+async def test_connection_of_an_evicted_broker_is_closed(server: InProcess) -> None:
     """A broker that hangs is sent away; when it comes back to life it connects and registers anew."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer, client = await server.connect(), await server.connect()
-        await peer.register(A)
-        await client.call(106)
+    peer, client = await server.connect(), await server.connect()
+    await peer.register(A)
+    await client.call(106)
 
-        await server.clock.advance(130)
+    await server.clock.advance(130)
 
-        assert await peer.at_end()
-        assert server.find_connection(client) is not None
+    assert await peer.at_end()
+    assert server.find_connection(client) is not None
 
 
-async def test_connection_that_carries_another_live_broker_stays(tmp_path: Path) -> None:
+async def test_connection_that_carries_another_live_broker_stays(server: InProcess, peer: NamesrvPeer) -> None:
     """Until that one is gone as well."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(A)
-        await peer.register(B)
-        await server.clock.advance(100)
-        await peer.call(904, B.ext)
+    await peer.register(A)
+    await peer.register(B)
+    await server.clock.advance(100)
+    await peer.call(904, B.ext)
 
-        await server.clock.advance(30)
-        assert ["broker-b"] == alive(server)
-        await peer.call(904, B.ext)
+    await server.clock.advance(30)
+    assert ["broker-b"] == alive(server)
+    await peer.call(904, B.ext)
 
-        await server.clock.advance(130)
-        assert [] == alive(server)
-        assert await peer.at_end()
+    await server.clock.advance(130)
+    assert [] == alive(server)
+    assert await peer.at_end()
 
 
-async def test_scans_do_not_drift_when_a_tick_is_late(tmp_path: Path) -> None:
+async def test_scans_do_not_drift_when_a_tick_is_late(server: InProcess, peer: NamesrvPeer) -> None:
     """A tick held up by 0.2 s moves no later scan."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await server.clock.advance(9)
-        server.clock.stall(1.2)
-        await server.clock.advance(0)
-        await peer.register(A)
+    await server.clock.advance(9)
+    server.clock.stall(1.2)
+    await server.clock.advance(0)
+    await peer.register(A)
 
-        # registered at 10.2 s: at 130 s it was silent for less, at 140 s for more than 120 s
-        await server.clock.advance(119.8)
-        assert ["broker-a"] == alive(server)
-        await server.clock.advance(9.9)
-        assert ["broker-a"] == alive(server)
-        await server.clock.advance(0.1)
-        assert [] == alive(server)
+    # registered at 10.2 s: at 130 s it was silent for less, at 140 s for more than 120 s
+    await server.clock.advance(119.8)
+    assert ["broker-a"] == alive(server)
+    await server.clock.advance(9.9)
+    assert ["broker-a"] == alive(server)
+    await server.clock.advance(0.1)
+    assert [] == alive(server)
 
 
 # -- lateness --------------------------------------------------------------------------------------------------------
@@ -130,62 +122,59 @@ async def test_stopped_server_evicts_nobody_for_it(tmp_path: Path, caplog: pytes
         assert [] == alive(server)
 
 
-async def test_busy_server_keeps_no_dead_broker(tmp_path: Path) -> None:
+async def test_busy_server_keeps_no_dead_broker(server: InProcess) -> None:
     """Strangers who keep the loop at work, 29 of 30 seconds, buy the dead no time."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer, other = await server.connect(), await server.connect()
-        await peer.register(A)
-        await other.register(B)
-        for _ in range(4):
-            server.clock.work(29)
-            await server.clock.advance(1)
-            await other.call(904, B.ext)
-        assert ["broker-a", "broker-b"] == alive(server)
-
+    peer, other = await server.connect(), await server.connect()
+    await peer.register(A)
+    await other.register(B)
+    for _ in range(4):
         server.clock.work(29)
         await server.clock.advance(1)
+        await other.call(904, B.ext)
+    assert ["broker-a", "broker-b"] == alive(server)
 
-        assert ["broker-b"] == alive(server)
-        assert 149.0 == server.taken(Evicted)[0].silent_seconds
+    server.clock.work(29)
+    await server.clock.advance(1)
+
+    assert ["broker-b"] == alive(server)
+    assert 149.0 == server.taken(Evicted)[0].silent_seconds
 
 
 @pytest.mark.parametrize("dials", [False, True], ids=["own connection", "new connection"])
-async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(tmp_path: Path, *, dials: bool) -> None:
+@pytest.mark.settings(evict_on_disconnect=False)
+async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(server: InProcess, *, dials: bool) -> None:
     """The loop has had no turn since: over its own connection, or one that nobody has accepted yet."""
-    async with namesrv_in_process(tmp_path, evict_on_disconnect=False) as server:
-        housekeeping = Housekeeping(server.namesrv)
-        with socket.create_connection(server.address) as own:
-            await until(lambda: server.namesrv.connections)
-            own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
-            await until(lambda: server.namesrv.manager.tables.broker_live_table)
+    housekeeping = Housekeeping(server.namesrv)
+    with socket.create_connection(server.address) as own:
+        await until(lambda: server.namesrv.connections)
+        own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
+        await until(lambda: server.namesrv.manager.tables.broker_live_table)
+        server.clock.stall(130.1)
+
+        with socket.create_connection(server.address) if dials else contextlib.nullcontext(own) as peer:
+            peer.sendall(json_frame(904, 2, A.ext))
+            await housekeeping.tick(0.0)
+
+            assert ["broker-a"] == alive(server)
             server.clock.stall(130.1)
-
-            with socket.create_connection(server.address) if dials else contextlib.nullcontext(own) as peer:
-                peer.sendall(json_frame(904, 2, A.ext))
-                await housekeeping.tick(0.0)
-
-                assert ["broker-a"] == alive(server)
-                server.clock.stall(130.1)
-                await housekeeping.tick(0.0)
-                assert [] == alive(server)
+            await housekeeping.tick(0.0)
+            assert [] == alive(server)
 
 
-async def test_stopped_server_forgets_no_heartbeat_after_it(tmp_path: Path) -> None:
+async def test_stopped_server_forgets_no_heartbeat_after_it(server: InProcess, peer: NamesrvPeer) -> None:
     """One that is read before the tick is as fresh as it is, never younger than now."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(A)
-        await server.clock.advance(100)
-        server.clock.stall(300)
-        await peer.call(904, A.ext)
-        await server.clock.advance(0)
+    await peer.register(A)
+    await server.clock.advance(100)
+    server.clock.stall(300)
+    await peer.call(904, A.ext)
+    await server.clock.advance(0)
 
-        (live,) = server.namesrv.manager.tables.broker_live_table.values()
-        assert live.last_update <= server.namesrv.manager.now()
-        await server.clock.advance(119)
-        assert ["broker-a"] == alive(server)
-        await server.clock.advance(12)
-        assert [] == alive(server)
+    (live,) = server.namesrv.manager.tables.broker_live_table.values()
+    assert live.last_update <= server.namesrv.manager.now()
+    await server.clock.advance(119)
+    assert ["broker-a"] == alive(server)
+    await server.clock.advance(12)
+    assert [] == alive(server)
 
 
 async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
@@ -209,44 +198,40 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
 # -- connections -----------------------------------------------------------------------------------------------------
 
 
-async def test_closed_connection_evicts_at_once(tmp_path: Path) -> None:
+async def test_closed_connection_evicts_at_once(server: InProcess) -> None:
     """All its brokers, in one step, and nobody else's."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer, other = await server.connect(), await server.connect()
-        await peer.register(A)
-        await peer.register(B)
-        await other.register(C)
+    peer, other = await server.connect(), await server.connect()
+    await peer.register(A)
+    await peer.register(B)
+    await other.register(C)
 
-        await server.hang_up(peer)
-        await settle()
+    await server.hang_up(peer)
+    await settle()
 
-        assert ["broker-c"] == alive(server)
-        assert ["disconnected", "disconnected"] == [effect.reason for effect in server.taken(Evicted)]
+    assert ["broker-c"] == alive(server)
+    assert ["disconnected", "disconnected"] == [effect.reason for effect in server.taken(Evicted)]
 
 
-async def test_reset_connection_evicts_at_once(tmp_path: Path) -> None:
+async def test_reset_connection_evicts_at_once(server: InProcess, peer: NamesrvPeer) -> None:
     """However it ends."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(A)
+    await peer.register(A)
 
-        peer.reset()
+    peer.reset()
 
-        assert "disconnected" == (await server.effect(Evicted)).reason
+    assert "disconnected" == (await server.effect(Evicted)).reason
 
 
-async def test_eviction_on_disconnect_can_be_switched_off(tmp_path: Path) -> None:
+@pytest.mark.settings(evict_on_disconnect=False)
+async def test_eviction_on_disconnect_can_be_switched_off(server: InProcess, peer: NamesrvPeer) -> None:
     """Then a broken connection alone evicts nobody; silence does."""
-    async with namesrv_in_process(tmp_path, evict_on_disconnect=False) as server:
-        peer = await server.connect()
-        await peer.register(A)
+    await peer.register(A)
 
-        await server.hang_up(peer)
-        await settle()
-        assert ["broker-a"] == alive(server)
+    await server.hang_up(peer)
+    await settle()
+    assert ["broker-a"] == alive(server)
 
-        await server.clock.advance(130)
-        assert [] == alive(server)
+    await server.clock.advance(130)
+    assert [] == alive(server)
 
 
 async def test_own_shutdown_evicts_nobody(tmp_path: Path) -> None:
@@ -302,26 +287,24 @@ async def test_refusals_are_logged_twenty_a_second(tmp_path: Path, caplog: pytes
         assert 1 == len(logged(caplog, "connections_refused"))
 
 
-async def test_short_scan_interval_is_its_own_tick(tmp_path: Path) -> None:
+@pytest.mark.settings(scan_interval_seconds=0.5, broker_expiry_seconds=1)
+async def test_short_scan_interval_is_its_own_tick(server: InProcess, peer: NamesrvPeer) -> None:
     """Lateness is looked at once a second, or as often as the scan comes."""
-    async with namesrv_in_process(tmp_path, scan_interval_seconds=0.5, broker_expiry_seconds=1) as server:
-        peer = await server.connect()
-        await peer.register(A, native_registration("T"), spelling="native")
-        await server.clock.advance(1.4)
-        assert ["broker-a"] == alive(server)
-        await server.clock.advance(0.1)
-        assert [] == alive(server)
+    await peer.register(A, native_registration("T"), spelling="native")
+    await server.clock.advance(1.4)
+    assert ["broker-a"] == alive(server)
+    await server.clock.advance(0.1)
+    assert [] == alive(server)
 
 
-async def test_scans_are_counted(tmp_path: Path) -> None:
+async def test_scans_are_counted(server: InProcess) -> None:
     """By ticks that are called by hand: the scan is due with the tenth."""
-    async with namesrv_in_process(tmp_path) as server:
-        housekeeping = Housekeeping(server.namesrv)
-        for _ in range(9):
-            server.clock.stall(1)
-            await housekeeping.tick(0.0)
-        assert 0 == housekeeping.scans
-        server.clock.stall(0.9)
-        # a timer may be a hair early
+    housekeeping = Housekeeping(server.namesrv)
+    for _ in range(9):
+        server.clock.stall(1)
         await housekeeping.tick(0.0)
-        assert 1 == housekeeping.scans
+    assert 0 == housekeeping.scans
+    server.clock.stall(0.9)
+    # a timer may be a hair early
+    await housekeeping.tick(0.0)
+    assert 1 == housekeeping.scans

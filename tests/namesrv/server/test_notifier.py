@@ -14,7 +14,7 @@ from namesrv.routeinfo.records import MinBrokerIdChanged
 from namesrv.server.notifier import TIMEOUT_SECONDS
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import settle
-from tests.support.in_process import namesrv_in_process
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer
 from tests.support.raw_peer import until
 from tests.support.scripted_server import Peer, ScriptedServer
@@ -83,15 +83,15 @@ async def test_all_others_are_told_who_is_the_smallest_now(tmp_path: Path) -> No
         assert expected == (await dialled(java))["extFields"]
 
 
-async def test_agent_is_told_when_the_master_leaves(tmp_path: Path) -> None:
+@pytest.mark.settings(notify_min_broker_id_changed=True)
+async def test_agent_is_told_when_the_master_leaves(server: InProcess) -> None:
     """However it leaves."""
-    async with namesrv_in_process(tmp_path, notify_min_broker_id_changed=True) as server:
-        master, agent = await server.connect(), await server.connect()
-        await master.register(MASTER, **ACTING)
-        await agent.register(AGENT, **ACTING, spelling="native")
+    master, agent = await server.connect(), await server.connect()
+    await master.register(MASTER, **ACTING)
+    await agent.register(AGENT, **ACTING, spelling="native")
 
-        await server.hang_up(master)
-        header, _ = await receive_notice(agent)
+    await server.hang_up(master)
+    header, _ = await receive_notice(agent)
 
     assert {
         "minBrokerId": "2",

@@ -1,0 +1,23 @@
+"""A NameServer in the test's own process, and a peer of it; `@pytest.mark.settings(NAME=VALUE)` sets it up."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import NamesrvPeer
+
+
+@pytest.fixture
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InProcess]:
+    """A server that runs until the end of the test, on a clock that the test moves."""
+    mark = request.node.get_closest_marker("settings")
+    async with namesrv_in_process(tmp_path, **(mark.kwargs if mark else {})) as server:
+        yield server
+
+
+@pytest.fixture
+async def peer(server: InProcess) -> NamesrvPeer:
+    """A connection to it."""
+    return await server.connect()
