@@ -10,12 +10,14 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from namesrv.server.reload import RELOADABLE
+from namesrv.settings.catalog import SETTINGS, Setting
 from tests.docs import recording
 from tests.docs.hexdump import dump
-from tests.docs.settings_table import settings_table
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT
 
@@ -49,6 +51,19 @@ def with_settings(page: str) -> str:
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{settings_table()}\n{END}{after}"
+
+
+def settings_table() -> str:
+    """One table for each topic, in the order of --help."""
+    head = "| setting | default | may be | SIGHUP | what it means |\n|---|---|---|---|---|\n"
+    parts = groupby(SETTINGS.values(), key=lambda setting: setting.topic)
+    return "\n".join(f"### {topic}\n\n{head}{''.join(map(_row, settings))}" for topic, settings in parts)
+
+
+def _row(setting: Setting) -> str:
+    at_once = "changes it" if setting.name in RELOADABLE else "restart"
+    consequence = setting.consequence.replace("|", "\\|")
+    return f"| `{setting.name}` | {setting.default or 'empty'} | {setting.may_be} | {at_once} | {consequence} |\n"
 
 
 def main() -> int:

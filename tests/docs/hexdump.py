@@ -3,22 +3,17 @@
 import json
 import re
 import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
+from typing import Any, Final
+
+import msgpack
 
 from namesrv_remoting.codes import SerializeType
 
 _PER_LINE: Final = 16
 _LINE: Final = re.compile(r"((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  .*)?")
 _TYPES: Final = {0: "JSON", 1: "ROCKETMQ", 77: "MSGPACK"}
-# first byte -> (name, how its length or value is packed)
-_NUMBERS: Final = {
-    0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q", 0xCB: ">d",
-}  # fmt: skip
-_STRINGS: Final = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
-_ARRAYS: Final = {0xDC: ">H", 0xDD: ">I"}
-_MAPS: Final = {0xDE: ">H", 0xDF: ">I"}
-_WORDS: Final = {0xC0: "nil", 0xC2: "false", 0xC3: "true"}
 _HEADER: Final = ("code", "opaque", "flag", "version", "remark", "ext")
 
 
@@ -86,61 +81,40 @@ def _binary(header: bytes) -> Iterator[Line]:
         at, is_key = end, not is_key
 
 
-# -- msgpack ----------------------------------------------------------------------------------------------------------
+class _Reader:
+    """Values of our protocol, one after the other, and the bytes that each of them takes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._unpacker = msgpack.Unpacker(max_buffer_size=0)
+        self._unpacker.feed(data)
+
+    def _token(self, read: Callable[[], Any]) -> tuple[bytes, Any]:
+        begin = self._unpacker.tell()
+        found = read()
+        return self._data[begin : self._unpacker.tell()], found
+
+    def lines(self, depth: int = 0, names: Iterable[str] = ()) -> list[Line]:
+        """Those of the next value; the items of an array may have names."""
+        indent, first = "  " * depth, self._data[self._unpacker.tell()]
+        if 0x90 <= first < 0xA0 or first in (0xDC, 0xDD):
+            data, count = self._token(self._unpacker.read_array_header)
+            lines = [(data, f"{indent}array of {count}")]
+            for _, name in zip(range(count), chain(names, repeat("")), strict=False):
+                value = self.lines(depth + 1)
+                lines += [(value[0][0], f"{indent}  {name}{value[0][1].strip()}"), *value[1:]]
+            return lines
+        if 0x80 <= first < 0x90 or first in (0xDE, 0xDF):
+            data, count = self._token(self._unpacker.read_map_header)
+            lines = [(data, f"{indent}map of {count}")]
+            for _ in range(count):
+                # a key and what its value begins with are one line
+                ((key, shown),), value = self.lines(depth + 1), self.lines(depth + 1)
+                lines += [(key + value[0][0], f"{shown}: {value[0][1].strip()}"), *value[1:]]
+            return lines
+        data, found = self._token(self._unpacker.unpack)
+        return [(data, f"{indent}{'nil' if found is None else json.dumps(found)}")]
 
 
-def _msgpack(data: bytes, names: tuple[str, ...] = ()) -> list[Line]:
-    lines, end = _value(data, 0, 0, names)
-    assert end == len(data), (end, len(data))
-    return lines
-
-
-def _value(data: bytes, at: int, depth: int, names: tuple[str, ...] = ()) -> tuple[list[Line], int]:
-    """The lines of the value at an offset, and where the next one begins."""
-    kind, count, end = _token(data, at)
-    label = f"{'  ' * depth}{kind}"
-    lines = [(data[at:end], label)]
-    if kind.startswith("array"):
-        for number in range(count):
-            found, end = _value(data, end, depth + 1)
-            name = f"{names[number]}: " if names else ""
-            first = found[0]
-            lines += [(first[0], f"{'  ' * (depth + 1)}{name}{first[1].strip()}"), *found[1:]]
-    elif kind.startswith("map"):
-        for _ in range(count):
-            key, end = _value(data, end, depth + 1)
-            value, end = _value(data, end, depth + 1)
-            # a key and its value on one line, where the value is one token
-            if len(value) == 1:
-                lines.append((key[0][0] + value[0][0], f"{key[0][1]}: {value[0][1].strip()}"))
-            else:
-                lines += [(key[0][0] + value[0][0], f"{key[0][1]}: {value[0][1].strip()}"), *value[1:]]
-    return lines, end
-
-
-def _token(data: bytes, at: int) -> tuple[str, int, int]:
-    """What begins at an offset, how many values it holds, and where its own bytes end."""
-    first = data[at]
-    if first < 0x80 or first >= 0xE0:
-        return str(first if first < 0x80 else first - 0x100), 0, at + 1
-    if first in _WORDS:
-        return _WORDS[first], 0, at + 1
-    for table in (_NUMBERS, _STRINGS, _ARRAYS, _MAPS):
-        if first in table:
-            size = struct.calcsize(table[first])
-            (value,) = struct.unpack_from(table[first], data, at + 1)
-            return _named(table, value, data, at + 1 + size)
-    if first < 0x90:
-        return _named(_MAPS, first & 0x0F, data, at + 1)
-    if first < 0xA0:
-        return _named(_ARRAYS, first & 0x0F, data, at + 1)
-    assert first < 0xC0, f"{first:#x} is not in our protocol"
-    return _named(_STRINGS, first & 0x1F, data, at + 1)
-
-
-def _named(table: dict[int, str], value: int, data: bytes, end: int) -> tuple[str, int, int]:
-    if table is _NUMBERS:
-        return str(value), 0, end
-    if table is _STRINGS:
-        return json.dumps(data[end : end + value].decode()), 0, end + value
-    return f"{'array' if table is _ARRAYS else 'map'} of {value}", value, end
+def _msgpack(data: bytes, names: Iterable[str] = ()) -> list[Line]:
+    return _Reader(data).lines(names=[f"{name}: " for name in names])

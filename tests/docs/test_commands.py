@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.command_catalogue import ELSEWHERE, OF_MAKE, OWN, RUNS, STAND_INS, Run
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT, blocks, pages, prose
 from tests.support.talking_process import TalkingProcess
@@ -40,17 +40,20 @@ PROGRAMS = (
         "mvn",
         "go",
     ),
-    *(".venv/bin/namesrv", ".venv/bin/namesrvctl", ".venv/bin/python", "sh", "buildah", "kill", "ip", "nft", "curl"),
+    *(".venv/bin/namesrv", ".venv/bin/namesrvctl", ".venv/bin/python", "sh", "buildah", "kill", "ip", "nft", "apt-get"),
 )
+# programs whose commands are run: ours, and those that only read
+OWN = ("namesrv ", "namesrvctl ", "namesrv-broker-agent ", "curl ", "python -m namesrv ", ".venv/bin/namesrv ")
+# what the last line of a make target runs, as make says it
+OF_MAKE = ("make run",)
+CATALOGUE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())
+# command -> what it has to say; those that last are ended when they have said it
+LASTING: dict[str, str] = CATALOGUE["lasting"]
+RUNS: dict[str, str] = CATALOGUE["run"] | LASTING
+# command -> the file that runs it
+ELSEWHERE: dict[str, str] = {text: file for file, texts in CATALOGUE["elsewhere"].items() for text in texts}
+BIN = Path(sys.executable).parent
 COMMAND_SECONDS = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command, and the first place where it stands."""
-
-    text: str
-    place: str
 
 
 def manuals() -> list[Path]:
@@ -59,12 +62,12 @@ def manuals() -> list[Path]:
     return [page for page in pages() if not str(page.relative_to(ROOT)).startswith(others)]
 
 
-def commands() -> dict[str, Command]:
-    """Every command of every manual, by its text."""
-    found: dict[str, Command] = {}
+def commands() -> dict[str, str]:
+    """Every command of every manual, and the first place where it stands."""
+    found: dict[str, str] = {}
     for page in manuals():
         for place, text in (*in_blocks(page), *in_prose(page)):
-            found.setdefault(text, Command(text, place))
+            found.setdefault(text, place)
     return found
 
 
@@ -102,7 +105,7 @@ def test_every_block_says_what_it_is() -> None:
 
 def test_every_command_is_run() -> None:
     """Here, or by the file that the catalogue names; what is not ours to run has to be in it."""
-    unknown = [f"{command.place}: {text}" for text, command in COMMANDS.items() if text not in {*RUN_HERE, *ELSEWHERE}]
+    unknown = [f"{place}: {text}" for text, place in COMMANDS.items() if text not in {*RUN_HERE, *ELSEWHERE}]
     assert [] == unknown
 
 
@@ -139,31 +142,33 @@ def dry_run(text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def with_arguments(*targets: str) -> list[tuple[str, str]]:
-    """The commands that hand arguments to one of these targets: the target, and its arguments."""
-    starts = tuple(f"make {target} ARGS=" for target in targets)
-    return sorted((text.split()[1], shlex.split(text)[2]) for text in COMMANDS if text.startswith(starts))
+def with_list(text: str) -> list[str]:
+    """A benchmark that measures nothing."""
+    module = "benchmarks.peers" if text.split()[1] == "bench-peers" else "benchmarks"
+    return [module, *shlex.split(shlex.split(text)[2].removeprefix("ARGS=")), "--list"]
 
 
-@pytest.mark.parametrize(("target", "arguments"), with_arguments("bench", "bench-peers"))
-def test_benchmarks_understand_their_arguments(target: str, arguments: str) -> None:
-    """Put together with --list, which measures nothing."""
-    module = "benchmarks.peers" if target == "bench-peers" else "benchmarks"
-    words = shlex.split(arguments.removeprefix("ARGS="))
-    command = [sys.executable, "-m", module, *words, "--list"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stderr
+def with_print_submit(text: str) -> list[str]:
+    """A report that runs nothing."""
+    return ["namesrv_spark_jobs", *shlex.split(text)[1:], "--print-submit"]
 
 
-@pytest.mark.parametrize("text", sorted(text for text in COMMANDS if text.startswith("namesrv-staleness heartbeats/")))
-def test_report_understands_its_arguments(text: str, tmp_path: Path) -> None:
-    """Put together with --print-submit, which runs nothing."""
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *((text, with_list(text)) for text in COMMANDS if re.match("make bench(-peers)? ARGS=", text)),
+        *((text, with_print_submit(text)) for text in COMMANDS if text.startswith("namesrv-staleness heartbeats/")),
+    ],
+)
+def test_arguments_are_understood(text: str, words: list[str], tmp_path: Path) -> None:
+    """Of what takes minutes, put together with an option that does nothing."""
     log = tmp_path / "heartbeats" / "dt=2026-03-01" / "hour=07" / "ns1-1-1.jsonl"
     log.parent.mkdir(parents=True)
     log.touch()
-    command = [sys.executable, "-m", "namesrv_spark_jobs", *shlex.split(text)[1:], "--print-submit"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stderr
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, (text, done.stderr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,22 +181,14 @@ class Scene:
 
     def words(self, text: str) -> str:
         """A command, with what is there in the place of what the page names."""
-        for written, meant in STAND_INS.items():
+        for written, meant in CATALOGUE["stand_ins"].items():
             text = text.replace(written, meant.format_map(self.stand_ins))
-        text = re.sub(r"(^|\s)\.venv/bin/", rf"\1{Path(sys.executable).parent}/", text)
         if text.startswith(OF_MAKE):
-            return self.recipe(text)
-        return text
-
-    def recipe(self, text: str) -> str:
-        """What make runs last for a target: what comes before sets up what is set up here."""
-        done = dry_run(text)
-        done.check_returncode()
-        return (
-            done.stdout.splitlines()[-1]
-            .replace(".venv/bin/", f"{Path(sys.executable).parent}/")
-            .replace("exec ", "", 1)
-        )
+            # what make runs last for a target: what comes before sets up what is set up here
+            done = dry_run(text)
+            done.check_returncode()
+            text = done.stdout.splitlines()[-1].replace("exec ", "", 1)
+        return re.sub(r"(^|\s)\.venv/bin/", rf"\1{BIN}/", text)
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +202,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         http = servers[0].wait_for("listening")["http"][0]
         environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")},
-            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
+            "PATH": os.pathsep.join((str(BIN), os.environ["PATH"])),
             "PYTHONUNBUFFERED": "1",
             # for namesrvctl; a namesrv that is started without a flag finds the rest
             "NAMESRV_ADDR": everyone,
@@ -220,7 +217,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         (directory / "namesrv.toml").write_text("broker_expiry_seconds = 60\n")
         (directory / "namesrv.properties").write_text("orderMessageEnable=true\nserverWorkerThreads=8\n")
         broker = ("namesrv-broker-agent", "--config", str(directory / "broker.toml"))
-        stack.enter_context(TalkingProcess(*(str(Path(sys.executable).parent / broker[0]), *broker[1:])))
+        stack.enter_context(TalkingProcess(*(str(BIN / broker[0]), *broker[1:])))
         for server in servers:
             server.wait_for("broker_registered", broker_name="broker-a")
         found = Scene(directory, dict(zip(("ns1", "ns2", "ns3"), addresses, strict=True)) | {"http": http}, environ)
@@ -238,13 +235,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 @pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("text", RUN_HERE)
 def test_command(text: str, scene: Scene) -> None:
-    """It ends with the code, and says what, it should."""
-    run = RUNS.get(text, Run())
-    if run.is_lasting:
-        lasting(scene, scene.words(text), run)
+    """It ends with 0, and says what it should; one that lasts ends so at Ctrl-C."""
+    says, words = RUNS.get(text, ""), scene.words(text)
+    if text in LASTING:
+        with TalkingProcess("sh", "-c", f"cd '{scene.directory}' && exec env {words}", **scene.environ) as process:
+            process.wait_for(says)
+            process.send_signal(signal.SIGINT)
+            assert 0 == process.wait(), process.lines
         return
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", scene.words(text)],
+        ["bash", "-o", "pipefail", "-c", words],
         cwd=scene.directory,
         env=scene.environ,
         stdin=subprocess.DEVNULL,
@@ -254,13 +254,5 @@ def test_command(text: str, scene: Scene) -> None:
         check=False,
     )
     said = done.stdout + done.stderr
-    assert run.code == done.returncode, said
-    assert re.search(run.says, said), said
-
-
-def lasting(scene: Scene, words: str, run: Run) -> None:
-    """Wait until it has said what it should, and end it as Ctrl-C does."""
-    with TalkingProcess("sh", "-c", f"cd '{scene.directory}' && exec env {words}", **scene.environ) as process:
-        process.wait_for(run.says)
-        process.send_signal(signal.SIGINT)
-        assert run.code == process.wait(), process.lines
+    assert 0 == done.returncode, said
+    assert re.search(says, said), said
