@@ -6,8 +6,6 @@ import zlib
 import pytest
 
 from benchmarks.abuse import payloads, table
-from benchmarks.abuse.__main__ import main
-from benchmarks.abuse.attacks import ATTACKS
 from benchmarks.abuse.trial import Result, p99
 from namesrv_remoting.bodies.register import decode_body, decode_native_body
 from namesrv_remoting.codes import CURRENT_VERSION
@@ -101,11 +99,3 @@ def test_a_changed_body_says_the_same_in_other_bytes() -> None:
     stream = zlib.compress(b"a" * 99, 6)
     assert stream != payloads.changed(stream)
     assert b"a" * 99 == zlib.decompress(payloads.changed(stream))
-
-
-def test_list_names_every_attack(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what it does; nothing is attacked."""
-    assert main(["--list"]) == 0
-
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert list(ATTACKS) == listed

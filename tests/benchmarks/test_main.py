@@ -1,4 +1,4 @@
-"""The benchmarks' command line."""
+"""The benchmarks' command lines."""
 
 import subprocess
 import sys
@@ -6,35 +6,33 @@ import sys
 import pytest
 
 from benchmarks import __main__ as bench
+from benchmarks.abuse.attacks import ATTACKS
+from benchmarks.peers.__main__ import QUESTIONS as OF_PEERS
 from benchmarks.servers import ROOT
 
+QUESTIONS = {
+    "benchmarks": [
+        *("pulls", "heartbeats", "heartbeat_log", "registration", "registration_cost", "eviction", "memory"),
+        *("connections", "scrapes", "startup", "agents", "client", "staleness"),
+    ],
+    "benchmarks.peers": ["pulls", "registration", "memory", "startup"],
+    "benchmarks.abuse": list(ATTACKS),
+}
 
-def test_list_names_every_question() -> None:
-    """As a process of its own, as `make bench ARGS=--list` runs it; nothing is measured."""
-    command = [sys.executable, "-m", "benchmarks", "--list"]
+
+@pytest.mark.parametrize("module", QUESTIONS)
+def test_list_names_every_question(module: str) -> None:
+    """As a process of its own, as `make bench ARGS=--list` runs it; nothing is measured, and nothing needed."""
+    command = [sys.executable, "-m", module, "--list"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert [
-        "pulls",
-        "heartbeats",
-        "heartbeat_log",
-        "registration",
-        "registration_cost",
-        "eviction",
-        "memory",
-        "connections",
-        "scrapes",
-        "startup",
-        "agents",
-        "client",
-        "staleness",
-    ] == [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
+    assert QUESTIONS[module] == [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
     assert listed.stderr == ""
 
 
 def test_every_question_has_a_title() -> None:
     """The docstring of every benchmark has a first line."""
-    assert [] == [name for name, question in bench.QUESTIONS.items() if not bench.title(question)]
+    assert [] == [name for name, question in {**bench.QUESTIONS, **OF_PEERS}.items() if not bench.title(question)]
 
 
 @pytest.mark.parametrize("arguments", [["--only", "nonsense"], ["--nonsense"], ["--only"]])

@@ -1,32 +1,24 @@
-"""Apache's NameServer before it is measured, and the command line of the comparison."""
+"""Apache's NameServer before it is measured."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import title
 from benchmarks.figures import BenchError
 from benchmarks.peers import apache, pairs
-from benchmarks.peers.__main__ import QUESTIONS
 from benchmarks.peers.apache import HEAPS, apache_port, lib, version
 from benchmarks.peers.pairs import Sides, against_apache
-from benchmarks.servers import ROOT
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("The Name Server boot success. serializeType=JSON, address 127.0.0.1:39876\n", 39_876),
-        ("The Name Server boot success. serializeType=JSON, address 0.0.0.0:9876", 9876),
-        ("load config properties file OK, /tmp/namesrv.properties\n", None),
-        ("Please set the ROCKETMQ_HOME variable in your environment, address 127.0.0.1:1\n", None),
-    ],
-)
-def test_the_port_is_in_the_line_that_says_boot_success(line: str, expected: int | None) -> None:
+def test_the_port_is_in_the_line_that_says_boot_success() -> None:
     """Other lines come before it."""
-    assert expected == apache_port(line)
+    boot = "The Name Server boot success. serializeType=JSON, address"
+    assert [39_876, 9876] == [apache_port(f"{boot} {address}\n") for address in ("127.0.0.1:39876", "0.0.0.0:9876")]
+    others = (
+        "load config properties file OK, /tmp/namesrv.properties",
+        "Please set ROCKETMQ_HOME, address 127.0.0.1:1",
+    )
+    assert [None, None] == [apache_port(line) for line in others]
 
 
 def fetched(peers: Path, *jars: str) -> Path:
@@ -85,18 +77,3 @@ def test_nothing_of_java_or_rocketmq_is_inherited(monkeypatch: pytest.MonkeyPatc
 
     assert environment.keys().isdisjoint({"JAVA_TOOL_OPTIONS", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"})
     assert ("/nowhere", "/nowhere") == (environment["ROCKETMQ_HOME"], environment["HOME"])
-
-
-def test_list_names_every_question() -> None:
-    """As a process of its own, as `make bench-peers ARGS=--list` runs it; nothing is measured, and nothing needed."""
-    command = [sys.executable, "-m", "benchmarks.peers", "--list"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-
-    assert ["pulls", "registration", "memory", "startup"] == [
-        line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")
-    ]
-
-
-def test_every_question_has_a_title() -> None:
-    """The docstring of every benchmark has a first line."""
-    assert [] == [name for name, question in QUESTIONS.items() if not title(question)]

@@ -13,33 +13,17 @@ LISTENING = '{"level":"info","event":"listening","addresses":["127.0.0.1:41234"]
 
 
 def test_resident_memory_is_in_kibibytes() -> None:
-    """The kernel says kB and means 1,024 bytes."""
+    """The kernel says kB and means 1,024 bytes; the status of a zombie lacks the line, and that is no 0."""
     assert 41_664 * 1024 == resident_bytes("Name:\tpython\nVmHWM:\t   50000 kB\nVmRSS:\t   41664 kB\nThreads:\t1\n")
-
-
-def test_an_ended_process_has_no_memory() -> None:
-    """A zombie's status lacks the line; that is no 0."""
     with pytest.raises(BenchError, match="the server has ended"):
         resident_bytes("Name:\tpython\nState:\tZ (zombie)\n")
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (LISTENING, 41_234),
-        (LISTENING.replace("127.0.0.1", "[::1]"), 41_234),
-        ('{"level":"info","event":"stopped"}\n', None),
-        ('{"event":"warned","text":"not \\"listening\\" yet"}\n', None),
-        ("a line of a traceback\n", None),
-    ],
-)
-def test_the_port_is_in_the_line_that_says_listening(line: str, expected: int | None) -> None:
-    """Other lines come before and after it."""
-    assert expected == daemon_port(line)
-
-
-def test_the_limit_servers_first_line_is_its_port() -> None:
-    """It prints nothing else."""
+def test_the_port_is_in_the_line_that_says_listening() -> None:
+    """Other lines come before and after it; the limit server prints nothing else."""
+    assert [41_234, 41_234] == [daemon_port(LISTENING.replace("127.0.0.1", host)) for host in ("127.0.0.1", "[::1]")]
+    lines = ('{"event":"stopped"}', '{"event":"warned","text":"not \\"listening\\" yet"}', "a line of a traceback")
+    assert [None, None, None] == [daemon_port(f"{line}\n") for line in lines]
     assert limit_port('{"port":38111}\n') == 38_111
 
 
