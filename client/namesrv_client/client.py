@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from namesrv_client.errors import RouteUnavailableError
-from namesrv_client.heartbeat_log import ClientLog
-from namesrv_client.queues.faults import ReachabilityProbe
+from namesrv_client.heartbeat_log import CLOSE_SECONDS, ClientLog
+from namesrv_client.queues.faults import BrokerFaults
 from namesrv_client.queues.selection import QueueSelector
 from namesrv_client.queues.topic_queues import LOGICAL_PREFIX, MessageQueue, PublishInfo, endpoint, subscribe_queues
 from namesrv_client.routes.cache import RouteCache
 from namesrv_client.routes.keeper import RouteKeeper
-from namesrv_client.routes.listeners import RouteChanges, RouteListeners
-from namesrv_client.routes.route import Route, RouteChange
+from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteListeners, RouteUnavailableError
 from namesrv_client.routes.session import ServerSession
 from namesrv_client.routes.snapshot import RouteSaver
 from namesrv_client.settings import ClientSettings
@@ -72,13 +70,22 @@ class RouteClient:
         self._keeper = RouteKeeper(
             settings, self._clock, self._session, self._cache, changed=self._changed, random_unit=random_unit
         )
-        self._selector = QueueSelector(settings, self._clock, self._cache)
-        self._log = (
-            None
-            if settings.heartbeat_log_dir is None
-            else ClientLog(settings, self._clock, self._cache.point, lambda: self.chosen_server)
+        self._faults = BrokerFaults(settings, self._clock)
+        self._selector = QueueSelector(
+            settings, self._clock, self._cache, self._faults, route=self.route, use=self._keeper.use
         )
-        self._saver = None if settings.snapshot_file is None else RouteSaver(settings, self._clock, self._cache)
+        self._log: ClientLog | None = None
+        if settings.heartbeat_log_dir is not None:
+            self._log = ClientLog(
+                settings.heartbeat_log_dir,
+                settings.client_name,
+                self._clock,
+                self._cache.point,
+                lambda: self.chosen_server,
+            )
+        self._saver: RouteSaver | None = None
+        if settings.snapshot_file is not None:
+            self._saver = RouteSaver(settings.snapshot_file, self._clock, self._cache)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_started = self._is_closed = False
 
@@ -100,7 +107,7 @@ class RouteClient:
         if self._saver is not None:
             works.append(self._saver.run())
         if self.settings.fault_tolerance and self.settings.probe == "connect":
-            works.append(ReachabilityProbe(self._selector.faults, self._clock, self.master_of).run())
+            works.append(self._faults.probe(self.master_of))
         self._tasks = [asyncio.create_task(work) for work in works]
         for task in self._tasks:
             task.add_done_callback(_report_bug)
@@ -118,9 +125,9 @@ class RouteClient:
         await self._keeper.close()
         self._listeners.end()
         if self._saver is not None:
-            await self._saver.save_last()
+            await self._saver.save()
         if self._log is not None:
-            await self._log.close()
+            await self._log.close(CLOSE_SECONDS)
         await self._session.close()
 
     def _check_started(self) -> None:
@@ -130,7 +137,7 @@ class RouteClient:
     def _changed(self, change: RouteChange) -> None:
         self._selector.forget(change.topic)
         if self._saver is not None:
-            self._saver.is_changed = True
+            self._saver.changed()
         if self._log is not None:
             self._log.changed(change)
         self._listeners.notify(change)
@@ -146,21 +153,25 @@ class RouteClient:
             RuntimeError: the client is not started.
         """
         self._check_started()
-        limit = self.settings.cache_ttl_seconds if max_stale is None else max_stale
-        began = self._clock.monotonic()
-        known = self._cache.get(topic)
-        if known is None or (limit is not None and known.age > limit):
-            if self._is_closed:
-                raise RouteUnavailableError(f"topic {topic}: the client is closed")
-            known = await self._keeper.fetch(topic)
-            # what was confirmed for this call is as fresh as it gets, however short the limit
-            if limit is not None and known.age > limit and known.confirmed_at < began:
-                raise RouteUnavailableError(
-                    f"topic {topic}: the cached route is {known.age:.0f} s old, and no NameServer has confirmed it"
-                )
-        else:
+        known = self._known(topic, max_stale)
+        if known is not None:
             self._keeper.use(topic)
-        return known
+            return known
+        if self._is_closed:
+            raise RouteUnavailableError(f"topic {topic}: the client is closed")
+        began = self._clock.monotonic()
+        found = await self._keeper.fetch(topic)
+        # what was confirmed for this call is as fresh as it gets, however short the limit
+        if found.confirmed_at < began and self._known(topic, max_stale) is None:
+            raise RouteUnavailableError(
+                f"topic {topic}: the cached route is {found.age:.0f} s old, and no NameServer has confirmed it"
+            )
+        return found
+
+    def _known(self, topic: str, max_stale: float | None) -> Route | None:
+        """What is known of a topic, if it is young enough."""
+        known, limit = self._cache.get(topic), self.settings.cache_ttl_seconds if max_stale is None else max_stale
+        return known if known is None or limit is None or known.age <= limit else None
 
     def cached(self, topic: str) -> Route | None:
         """What is known of a topic, without asking anybody."""
@@ -188,7 +199,7 @@ class RouteClient:
     @property
     def server_errors(self) -> Mapping[str, str]:
         """Why each NameServer failed the last time, by address."""
-        return dict(self._session.errors)
+        return self._session.errors
 
     @property
     def name_servers_error(self) -> str | None:
@@ -215,7 +226,7 @@ class RouteClient:
             NoQueueError: the topic exists, and no queue of it can be written to.
             RouteUnavailableError: nobody could tell.
         """
-        return await self._selector.find(topic, self.route, self._keeper.use)
+        return await self._selector.find(topic)
 
     def known_publish_info(self, topic: str) -> PublishInfo | None:
         """The queues to write to, if they are known and young enough, without asking anybody."""
@@ -236,32 +247,28 @@ class RouteClient:
 
     def report(self, broker: str, latency_seconds: float, *, failed: bool = False) -> None:
         """Say how a send went. After a failure the broker's topics are asked about, once a second at most."""
-        self._take_report(broker, latency_seconds, failed=failed)
-        if failed:
-            self._suspect(broker)
-
-    def _take_report(self, broker: str, latency_seconds: float, *, failed: bool) -> None:
-        """The first half of `report`, which any thread may call."""
-        pause = self._selector.report(broker, latency_seconds, failed=failed)
+        pause = self._faults.report(broker, latency_seconds, failed=failed)
         if self._log is not None:
             if failed:
                 self._log.send_failed(broker)
             if pause:
                 self._log.isolated(broker, pause)
+        if failed:
+            self._suspect(broker)
 
     def _suspect(self, broker: str) -> None:
-        """The other half: ask for the routes of the broker's topics soon."""
+        """Ask for the routes of the broker's topics soon."""
         if not self._is_closed:
             self._keeper.suspect(broker)
 
     def reached(self, broker: str) -> None:
         """A probe of the application's own got through to the broker."""
-        self._selector.faults.reached(broker)
+        self._faults.reached(broker)
 
     @property
     def unreachable_brokers(self) -> list[str]:
         """Brokers that a probe should look at."""
-        return self._selector.faults.unreachable()
+        return self._faults.unreachable()
 
     # -- consumers and addresses --------------------------------------------------------------------------------------
 

@@ -7,12 +7,11 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
+from namesrv_client.routes.cache import SyncPoint
 from namesrv_client.routes.route import RouteChange
-from namesrv_client.routes.sync_point import SyncPoint
-from namesrv_client.settings import ClientSettings
-from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import Item, LineLog, encoded
@@ -23,7 +22,7 @@ SCHEMA_VERSION: Final = 2
 # An application should not have to think of it.
 KEEP_DAYS: Final = 7.0
 MAX_BYTES: Final = 256 * 1024 * 1024
-_CLOSE_SECONDS: Final = 2.0
+CLOSE_SECONDS: Final = 2.0
 
 
 class ClientLines:
@@ -59,55 +58,31 @@ class ClientLines:
         return self.line(Item(item.wall, item.monotonic, ("dropped", None, {"count": count})))
 
 
-class ClientLog:
-    """The log of one client. Everything may be called from any thread but `start` and `close`."""
+class ClientLog(LineLog):
+    """The log of one client. Events may be told from any thread."""
 
     def __init__(
-        self, settings: ClientSettings, clock: Clock, point: SyncPoint, chosen: Callable[[], str | None]
+        self, directory: Path, client: str, clock: Clock, point: SyncPoint, chosen: Callable[[], str | None]
     ) -> None:
-        if settings.heartbeat_log_dir is None:
-            raise ValueError("no heartbeat_log_dir")
+        boot_id = secrets.token_hex(8)
+        files = LineFiles(directory, client, boot_id)
+        super().__init__(files, ClientLines(boot_id), Retention(KEEP_DAYS, MAX_BYTES), report=_report)
         self._clock = clock
-        self._client = settings.client_name
+        self._client = client
         self._point = point
         self._chosen = chosen
         # senders report from threads of their own
         self._lock = threading.Lock()
-        boot_id = secrets.token_hex(8)
-        self._log = LineLog(
-            LineFiles(settings.heartbeat_log_dir, settings.client_name, boot_id),
-            ClientLines(boot_id),
-            Retention(KEEP_DAYS, MAX_BYTES),
-            report=_report,
-        )
-
-    def __repr__(self) -> str:
-        return f"<ClientLog [{self._client} | {self._log!r}]>"
-
-    def start(self) -> None:
-        """Begin to write."""
-        self._log.start()
-
-    async def run(self) -> None:
-        """Return when the log is closed.
-
-        Raises:
-            Exception: a bug in a writing thread.
-        """
-        await self._log.run()
-
-    async def close(self) -> None:
-        """Write what is left, if the disk takes it soon."""
-        await self._log.close(_CLOSE_SECONDS)
 
     def changed(self, change: RouteChange) -> None:
         """A route is another one than before."""
+        groups = () if change.new is None else sorted(change.new.data.broker_datas, key=lambda group: group.broker_name)
         self._note(
             "refreshed",
             topic=change.topic,
             revision=self._point.revision,
             server_boot_id=self._point.run,
-            brokers=[] if change.new is None else _brokers(change.new.data),
+            brokers=[group.logged() for group in groups],
         )
 
     def send_failed(self, broker_name: str) -> None:
@@ -119,14 +94,9 @@ class ClientLog:
         self._note("isolated", broker_name=broker_name, for_ms=for_ms)
 
     def _note(self, event: str, **fields: Any) -> None:
-        clock = self._clock
         what = (event, self._chosen(), {"client": self._client, **fields})
         with self._lock:
-            self._log.put(Item(clock.wall(), clock.monotonic(), what))
-
-
-def _brokers(data: TopicRouteData) -> list[dict[str, Any]]:
-    return [group.logged() for group in sorted(data.broker_datas, key=lambda group: group.broker_name)]
+            self.put(Item(self._clock.wall(), self._clock.monotonic(), what))
 
 
 def _report(level: int, name: str, fields: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ member. A client that is not in the group gets nothing; empty arguments are a Va
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import TypeVar
 
 from namesrv_client.queues.topic_queues import MessageQueue
@@ -18,31 +19,28 @@ T = TypeVar("T")
 VIRTUAL_NODES = 10
 
 
-def _check(client_id: str, queues: Queues, client_ids: Sequence[str]) -> bool:
-    if not client_id:
-        raise ValueError("client id is empty")
-    if not queues:
-        raise ValueError("no queues")
-    if not client_ids:
-        raise ValueError("no client ids")
-    return client_id in client_ids
+def _for_members(strategy: Strategy) -> Strategy:
+    @wraps(strategy)
+    def allocate(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
+        for given, problem in ((client_id, "client id is empty"), (queues, "no queues"), (client_ids, "no client ids")):
+            if not given:
+                raise ValueError(problem)
+        return strategy(client_id, queues, client_ids) if client_id in client_ids else []
+
+    return allocate
 
 
+@_for_members
 def averagely(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
     """AVG: a run of neighbouring queues each."""
-    if not _check(client_id, queues, client_ids):
-        return []
-    index, count, clients = client_ids.index(client_id), len(queues), len(client_ids)
-    rest = count % clients
-    size = 1 if count <= clients else count // clients + (1 if index < rest else 0)
-    start = index * size if rest and index < rest else index * size + rest
-    return list(queues[start : start + max(0, min(size, count - start))])
+    index, (each, rest) = client_ids.index(client_id), divmod(len(queues), len(client_ids))
+    start = each * index + min(index, rest)
+    return list(queues[start : start + each + (index < rest)])
 
 
+@_for_members
 def averagely_by_circle(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
     """AVG_BY_CIRCLE: every n-th queue."""
-    if not _check(client_id, queues, client_ids):
-        return []
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
@@ -58,9 +56,8 @@ def by_config(configured: Sequence[MessageQueue]) -> Strategy:
 def by_machine_room(rooms: Sequence[str]) -> Strategy:
     """MACHINE_ROOM: the queues of brokers named `room@broker` in one of the rooms, shared out evenly."""
 
+    @_for_members
     def allocate(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
-        if not _check(client_id, queues, client_ids):
-            return []
         index, clients = client_ids.index(client_id), len(client_ids)
         ours = [queue for queue in queues if _room_of(queue.broker_name) in rooms]
         each, rest = divmod(len(ours), clients)
@@ -86,9 +83,8 @@ def by_machine_room_nearby(
         ValueError: a resolver names no room.
     """
 
+    @_for_members
     def allocate(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
-        if not _check(client_id, queues, client_ids):
-            return []
         queues_of_room = _grouped(queues, room_of_queue)
         clients_of_room = _grouped(client_ids, room_of_client)
         room = room_of_client(client_id)
@@ -122,9 +118,8 @@ def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Strategy:
     if virtual_nodes < 1:
         raise ValueError(f"virtual_nodes must be at least 1, not {virtual_nodes}")
 
+    @_for_members
     def allocate(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
-        if not _check(client_id, queues, client_ids):
-            return []
         ring = sorted((_hash(f"{owner}-{number}"), owner) for owner in client_ids for number in range(virtual_nodes))
         points = [point for point, _ in ring]
         return [

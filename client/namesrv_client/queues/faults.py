@@ -2,131 +2,99 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from namesrv_client.settings import ClientSettings
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.timeouts import timeout_on
 
-# (latency from, left alone for), both in milliseconds, largest first
-FAULT_TABLE_5: Final = (
-    (15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000), (100, 0), (50, 0),
-)  # fmt: skip
-FAULT_TABLE_4: Final = (
-    (15_000, 600_000), (3_000, 180_000), (2_000, 120_000), (1_000, 60_000), (550, 30_000), (100, 0), (50, 0),
-)  # fmt: skip
-_TABLES: Final = {"5": FAULT_TABLE_5, "4": FAULT_TABLE_4}
+# RocketMQ's tables from 5.1.4 on, and before: (latency from, left alone for), in milliseconds, largest first
+_TABLES: Final = {
+    "5": ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000)),
+    "4": ((15_000, 600_000), (3_000, 180_000), (2_000, 120_000), (1_000, 60_000), (550, 30_000)),
+}
 # the latency that a failure counts as
 _ISOLATION_MS: Final = {"5": 10_000, "4": 30_000}
+_PROBE_SECONDS: Final = 3.0
+_PROBE_TIMEOUT_SECONDS: Final = 0.2
 
 
-@dataclass(slots=True)
-class FaultItem:
-    """What is known of one broker."""
+class BrokerFaults:
+    """Which brokers are left alone after slow and failed sends. Any thread may report."""
 
-    latency_ms: float
-    # monotonic seconds
-    available_at: float
-    is_reachable: bool = True
-
-
-class FaultStrategy:
-    """Latencies and failures by broker; time is passed in, in monotonic seconds."""
-
-    def __init__(self, table: Literal["5", "4"] = "5") -> None:
-        self._table = _TABLES[table]
-        self._isolation_ms = _ISOLATION_MS[table]
-        self._items: dict[str, FaultItem] = {}
+    def __init__(self, settings: ClientSettings, clock: Clock) -> None:
+        self._clock = clock
+        self.is_tolerant: Final = settings.fault_tolerance
+        # without anybody who would find out that a broker is back, its pause has to be enough
+        self._is_probed = settings.probe != "off"
+        self._table = _TABLES[settings.fault_table]
+        self._isolation_ms = _ISOLATION_MS[settings.fault_table]
+        # broker -> until when (monotonic) it is left alone
+        self._isolated: dict[str, float] = {}
+        # brokers that nobody has reached since a send failed, in that order
+        self._unreachable: dict[str, None] = {}
 
     def __repr__(self) -> str:
-        return f"<FaultStrategy [{len(self._items)} brokers]>"
+        return f"<BrokerFaults [{len(self._isolated)} isolated | {len(self._unreachable)} unreachable]>"
 
-    def pause_ms(self, latency_ms: float) -> int:
-        """How long a broker with that latency is left alone."""
-        for threshold, pause in self._table:
-            if latency_ms >= threshold:
-                return pause
-        return 0
-
-    def report(self, broker: str, latency_ms: float, now: float, *, failed: bool, is_reachable: bool = True) -> int:
+    def report(self, broker: str, latency_seconds: float, *, failed: bool) -> int:
         """Take in how a send went; for how many milliseconds the broker is left alone for it.
 
-        A failure isolates, slowness does by the table, a quick success ends both.
+        A failure isolates, slowness does by the table, a quick success ends both. Nothing does without fault tolerance.
         """
-        pause = self.pause_ms(self._isolation_ms if failed else latency_ms)
-        known = self._items.get(broker)
-        if known is None:
-            if pause == 0 and is_reachable:
-                return pause
-            known = self._items[broker] = FaultItem(latency_ms, now)
-        known.latency_ms = latency_ms
-        known.is_reachable = is_reachable
-        # an isolation that runs is not made shorter by a slow answer, only by a good one
-        known.available_at = max(known.available_at, now + pause / 1000) if pause else now
+        if not self.is_tolerant:
+            return 0
+        latency_ms = self._isolation_ms if failed else latency_seconds * 1000
+        pause = next((pause for threshold, pause in self._table if latency_ms >= threshold), 0)
+        if pause:
+            # an isolation that runs is not made shorter by a slow answer, only by a good one
+            until = self._clock.monotonic() + pause / 1000
+            self._isolated[broker] = max(self._isolated.get(broker, until), until)
+        else:
+            self._isolated.pop(broker, None)
+        if failed and self._is_probed:
+            self._unreachable[broker] = None
+        else:
+            self.reached(broker)
         return pause
 
-    def is_available(self, broker: str, now: float) -> bool:
+    def is_available(self, broker: str) -> bool:
         """Whether it is to be used."""
-        known = self._items.get(broker)
-        return known is None or (known.is_reachable and now >= known.available_at)
+        return self.is_reachable(broker) and self._clock.monotonic() >= self._isolated.get(broker, 0.0)
 
     def is_reachable(self, broker: str) -> bool:
         """Whether it could be reached the last time somebody tried."""
-        known = self._items.get(broker)
-        return known is None or known.is_reachable
+        return broker not in self._unreachable
 
     def unreachable(self) -> list[str]:
         """Brokers that a probe should look at."""
-        # copied first: threads may report meanwhile
-        return [broker for broker, item in list(self._items.items()) if not item.is_reachable]
+        return list(self._unreachable)
 
     def reached(self, broker: str) -> None:
         """A probe got through."""
-        known = self._items.get(broker)
-        if known is not None:
-            known.is_reachable = True
+        self._unreachable.pop(broker, None)
 
-    def remove(self, broker: str) -> None:
-        """Forget a broker."""
-        self._items.pop(broker, None)
-
-
-PROBE_SECONDS: Final = 3.0
-PROBE_TIMEOUT_SECONDS: Final = 0.2
-
-
-class ReachabilityProbe:
-    """Looks after the brokers that could not be reached."""
-
-    def __init__(self, faults: FaultStrategy, clock: Clock, master_of: Callable[[str], str | None]) -> None:
-        self._faults = faults
-        self._clock = clock
-        self._master_of = master_of
-
-    def __repr__(self) -> str:
-        return f"<ReachabilityProbe [{self._faults!r}]>"
-
-    async def run(self) -> None:
-        """Probe every 3 s until cancelled."""
+    async def probe(self, master_of: Callable[[str], str | None]) -> None:
+        """Try every 3 s to reach the brokers that could not be reached, until cancelled."""
         while True:
-            await self._clock.sleep(PROBE_SECONDS)
-            await asyncio.gather(*(self.probe(broker) for broker in self._faults.unreachable()))
+            await self._clock.sleep(_PROBE_SECONDS)
+            await asyncio.gather(*(self._probe(broker, master_of(broker)) for broker in self.unreachable()))
 
-    async def probe(self, broker: str) -> None:
-        """Try once. A broker without a master's address is forgotten: nothing can be sent to it anyway."""
-        address = self._master_of(broker)
+    async def _probe(self, broker: str, address: str | None) -> None:
         if address is None:
-            self._faults.remove(broker)
+            # nothing can be sent to it anyway
+            self._isolated.pop(broker, None)
+            self.reached(broker)
         elif await connects(address, self._clock):
-            self._faults.reached(broker)
+            self.reached(broker)
 
 
 async def connects(address: str, clock: Clock) -> bool:
     """Whether somebody takes a connection there in time."""
     try:
         host, port = parse_address(address)
-        async with timeout_on(clock, PROBE_TIMEOUT_SECONDS):
+        async with timeout_on(clock, _PROBE_TIMEOUT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except (OSError, ValueError):
         # a timeout is an OSError; a name that is none a UnicodeError, which is a ValueError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from namesrv_client.errors import NoQueueError
+from namesrv_client.routes.route import NoQueueError
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
@@ -52,7 +52,11 @@ def logical_broker(scope: str) -> str:
 
 def logical_runs(mappings: Mappings) -> Iterator[QueueRun]:
     """All logical queues, by id, whether a broker has them or not."""
-    totals = _totals(mappings.values())
+    # scope -> how many queues it has
+    totals: dict[str, int] = {}
+    for info in mappings.values():
+        scope = info.scope or GLOBAL_SCOPE
+        totals[scope] = max(totals.get(scope, 0), info.total_queues)
     if len(totals) == 1:
         [(scope, total)] = totals.items()
         yield QueueRun(logical_broker(scope), 0, total)
@@ -63,36 +67,14 @@ def logical_runs(mappings: Mappings) -> Iterator[QueueRun]:
                 yield QueueRun(logical_broker(scope), number, 1)
 
 
-def _totals(infos: Iterable[TopicQueueMappingInfo]) -> dict[str, int]:
-    """How many queues each scope has."""
-    totals: dict[str, int] = {}
-    for info in infos:
-        scope = _scope(info)
-        totals[scope] = max(totals.get(scope, 0), info.total_queues)
-    return totals
-
-
-def _scope(info: TopicQueueMappingInfo) -> str:
-    return info.scope or GLOBAL_SCOPE
-
-
 def endpoint(queue: MessageQueue, mappings: Mappings) -> str:
     """The broker that has a logical queue: of several that say so the one with the newest epoch, the last if equal."""
     newest: TopicQueueMappingInfo | None = None
     for info in mappings.values():
-        if queue.broker_name == logical_broker(_scope(info)) and queue.queue_id in (info.curr_id_map or {}):
+        scope = info.scope or GLOBAL_SCOPE
+        if queue.broker_name == logical_broker(scope) and queue.queue_id in (info.curr_id_map or {}):
             newest = info if newest is None or info.epoch >= newest.epoch else newest
     return NO_BROKER if newest is None or newest.bname is None else newest.bname
-
-
-def endpoints(topic: str, mappings: Mappings) -> dict[MessageQueue, str]:
-    """Each logical queue of a topic and the broker that has it."""
-    queues = (
-        MessageQueue(topic, run.broker_name, number)
-        for run in logical_runs(mappings)
-        for number in range(run.first_id, run.first_id + run.size)
-    )
-    return {queue: endpoint(queue, mappings) for queue in queues}
 
 
 # Senders whose turn is remembered. Each request of a web server may be a task of its own: beyond this all begin anew.
@@ -182,14 +164,9 @@ def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
     if route.order_topic_conf is None and route.topic_queue_mapping_by_broker:
         return PublishInfo(topic, logical_runs(route.topic_queue_mapping_by_broker))
     masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
-    return PublishInfo(
-        topic,
-        [
-            QueueRun(queues.broker_name, 0, queues.write_queue_nums)
-            for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name)
-            if queues.perm & PERM_WRITE and queues.broker_name in masters
-        ],
-    )
+    rows = [row for row in route.queue_datas if row.perm & PERM_WRITE and row.broker_name in masters]
+    rows.sort(key=lambda row: row.broker_name)
+    return PublishInfo(topic, (QueueRun(row.broker_name, 0, row.write_queue_nums) for row in rows))
 
 
 def _ordered(conf: str) -> Iterator[QueueRun]:
@@ -204,16 +181,8 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     """The queues that a consumer reads: also those of a group that has only slaves left."""
     if route.topic_queue_mapping_by_broker:
         return list(_queues(topic, logical_runs(route.topic_queue_mapping_by_broker)))
-    return list(
-        _queues(
-            topic,
-            [
-                QueueRun(queues.broker_name, 0, queues.read_queue_nums)
-                for queues in route.queue_datas
-                if queues.perm & PERM_READ
-            ],
-        )
-    )
+    rows = (row for row in route.queue_datas if row.perm & PERM_READ)
+    return list(_queues(topic, (QueueRun(row.broker_name, 0, row.read_queue_nums) for row in rows)))
 
 
 def _queues(topic: str, runs: Iterable[QueueRun]) -> Iterator[MessageQueue]:

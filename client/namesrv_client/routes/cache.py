@@ -1,39 +1,86 @@
 """The cache of routes: what is known of each topic, and what an answer changes. No I/O, no loop."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from namesrv_client.routes.interning import RouteInterner
-from namesrv_client.routes.route import Answer, Route, RouteChange, Source, difference, lost_brokers
-from namesrv_client.routes.sync_point import SyncPoint
+from namesrv_client.routes.route import Route, RouteChange, Source, difference
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_runtime.clock import Clock
 
-# what came from no server
-_NO_RUN = ""
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of one server to one question."""
 
-class SavedRoute(NamedTuple):
-    """What is worth keeping over the end of the process."""
-
-    topic: str
-    data: TopicRouteData
-    # monotonic seconds
-    confirmed_at: float
-
-
-@dataclass(slots=True)
-class _Known:
-    """One topic."""
-
-    data: TopicRouteData
-    source: Source
-    # monotonic; the sync point may have confirmed it since
-    confirmed_at: float
-    absent_since: float | None
-    # which told it
+    # which run of which server: a native one's boot id, or a connection to one that has none
     run: str
+    # the server has run for long enough that what it does not know does not exist
+    is_warm: bool
+    # for long enough, too, that a topic that it does not know and nobody else either does not exist
+    can_deny: bool = True
+    # all that were asked about
+    topics: Sequence[str]
+    # what was said of them, None: does not exist; of a conditional question only what changed
+    routes: Mapping[str, TopicRouteData | None]
+    # as of which of the run's changes; None from a server that does not count them
+    revision: int | None = None
+    # asked for changes after some revision
+    is_conditional: bool = False
+    # asked to keep all topics in use fresh, and not because somebody wanted this one
+    is_sync: bool = False
+
+
+class SyncPoint:
+    """The run and revision of a server up to which every change of some topics is known.
+
+    A conditional question says "what changed after revision 17 of run b00t?" for all topics at once. That is only right
+    for topics that were known at 17: one that came from the disk, from another server, or while the question was under
+    way has to be asked about fully first, or a change of it would be missed for ever.
+    """
+
+    def __init__(self) -> None:
+        # None: nothing is known of any run
+        self.run: str | None = None
+        # changes up to this one are known of all topics
+        self.revision = 0
+        self.topics: set[str] = set()
+        # monotonic: when the run last confirmed all of them at once
+        self.confirmed_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return f"<SyncPoint [{self.run} | {self.revision} | {len(self.topics)} topics]>"
+
+    def known(self, run: str | None, topics: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Those of the topics that a conditional question to this run may name, and those that it may not."""
+        found: tuple[list[str], list[str]] = ([], [])
+        for topic in topics:
+            found[run != self.run or topic not in self.topics].append(topic)
+        return found
+
+    def begin(self, run: str) -> None:
+        """Forget what was known of the run before."""
+        self.run, self.revision, self.confirmed_at = run, 0, float("-inf")
+        self.topics.clear()
+
+    def advance(self, answer: Answer, now: float) -> bool:
+        """Take in an answer; whether it confirms all topics at once. One of another run says nothing here."""
+        if answer.revision is None or answer.run != self.run:
+            return False
+        covers_all = self.topics.issubset(answer.topics)
+        # what else is known is known only up to where it was
+        self.revision = answer.revision if covers_all else min(self.revision, answer.revision)
+        if not answer.is_conditional:
+            self.topics.update(answer.topics)
+            return False
+        if covers_all:
+            self.confirmed_at = now
+        return covers_all
+
+    def retain(self, topics: Collection[str]) -> None:
+        """Ask fully about all topics but these the next time."""
+        self.topics.intersection_update(topics)
 
 
 class RouteCache:
@@ -45,11 +92,12 @@ class RouteCache:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._routes: dict[str, _Known] = {}
+        # confirmed when they say so, or by the sync point since
+        self._routes: dict[str, Route] = {}
         # broker name -> its group as the last route told it that had it, and how many routes have it
         self._brokers: dict[str, BrokerData] = {}
-        self._uses: dict[str, int] = {}
-        self._interner = RouteInterner(lambda: (known.data for known in self._routes.values()))
+        self._uses: Counter[str] = Counter()
+        self._interner = RouteInterner(lambda: (route.data for route in self._routes.values()))
         self.point = SyncPoint()
         # topics of which the last answer was not believed: they have to be asked about again
         self.doubted: set[str] = set()
@@ -64,21 +112,20 @@ class RouteCache:
 
     def get(self, topic: str) -> Route | None:
         """What is known of a topic."""
-        known = self._routes.get(topic)
-        return None if known is None else self._route(topic, known)
+        route, at = self._routes.get(topic), self.point.confirmed_at
+        if route is None or at <= route.confirmed_at or topic not in self.point.topics:
+            return route
+        return Route(topic, route.data, route.source, at, route.confirmed_absent_since, route.clock, route.run)
 
     def age(self, topic: str) -> float:
         """Seconds since a server last confirmed the topic; infinity when nothing is known of it."""
-        known = self._routes.get(topic)
-        return float("inf") if known is None else max(0.0, self._clock.monotonic() - self._confirmed_at(topic, known))
+        route = self.get(topic)
+        return float("inf") if route is None else route.age
 
-    def saved(self) -> list[SavedRoute]:
-        """What the next process should know: all routes that exist, as far as anybody knows."""
-        return [
-            SavedRoute(topic, known.data, self._confirmed_at(topic, known))
-            for topic, known in self._routes.items()
-            if known.absent_since is None
-        ]
+    def existing(self) -> list[Route]:
+        """All routes that exist, as far as anybody knows."""
+        routes = (self.get(topic) for topic in self._routes)
+        return [route for route in routes if route is not None and route.confirmed_absent_since is None]
 
     def broker(self, name: str) -> BrokerData | None:
         """A broker group, as the last answer told it that had it."""
@@ -86,128 +133,98 @@ class RouteCache:
 
     def topics_of(self, brokers: Collection[str]) -> set[str]:
         """Topics whose route has one of the brokers. Looks through everything."""
-        return {
-            topic
-            for topic, known in self._routes.items()
-            if any(data.broker_name in brokers for data in known.data.broker_datas)
-        }
-
-    def _route(self, topic: str, known: _Known) -> Route:
-        confirmed_at = self._confirmed_at(topic, known)
-        return Route(topic, known.data, known.source, confirmed_at, known.absent_since, self._clock)
-
-    def _confirmed_at(self, topic: str, known: _Known) -> float:
-        point = self.point
-        if point.confirmed_at > known.confirmed_at and topic in point.topics:
-            return point.confirmed_at
-        return known.confirmed_at
+        return {topic for topic, route in self._routes.items() if not route.brokers.keys().isdisjoint(brokers)}
 
     # -- what changes it ----------------------------------------------------------------------------------------------
 
-    def restore(self, routes: Iterable[SavedRoute]) -> None:
+    def restore(self, routes: Iterable[Route]) -> None:
         """Take routes from disk for topics that are not known."""
-        for topic, data, confirmed_at in routes:
-            if topic not in self._routes:
-                self._put(topic, _Known(self._interner.shared(data), "disk", confirmed_at, None, _NO_RUN))
+        for route in routes:
+            if route.topic not in self._routes:
+                self._put(replace(route, data=self._interner.shared(route.data)))
 
     def forget(self, topic: str) -> None:
         """Drop a topic that nobody uses any more."""
-        self.point.drop(topic)
+        self.point.topics.discard(topic)
         self.doubted.discard(topic)
-        known = self._routes.pop(topic, None)
-        if known is not None:
-            self._uncount(known.data)
+        route = self._routes.pop(topic, None)
+        if route is not None:
+            self._uncount(route.data)
 
     def apply(self, answer: Answer, source: Source) -> list[RouteChange]:
         """Take in what a server said; how routes differ from before."""
         point, now = self.point, self._clock.monotonic()
-        if not point.accepts(answer):
-            return []
-        if point.begins(answer):
-            for topic in list(point.topics):
-                self._leave_point(topic)
-            point.begin(answer.run)
+        if answer.run != point.run:
+            if answer.is_conditional:
+                # changes of another run say nothing about what is known here
+                return []
+            if answer.revision is not None and (answer.is_sync or point.run is None):
+                # the run to keep up with from now on
+                self._leave_point(tuple(point.topics))
+                point.begin(answer.run)
         changes, doubts = [], []
         for topic, data in answer.routes.items():
-            known = self._routes.get(topic)
-            if known is not None and not _is_believed(known, data, answer):
+            old = self.get(topic)
+            if old is not None and not _is_believed(old, data, answer):
                 doubts.append(topic)
                 continue
             self.doubted.discard(topic)
-            change = self._update(topic, data, source, now, answer.run)
+            if data is not None:
+                new = Route(topic, self._interner.shared(data), source, now, None, self._clock, answer.run)
+            elif old is not None:
+                # the last route stays, with a word to it
+                since = now if old.confirmed_absent_since is None else old.confirmed_absent_since
+                new = replace(old, confirmed_at=now, confirmed_absent_since=since)
+            else:
+                continue
+            self._put(new)
+            change = difference(topic, old, new)
             if change is not None:
                 changes.append(change)
         self._count_in(answer, doubts, now)
         return changes
 
-    def _update(
-        self, topic: str, data: TopicRouteData | None, source: Source, now: float, run: str
-    ) -> RouteChange | None:
-        known = self._routes.get(topic)
-        if data is None:
-            return None if known is None else self._absent(topic, known, now)
-        data = self._interner.shared(data)
-        if known is not None and known.absent_since is None and known.data == data:
-            known.source, known.confirmed_at, known.run = source, now, run
-            return None
-        old = self.get(topic)
-        self._put(topic, _Known(data, source, now, None, run))
-        return difference(topic, old, self.get(topic))
-
-    def _absent(self, topic: str, known: _Known, now: float) -> RouteChange | None:
-        """The last route stays, with a word to it."""
-        if known.absent_since is not None:
-            known.confirmed_at = now
-            return None
-        old = self.get(topic)
-        known.confirmed_at = known.absent_since = now
-        return difference(topic, old, self.get(topic))
-
     def _count_in(self, answer: Answer, doubts: Collection[str], now: float) -> None:
         """Move the sync point; what was not believed has to be asked about fully, until it is."""
-        point = self.point
-        is_of_point = answer.run == point.run
-        for topic in doubts if is_of_point else answer.routes:
-            self._leave_point(topic)
-        confirms_all = point.advance(answer, now)
-        for topic in doubts:
-            point.drop(topic)
+        self._leave_point(doubts if answer.run == self.point.run else answer.routes)
+        confirms_all = self.point.advance(answer, now)
+        self.point.topics.difference_update(doubts)
         self.doubted.update(doubts)
         if answer.is_conditional and not confirms_all:
-            for topic in answer.topics:
-                known = self._routes.get(topic)
-                if known is not None and topic in point.topics:
-                    known.confirmed_at = now
+            for topic in self.point.topics.intersection(answer.topics):
+                if topic in self._routes:
+                    self._routes[topic] = replace(self._routes[topic], confirmed_at=now)
 
-    def _leave_point(self, topic: str) -> None:
-        known = self._routes.get(topic)
-        if known is not None:
-            known.confirmed_at = self._confirmed_at(topic, known)
-        self.point.drop(topic)
+    def _leave_point(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            route = self.get(topic)
+            if route is not None:
+                self._routes[topic] = route
+            self.point.topics.discard(topic)
 
-    # -- brokers by name ----------------------------------------------------------------------------------------------
-
-    def _put(self, topic: str, known: _Known) -> None:
-        old = self._routes.get(topic)
-        self._routes[topic] = known
-        for data in known.data.broker_datas:
-            self._brokers[data.broker_name] = data
-        if old is None or old.data.broker_datas is not known.data.broker_datas:
-            for data in known.data.broker_datas:
-                self._uses[data.broker_name] = self._uses.get(data.broker_name, 0) + 1
-            if old is not None:
-                self._uncount(old.data)
+    def _put(self, route: Route) -> None:
+        old = self._routes.get(route.topic)
+        self._routes[route.topic] = route
+        if old is not None and old.data is route.data:
+            return
+        self._brokers.update(route.brokers)
+        self._uses.update(data.broker_name for data in route.data.broker_datas)
+        if old is not None:
+            self._uncount(old.data)
 
     def _uncount(self, data: TopicRouteData) -> None:
         for broker in data.broker_datas:
-            left = self._uses[broker.broker_name] - 1
-            if left:
-                self._uses[broker.broker_name] = left
-            else:
+            self._uses[broker.broker_name] -= 1
+            if not self._uses[broker.broker_name]:
                 del self._uses[broker.broker_name], self._brokers[broker.broker_name]
 
 
-def _is_believed(known: _Known, data: TopicRouteData | None, answer: Answer) -> bool:
-    if answer.is_warm or known.run == answer.run:
+def _is_believed(old: Route, data: TopicRouteData | None, answer: Answer) -> bool:
+    """Whether the server may say so: it is warm, had told the old route in this very run, or takes no instance away."""
+    if answer.is_warm or old.run == answer.run:
         return True
-    return data is not None and not lost_brokers(known.data, data)
+    return data is not None and _instances(old.data) <= _instances(data)
+
+
+def _instances(data: TopicRouteData) -> set[tuple[str, int]]:
+    return {(group.broker_name, broker_id) for group in data.broker_datas for broker_id in group.broker_addrs}

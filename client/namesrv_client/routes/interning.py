@@ -4,9 +4,12 @@ A cluster has a few brokers and thousands of topics, most of them with the same 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+
+T = TypeVar("T")
+Part = TypeVar("Part", BrokerData, QueueData)
 
 # So many values may be remembered before those that no route has any more are looked for.
 _MIN_SWEEP: Final = 256
@@ -17,24 +20,21 @@ class RouteInterner:
 
     Servers list brokers as they like: sorted by name, two routes that say the same are equal.
 
-    What no live route has any more is forgotten whenever the tables have doubled: brokers and routes that come and go
+    What no live route has any more is forgotten whenever the table has doubled: brokers and routes that come and go
     for years leave nothing behind.
     """
 
     def __init__(self, live: Callable[[], Iterable[TopicRouteData]]) -> None:
         self._live = live
         self._sweep_at = _MIN_SWEEP
-        self._brokers: dict[object, BrokerData] = {}
-        self._queues: dict[QueueData, QueueData] = {}
-        # by the identities of the parts, which the tables above keep alive
-        self._broker_rows: dict[tuple[int, ...], tuple[BrokerData, ...]] = {}
-        self._queue_rows: dict[tuple[int, ...], tuple[QueueData, ...]] = {}
-        self._routes: dict[tuple[int, int], TopicRouteData] = {}
+        # Brokers and queues by what they say; rows of them, and routes, by the identities of their parts, which this
+        # keeps alive.
+        self._parts: dict[object, Any] = {}
         # what was asked last: topics that were pulled together often have the very same route
         self._last: tuple[TopicRouteData, TopicRouteData] | None = None
 
     def __len__(self) -> int:
-        return sum(map(len, self._tables))
+        return len(self._parts)
 
     def __repr__(self) -> str:
         return f"<RouteInterner [{len(self)} shared]>"
@@ -43,59 +43,36 @@ class RouteInterner:
         """An equal route, in order, made of shared parts."""
         if self._last is not None and self._last[0] is data:
             return self._last[1]
-        if len(self) > self._sweep_at:
-            self._sweep()
+        if len(self._parts) > self._sweep_at:
+            self._parts.clear()
+            for route in self._live():
+                self._interned(route)
+            self._sweep_at = max(_MIN_SWEEP, 2 * len(self._parts))
         found = self._interned(data)
         self._last = (data, found)
         return found
 
     def _interned(self, data: TopicRouteData) -> TopicRouteData:
-        brokers = self._broker_row(data.broker_datas)
-        queues = self._queue_row(data.queue_datas)
-        if _has_more(data):
-            return TopicRouteData(
-                brokers,
-                queues,
-                data.filter_server_table,
-                data.order_topic_conf,
-                data.topic_queue_mapping_by_broker or None,
-            )
-        key = (id(brokers), id(queues))
-        known = self._routes.get(key)
-        return known if known is not None else self._routes.setdefault(key, TopicRouteData(brokers, queues))
+        """The data itself if it is the first to say so, in order: a live route goes on sharing with those to come."""
+        brokers, queues = self._row(data.broker_datas, _broker_key), self._row(data.queue_datas, lambda part: part)
+        found = data
+        if data.broker_datas is not brokers or data.queue_datas is not queues:
+            mappings = data.topic_queue_mapping_by_broker or None
+            found = TopicRouteData(brokers, queues, data.filter_server_table, data.order_topic_conf, mappings)
+        if found.filter_server_table or found.topic_queue_mapping_by_broker or found.order_topic_conf is not None:
+            # this topic's alone
+            return found
+        return self._share((TopicRouteData, id(brokers), id(queues)), found)
 
-    def _broker_row(self, datas: Sequence[BrokerData]) -> tuple[BrokerData, ...]:
-        row = tuple(self._broker(data) for data in sorted(datas, key=lambda data: data.broker_name))
-        return self._broker_rows.setdefault(tuple(map(id, row)), row)
+    def _row(self, parts: Sequence[Part], key: Callable[[Part], object]) -> Sequence[Part]:
+        row = tuple(self._share(key(part), part) for part in sorted(parts, key=lambda part: part.broker_name))
+        return self._share(tuple(map(id, row)), parts if parts == row else row)
 
-    def _queue_row(self, datas: Sequence[QueueData]) -> tuple[QueueData, ...]:
-        queues = self._queues
-        row = tuple(queues.setdefault(data, data) for data in sorted(datas, key=lambda data: data.broker_name))
-        return self._queue_rows.setdefault(tuple(map(id, row)), row)
-
-    def _broker(self, data: BrokerData) -> BrokerData:
-        addresses = tuple(sorted(data.broker_addrs.items()))
-        key = (data.cluster, data.broker_name, addresses, data.zone_name, data.enable_acting_master)
-        return self._brokers.setdefault(key, data)
-
-    @property
-    def _tables(self) -> Sequence[dict[Any, Any]]:
-        return self._brokers, self._queues, self._broker_rows, self._queue_rows, self._routes
-
-    def _sweep(self) -> None:
-        self._last = None
-        for table in self._tables:
-            table.clear()
-        # as they are, not made anew: they go on sharing their parts with routes to come
-        for route in self._live():
-            brokers, queues = tuple(route.broker_datas), tuple(route.queue_datas)
-            self._broker_rows.setdefault(tuple(id(self._broker(data)) for data in brokers), brokers)
-            self._queue_rows.setdefault(tuple(id(self._queues.setdefault(data, data)) for data in queues), queues)
-            if not _has_more(route):
-                self._routes.setdefault((id(brokers), id(queues)), route)
-        self._sweep_at = max(_MIN_SWEEP, 2 * len(self))
+    def _share(self, key: object, value: T) -> T:
+        found: T = self._parts.setdefault(key, value)
+        return found
 
 
-def _has_more(data: TopicRouteData) -> bool:
-    """Whether the topic has what others do not share."""
-    return bool(data.filter_server_table or data.topic_queue_mapping_by_broker) or data.order_topic_conf is not None
+def _broker_key(data: BrokerData) -> object:
+    addresses = tuple(sorted(data.broker_addrs.items()))
+    return data.cluster, data.broker_name, addresses, data.zone_name, data.enable_acting_master

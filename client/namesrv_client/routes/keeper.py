@@ -10,9 +10,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
-from namesrv_client.errors import RouteError, RouteUnavailableError, TopicNotFoundError
-from namesrv_client.routes.cache import RouteCache
-from namesrv_client.routes.route import Answer, Route, RouteChange, Source
+from namesrv_client.routes.cache import Answer, RouteCache
+from namesrv_client.routes.route import (
+    Route,
+    RouteChange,
+    RouteError,
+    RouteUnavailableError,
+    Source,
+    TopicNotFoundError,
+)
 from namesrv_client.routes.session import ServerSession
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.errors import RemotingError
@@ -82,13 +88,10 @@ class RouteKeeper:
         for asking in self._asking.values():
             asking.cancel()
         self._asking.clear()
-        ending = list(self._questions)
-        if self._refreshing is not None:
-            ending.append(self._refreshing)
-        for task in ending:
+        for task in self._questions:
             task.cancel()
-        if ending:
-            await asyncio.wait(ending)
+        if self._questions:
+            await asyncio.wait(self._questions)
 
     # -- one topic ----------------------------------------------------------------------------------------------------
 
@@ -125,9 +128,13 @@ class RouteKeeper:
 
     def _ask_wanted(self) -> None:
         wanted, self._wanted = self._wanted, {}
-        task = asyncio.create_task(self._ask(wanted))
+        self._question(self._ask(wanted))
+
+    def _question(self, asking: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(asking)
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)
+        return task
 
     async def _ask(self, wanted: Mapping[str, "asyncio.Future[Route]"]) -> None:
         reasons: Mapping[str, str] = {}
@@ -147,10 +154,10 @@ class RouteKeeper:
         self._take("pull", answer)
         for topic, route in answer.routes.items():
             known = self._cache.get(topic)
-            if known is None:
-                self._forget_unused(topic)
-            is_gone = known is not None and known.confirmed_absent_since is not None
-            if route is None and not answer.can_deny and not is_gone:
+            if known is None and topic not in self.in_use:
+                # it has joined the sync point, and nobody will ask about it again
+                self._cache.forget(topic)
+            if route is None and not answer.can_deny and (known is None or known.confirmed_absent_since is None):
                 # the next server may know
                 continue
             if known is None:
@@ -167,10 +174,6 @@ class RouteKeeper:
             asking.set_exception(error)
             # fetched, so that asyncio does not report it when everybody has given up
             asking.exception()
-
-    def _forget_unused(self, topic: str) -> None:
-        if topic not in self.in_use:
-            self._cache.forget(topic)
 
     def _take(self, source: Source, answer: Answer) -> None:
         doubted = len(self._cache.doubted)
@@ -209,7 +212,7 @@ class RouteKeeper:
         """A send to the broker failed: ask about its topics, once a second at most."""
         self._suspects.add(broker)
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.create_task(self._refresh_suspects())
+            self._refreshing = self._question(self._refresh_suspects())
 
     async def _refresh_suspects(self) -> None:
         while self._suspects:
@@ -257,12 +260,11 @@ class RouteKeeper:
     async def _ping(self) -> None:
         while True:
             await self._clock.sleep(_PING_SECONDS)
-            if self.in_use:
-                try:
-                    is_another_run = await self._session.ping()
-                except RemotingError as error:
-                    logger.info("server lost: %s", error)
-                    is_another_run = True
-                if is_another_run:
-                    # the one that holds the watch is gone, and its connection may be a proxy's
-                    self._watch_again.set()
+            try:
+                is_another_run = bool(self.in_use) and await self._session.ping()
+            except RemotingError as error:
+                logger.info("server lost: %s", error)
+                is_another_run = True
+            if is_another_run:
+                # the one that holds the watch is gone, and its connection may be a proxy's
+                self._watch_again.set()

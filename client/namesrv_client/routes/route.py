@@ -1,13 +1,46 @@
-"""A route, how two of them differ, and what a server answers about routes."""
+"""A route, how two routes of a topic differ, who is told of that, and the errors when there is no route.
 
-from collections.abc import Mapping, Sequence
+RouteError
+├── TopicNotFoundError      a server positively knows no such topic
+├── RouteUnavailableError   nobody could tell: no server answered, or what is known is too old
+└── NoQueueError            there is a route, and no queue in it that can be used
+"""
+
+import asyncio
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal, Self
 
-from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
+from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 
+logger: Final = logging.getLogger(__name__)
+
+# what an iterator keeps for somebody who does not look
+_KEPT: Final = 10_000
+
 Source = Literal["pull", "watch", "disk", "default"]
+
+
+class RouteError(RemotingError):
+    """There is no usable route; the subclass says whether that is known."""
+
+
+class TopicNotFoundError(RouteError):
+    """A NameServer that knows its brokers says that the topic does not exist."""
+
+
+class RouteUnavailableError(RouteError):
+    """It cannot be told: no server answered, none was ready, or the route is older than the caller accepts."""
+
+
+class NoQueueError(RouteError):
+    """The topic has a route, and no queue of it can be written to (or read from)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +58,8 @@ class Route:
     confirmed_at: float
     confirmed_absent_since: float | None = None
     clock: Clock | None = field(default=None, repr=False, compare=False)
+    # which run of which server told it; empty: none did
+    run: str = field(default="", repr=False, compare=False)
 
     @property
     def age(self) -> float:
@@ -56,61 +91,104 @@ class RouteChange:
 
 def difference(topic: str, old: Route | None, new: Route | None) -> RouteChange | None:
     """How two routes of a topic differ; None when they say the same. One that is confirmed absent counts as none."""
-    old_data = None if old is None or old.confirmed_absent_since is not None else old.data
-    new_data = None if new is None or new.confirmed_absent_since is not None else new.data
-    if old_data == new_data:
+    before, now = (
+        None if route is None or route.confirmed_absent_since is not None else route.data for route in (old, new)
+    )
+    if before == now:
         return None
+    empty = TopicRouteData((), ())
+    was, data = before or empty, now or empty
     return RouteChange(
         topic,
         old,
-        None if new_data is None else new,
-        *_sets(_brokers(old_data), _brokers(new_data)),
-        *_sets(_queues(old_data), _queues(new_data)),
+        None if now is None else new,
+        *_compared(*({group.broker_name: group for group in each.broker_datas} for each in (was, data))),
+        *_compared(*({queues.broker_name: queues for queues in each.queue_datas} for each in (was, data))),
     )
 
 
-def _brokers(data: TopicRouteData | None) -> Mapping[str, BrokerData]:
-    return {} if data is None else {broker.broker_name: broker for broker in data.broker_datas}
-
-
-def _queues(data: TopicRouteData | None) -> Mapping[str, QueueData]:
-    return {} if data is None else {queues.broker_name: queues for queues in data.queue_datas}
-
-
-def _sets(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[tuple[str, ...], ...]:
+def _compared(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[tuple[str, ...], ...]:
+    """The names that came, that went, and that stand for something else."""
     added = tuple(sorted(now.keys() - before.keys()))
     removed = tuple(sorted(before.keys() - now.keys()))
     changed = tuple(sorted(name for name in before.keys() & now.keys() if before[name] != now[name]))
     return added, removed, changed
 
 
-def lost_brokers(old: TopicRouteData, new: TopicRouteData | None) -> Sequence[str]:
-    """Instances of the old route that the new one lacks, as `name:id`."""
-    now = set() if new is None else _instances(new)
-    return sorted(_instances(old) - now)
+class RouteChanges:
+    """An async iterator of changes, from the moment it was made until the client ends.
+
+    A reader that falls behind by 10,000 loses the oldest.
+    """
+
+    def __init__(self) -> None:
+        self._changes: deque[RouteChange] = deque(maxlen=_KEPT)
+        self._has_news = asyncio.Event()
+        self._is_ended = False
+
+    def __repr__(self) -> str:
+        return f"<RouteChanges [{len(self._changes)} waiting]>"
+
+    def put(self, change: RouteChange) -> None:
+        """One more."""
+        self._changes.append(change)
+        self._has_news.set()
+
+    def end(self) -> None:
+        """There will be no more."""
+        self._is_ended = True
+        self._has_news.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RouteChange:
+        while not self._changes:
+            if self._is_ended:
+                raise StopAsyncIteration
+            self._has_news.clear()
+            await self._has_news.wait()
+        return self._changes.popleft()
 
 
-def _instances(data: TopicRouteData) -> set[str]:
-    return {f"{group.broker_name}:{broker_id}" for group in data.broker_datas for broker_id in group.broker_addrs}
+class RouteListeners:
+    """The callbacks and iterators of one client."""
 
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[RouteChange], None]] = []
+        # those that somebody still holds
+        self._iterators: weakref.WeakSet[RouteChanges] = weakref.WeakSet()
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer of one server to one question."""
+    def __repr__(self) -> str:
+        return f"<RouteListeners [{len(self._callbacks)} callbacks | {len(self._iterators)} iterators]>"
 
-    # which run of which server: a native one's boot id, or a connection to one that has none
-    run: str
-    # the server has run for long enough that what it does not know does not exist
-    is_warm: bool
-    # for long enough, too, that a topic that it does not know and nobody else either does not exist
-    can_deny: bool = True
-    # all that were asked about
-    topics: Sequence[str]
-    # what was said of them, None: does not exist; of a conditional question only what changed
-    routes: Mapping[str, TopicRouteData | None]
-    # as of which of the run's changes; None from a server that does not count them
-    revision: int | None = None
-    # asked for changes after some revision
-    is_conditional: bool = False
-    # asked to keep all topics in use fresh, and not because somebody wanted this one
-    is_sync: bool = False
+    def add(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
+        """Call back with every change; call what is returned to end that."""
+        self._callbacks.append(callback)
+
+        def end() -> None:
+            with suppress(ValueError):
+                self._callbacks.remove(callback)
+
+        return end
+
+    def iterator(self) -> RouteChanges:
+        """Every change from now on."""
+        changes = RouteChanges()
+        self._iterators.add(changes)
+        return changes
+
+    def notify(self, change: RouteChange) -> None:
+        """Pass a change to everybody; a callback that fails is logged, and keeps it from nobody else."""
+        for callback in tuple(self._callbacks):
+            try:
+                callback(change)
+            except Exception:
+                logger.exception("callback failed on the change of topic %s", change.topic)
+        for changes in tuple(self._iterators):
+            changes.put(change)
+
+    def end(self) -> None:
+        """No more changes: iterators end when they are empty."""
+        for changes in tuple(self._iterators):
+            changes.end()

@@ -1,12 +1,16 @@
-"""One NameServer: its connection, its protocol, and how far its answers can be trusted."""
+"""One NameServer: its connection, its protocol, how far its answers can be trusted, and questions about many topics.
+
+A native one is asked in as few questions as fit into frames, one that speaks RocketMQ's protocol topic by topic; and
+what is wrong with one topic never touches the others.
+"""
 
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from namesrv_client.routes.route import Answer
+from namesrv_client.routes.cache import Answer, SyncPoint
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
@@ -18,8 +22,14 @@ from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import (
     ConnectionClosedError,
+    GoAwayError,
+    NotReadyError,
+    RemoteProtocolError,
     RemotingError,
+    RequestTimeoutError,
     ResponseError,
+    SystemBusyError,
+    SystemError_,
     TopicNotExistError,
 )
 from namesrv_runtime.backoff import Backoff
@@ -27,6 +37,17 @@ from namesrv_runtime.clock import Clock
 
 logger: Final = logging.getLogger(__name__)
 
+# gets each answer as it comes
+Take = Callable[[Answer], None]
+
+# what an answer tells of the server and not of the question
+SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError)
+# Topics of one full question: with eight groups of brokers the answer has 0.8 MB, and the loop decodes it in one go.
+PART: Final = 500
+# Refused parts after which the server is to blame.
+_REFUSALS: Final = 20
+# GET_ROUTEINFO_BY_TOPIC questions that are on their way at a time
+_BY_TOPIC: Final = 16
 # Short: another server is asked meanwhile, and this only keeps a dead one from being dialled for every question.
 _BACKOFF: Final = Backoff(0.1, 1.0)
 # of all clients of the process
@@ -52,11 +73,13 @@ class Server:
         self.is_native: bool | None = None
         self.run: str | None = None
         # monotonic: until then its brokers may not all be back, and what it takes out of a route may still be coming
-        self.warm_at = 0.0
+        self._warm_at = 0.0
         # the same for a topic that nobody knows, of which it is enough that nothing speaks for a restart
-        self.denies_at = 0.0
+        self._denies_at = 0.0
         # monotonic: when it last said anything
         self.answered_at = float("-inf")
+        # why it, or a question to it, failed the last time
+        self.error: str | None = None
         # connections on which it turned out to speak RocketMQ's protocol
         self._rocketmq_connections = 0
 
@@ -67,12 +90,17 @@ class Server:
     @property
     def is_warm(self) -> bool:
         """Whether what it does not know of a route does not exist."""
-        return self._clock.monotonic() >= self.warm_at
+        return self._clock.monotonic() >= self._warm_at
 
     @property
     def can_deny(self) -> bool:
         """Whether a topic that it does not know does not exist."""
-        return self._clock.monotonic() >= self.denies_at
+        return self._clock.monotonic() >= self._denies_at
+
+    def note(self, failure: object) -> str:
+        """Keep what went wrong, in words."""
+        self.error = str(failure) or type(failure).__name__
+        return self.error
 
     # -- who is it? ---------------------------------------------------------------------------------------------------
 
@@ -97,8 +125,7 @@ class Server:
             await asyncio.sleep(0)
         if known:
             self.is_native = True
-            return
-        if (failure := await self._identified()) is not None:
+        elif (failure := await self._identified()) is not None:
             raise failure
 
     async def _identified(self) -> RemotingError | None:
@@ -108,9 +135,7 @@ class Server:
             return None
         # waited for, not awaited: whoever gives up must not take the answer away from the others
         await asyncio.wait([asking])
-        if asking.cancelled():
-            return ConnectionClosedError(f"{self.address} is no longer used")
-        return asking.result()
+        return ConnectionClosedError(f"{self.address} is no longer used") if asking.cancelled() else asking.result()
 
     async def _identify(self, timeout_seconds: float) -> RemotingError | None:
         """A failure is a value: there may be nobody left to raise it to."""
@@ -139,10 +164,25 @@ class Server:
         self._is_run(read_server_info(answer.body))
 
     def _is_run(self, info: ServerInfo) -> None:
-        self._answered()
+        self.answered_at = self._clock.monotonic()
         self.is_native = True
         if info.boot_id != self.run:
             self._is_another_run(info.boot_id, info.uptime_seconds)
+
+    def _is_another_run(self, run: str, uptime_seconds: float) -> None:
+        self.run = run
+        self._warm_at = self._denies_at = self._clock.monotonic() + self._settings.warm_up_seconds - uptime_seconds
+
+    def _is_rocketmq(self) -> None:
+        """It does not say how long it has run. A connection that was lost may have been lost to a restart."""
+        self.is_native = False
+        self._rocketmq_connections += 1
+        self.run = f"{self.address}#{next(_connection_numbers)}"
+        now = self._clock.monotonic()
+        self._warm_at = now + self._settings.warm_up_seconds
+        self._denies_at = now if self._rocketmq_connections == 1 else self._warm_at
+
+    # -- its connection -----------------------------------------------------------------------------------------------
 
     def _new_client(self) -> RemotingClient:
         return RemotingClient(
@@ -153,24 +193,6 @@ class Server:
             on_connection_lost=self._lost,
             protocols=self._protocols,
         )
-
-    def _is_another_run(self, run: str, uptime_seconds: float) -> None:
-        self.run = run
-        self.warm_at = self.denies_at = self._clock.monotonic() + self._settings.warm_up_seconds - uptime_seconds
-
-    def _is_rocketmq(self) -> None:
-        """It does not say how long it has run. A connection that was lost may have been lost to a restart."""
-        self.is_native = False
-        self._rocketmq_connections += 1
-        self.run = f"{self.address}#{next(_connection_numbers)}"
-        now = self._clock.monotonic()
-        self.warm_at = now + self._settings.warm_up_seconds
-        self.denies_at = now if self._rocketmq_connections == 1 else self.warm_at
-
-    def _answered(self) -> None:
-        self.answered_at = self._clock.monotonic()
-
-    # -- its connection -----------------------------------------------------------------------------------------------
 
     def _lost(self, error: ConnectionClosedError) -> None:
         logger.info("%s", error)
@@ -195,7 +217,7 @@ class Server:
             await asyncio.wait([asking])
         await self._client.close()
 
-    # -- questions ----------------------------------------------------------------------------------------------------
+    # -- one question -------------------------------------------------------------------------------------------------
 
     async def pull(
         self, topics: Sequence[str], timeout_seconds: float, *, since: int | None = None, wait_seconds: float = 0.0
@@ -216,19 +238,23 @@ class Server:
             serialize_type=SerializeType.MSGPACK,
         )
         pulled = read_routes(answer.body)
-        self._answered()
+        self.answered_at = self._clock.monotonic()
         if pulled.boot_id != self.run:
             # SERVER_INFO may be under way, and says how long this run has lasted
             await self._identified()
         if pulled.boot_id != self.run:
             # restarted behind a connection that lived on (a proxy): as young as it can be
             self._is_another_run(pulled.boot_id, 0.0)
+        routes: Mapping[str, TopicRouteData | None] = pulled.routes
+        if zone := self._settings.zone_name:
+            # as RocketMQ's servers do for those who name one; PULL_ROUTES has no zones
+            routes = {topic: None if route is None else in_zone(route, zone) for topic, route in routes.items()}
         return Answer(
             run=pulled.boot_id,
             is_warm=self.is_warm,
             can_deny=self.can_deny,
             topics=topics,
-            routes=self._in_zone(pulled.routes),
+            routes=routes,
             revision=pulled.revision,
             is_conditional=since is not None and not pulled.full,
         )
@@ -238,31 +264,89 @@ class Server:
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         if self._settings.zone_name:
             fields |= {"__ZONE_NAME": self._settings.zone_name, "__ZONE_MODE": "true"}
+        route: TopicRouteData | None = None
         try:
             answer = await self._client.invoke(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
             )
             route = read_route(answer.body)
-        except TopicNotExistError:
-            route = None
-        except ResponseError:
-            self._answered()
-            raise
-        self._answered()
-        if self.is_native is None:
-            # The connection was lost and made again in between: nobody knows who answered.
-            return Answer(run=f"{self.address}#", is_warm=False, can_deny=False, topics=(topic,), routes={topic: route})
+            self.answered_at = self._clock.monotonic()
+        except ResponseError as error:
+            self.answered_at = self._clock.monotonic()
+            if not isinstance(error, TopicNotExistError):
+                raise
+        # The connection may have been lost and made again in between: then nobody knows who answered.
+        is_met = self.is_native is not None
         return Answer(
-            run=self.run or "",
-            is_warm=self.is_warm,
-            can_deny=self.can_deny,
+            run=(self.run or "") if is_met else f"{self.address}#",
+            is_warm=is_met and self.is_warm,
+            can_deny=is_met and self.can_deny,
             topics=(topic,),
             routes={topic: route},
         )
 
-    def _in_zone(self, routes: Mapping[str, TopicRouteData | None]) -> Mapping[str, TopicRouteData | None]:
-        """As RocketMQ's servers do for those who name a zone; PULL_ROUTES has no zones."""
-        zone = self._settings.zone_name
-        if not zone:
-            return routes
-        return {topic: None if route is None else in_zone(route, zone) for topic, route in routes.items()}
+    # -- questions about many topics ----------------------------------------------------------------------------------
+
+    async def everything(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> None:
+        """All about the topics, with so much time for each question. What was refused is noted and left out.
+
+        Raises:
+            RemotingError: the server failed.
+        """
+        await (self._pull_in_parts if self.is_native else self._ask_each)(topics, take, timeout_seconds)
+
+    async def changes(self, topics: Sequence[str], point: SyncPoint, take: Take, timeout_seconds: float) -> None:
+        """As `everything`, but of the topics that are known as of the point only what has changed."""
+        known, others = point.known(self.run, topics) if self.is_native else ([], list(topics))
+        if known:
+            try:
+                take(await self.pull(known, timeout_seconds, since=point.revision))
+            except SystemError_ as error:
+                if isinstance(error, SERVER_FAILED):
+                    raise
+                # so much has changed that it does not fit into a frame
+                point.retain(())
+                others = list(topics)
+        await self.everything(others, take, timeout_seconds)
+
+    async def _pull_in_parts(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> None:
+        """A part that is refused is halved: its answer may be too large, or one topic bad."""
+        parts = [topics[at : at + PART] for at in range(0, len(topics), PART)]
+        refusals_left = _REFUSALS + 2 * len(parts)
+        while parts:
+            part = parts.pop(0)
+            try:
+                take(await self.pull(part, timeout_seconds))
+            except SystemError_ as error:
+                refusals_left -= 1
+                if isinstance(error, SERVER_FAILED) or not refusals_left:
+                    raise
+                self.note(error)
+                if len(part) > 1:
+                    parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+
+    async def _ask_each(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> None:
+        """In RocketMQ's protocol: one question per topic, several on their way at a time."""
+        waiting = iter(topics)
+        failures: list[RemotingError] = []
+
+        async def work() -> None:
+            for topic in waiting:
+                if failures:
+                    return
+                asked_at = self._clock.monotonic()
+                try:
+                    await self.identify(timeout_seconds)
+                    take(await self.route_by_topic(topic, timeout_seconds))
+                except (ResponseError, RemoteProtocolError, RequestTimeoutError) as error:
+                    is_silent = isinstance(error, RequestTimeoutError) and self.answered_at < asked_at
+                    if isinstance(error, SERVER_FAILED) or is_silent:
+                        failures.append(error)
+                    else:
+                        self.note(f"topic {topic}: {error}")
+                except RemotingError as error:
+                    failures.append(error)
+
+        await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
+        if failures:
+            raise failures[0]

@@ -11,11 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from namesrv_client.errors import RouteUnavailableError
-from namesrv_client.routes.questions import SERVER_FAILED, Take, TopicQuestions
-from namesrv_client.routes.route import Answer
-from namesrv_client.routes.server import Server
-from namesrv_client.routes.sync_point import SyncPoint
+from namesrv_client.routes.cache import Answer, SyncPoint
+from namesrv_client.routes.route import RouteUnavailableError
+from namesrv_client.routes.server import SERVER_FAILED, Server, Take
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemError_
@@ -48,52 +46,54 @@ class ServerSession:
         self._protocols = protocols
         self._shuffle = shuffle
         # in the order in which they are tried; the first is the chosen one
-        self._order: list[str] = []
-        self._servers: dict[str, Server] = {}
-        # why each server failed the last time
-        self.errors: dict[str, str] = {}
+        self._servers: list[Server] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def __repr__(self) -> str:
-        return f"<ServerSession [{self.chosen or 'no server'} | {len(self._order)} servers]>"
+        return f"<ServerSession [{self.chosen or 'no server'} | {len(self._servers)} servers]>"
 
     @property
     def chosen(self) -> str | None:
         """The address that is asked first; None when no server is known."""
-        return self._order[0] if self._order else None
+        return self._servers[0].address if self._servers else None
 
     @property
-    def addresses(self) -> tuple[str, ...]:
-        """All servers, in the order in which they would be tried."""
-        return tuple(self._order)
+    def errors(self) -> dict[str, str]:
+        """Why each server failed the last time, by address."""
+        return {server.address: server.error for server in self._servers if server.error is not None}
 
     def use(self, addresses: tuple[str, ...]) -> None:
         """Take another list: the chosen server stays if it is in it, the others come in random order."""
-        chosen = self.chosen
-        order = list(addresses)
+        chosen, order = self.chosen, list(addresses)
         self._shuffle(order)
         if chosen in order:
             order.remove(chosen)
             order.insert(0, chosen)
-        self._order = order
-        self.errors = {address: error for address, error in self.errors.items() if address in order}
-        for address in list(self._servers):
-            if address not in order:
-                self._drop(address)
+        old = {server.address: server for server in self._servers}
+        self._servers = [
+            old.pop(address) if address in old else Server(address, self._settings, self._clock, self._protocols)
+            for address in order
+        ]
+        for server in old.values():
+            self._finish(server.close())
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections."""
-        found = (server.socket_descriptor for server in self._servers.values())
+        found = (server.socket_descriptor for server in self._servers)
         return [descriptor for descriptor in found if descriptor is not None]
 
     async def close(self) -> None:
         """Close all connections; nothing is asked any more."""
         self._is_closed = True
-        for address in list(self._servers):
-            self._drop(address)
+        self.use(())
         if self._closing:
             await asyncio.wait(self._closing)
+
+    def _finish(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -111,9 +111,9 @@ class ServerSession:
             take(answer)
 
         async def ask(server: Server, timeout_seconds: float) -> None:
-            await self._questions(received, timeout_seconds).everything(server, list(left))
+            await server.everything(list(left), received, timeout_seconds)
             if left and server.can_deny:
-                raise _CannotTellError(self.errors.get(server.address, "refused to say"))
+                raise _CannotTellError(server.error or "refused to say")
             if left:
                 raise _CannotTellError(f"has just started and may not know topic {next(iter(left))} yet")
 
@@ -135,8 +135,9 @@ class ServerSession:
         """
 
         async def ask(server: Server, timeout_seconds: float) -> None:
-            questions = self._questions(lambda answer: take(replace(answer, is_sync=True)), timeout_seconds)
-            await questions.changes(server, topics, self._point)
+            await server.changes(
+                topics, self._point, lambda answer: take(replace(answer, is_sync=True)), timeout_seconds
+            )
 
         await self._call(ask)
 
@@ -147,28 +148,25 @@ class ServerSession:
             RouteUnavailableError: there is no chosen server, or it does not speak the native protocol.
             RemotingError: the server failed; the next call chooses another.
         """
-        server = self._chosen_server()
-        if server is None:
+        if not self._servers:
             raise RouteUnavailableError("no NameServer is known")
-        timeout_seconds = self._settings.attempt_timeout_seconds
+        server, timeout_seconds = self._servers[0], self._settings.attempt_timeout_seconds
         try:
             await server.identify(timeout_seconds)
-            if not server.is_native:
-                raise RouteUnavailableError(f"{server.address} does not support watches")
-            known, others = self._point.known(server.run or "", topics)
-            if not others:
-                answer = await server.pull(
-                    known, timeout_seconds, since=self._point.revision, wait_seconds=wait_seconds
-                )
-                take(replace(answer, is_sync=True))
-                return bool(answer.routes)
-        except RouteUnavailableError:
-            raise
+            if server.is_native:
+                known, others = self._point.known(server.run, topics)
+                if not others:
+                    since = self._point.revision
+                    answer = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
+                    take(replace(answer, is_sync=True))
+                    return bool(answer.routes)
         except RemotingError as error:
-            self._failed(server.address, error)
+            self._failed(server, error)
             if not isinstance(error, SystemError_) or isinstance(error, SERVER_FAILED):
                 raise
             # so much has changed that it does not fit into a frame
+        if server.is_native is False:
+            raise RouteUnavailableError(f"{server.address} does not support watches")
         await self.changes(topics, take)
         return True
 
@@ -178,7 +176,7 @@ class ServerSession:
         Raises:
             RemotingError: it does not, and is not the chosen one any more.
         """
-        server = self._chosen_server()
+        server = self._servers[0] if self._servers else None
         if server is None or not server.is_native:
             # a RocketMQ server holds nothing that would have to be watched over
             return False
@@ -186,15 +184,9 @@ class ServerSession:
         try:
             await server.ask_run(self._settings.attempt_timeout_seconds)
         except RemotingError as error:
-            self._failed(server.address, error)
+            self._failed(server, error)
             raise
         return server.run != run
-
-    def _questions(self, take: Take, timeout_seconds: float) -> TopicQuestions:
-        return TopicQuestions(self._clock, take, self._note, timeout_seconds)
-
-    def _note(self, server: Server, error: RemotingError) -> None:
-        self.errors[server.address] = str(error)
 
     # -- one call, over the servers -----------------------------------------------------------------------------------
 
@@ -206,23 +198,36 @@ class ServerSession:
         """
         settings, clock = self._settings, self._clock
         deadline = clock.monotonic() + settings.call_timeout_seconds
-        waiting = list(self._order)
+        waiting = list(self._servers)
         patience = min(settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(waiting))))
-        reasons: dict[str, str] = {}
+        reasons: dict[Server, str] = {}
         asking: dict[asyncio.Task[RemotingError | None], Server] = {}
+
+        async def attempt(server: Server) -> RemotingError | None:
+            """A failure is a value, for whoever has lost interest by then."""
+            until = max(deadline, clock.monotonic() + patience)
+            try:
+                await server.identify(until - clock.monotonic())
+                await ask(server, max(0.0, until - clock.monotonic()))
+            except RemotingError as error:
+                return error
+            return None
+
         try:
             while True:
-                if (server := self._next_server(waiting)) is not None:
-                    until = max(deadline, clock.monotonic() + patience)
-                    asking[asyncio.create_task(_outcome(self._ask(ask, server, until)))] = server
+                # another one may have left the list a moment ago
+                waiting = [server for server in waiting if server in self._servers]
+                if waiting:
+                    server = waiting.pop(0)
+                    asking[asyncio.create_task(attempt(server))] = server
                 elif not asking:
                     break
-                for task in await self._until_done_or_silent(asking, patience if waiting else None):
+                for task in await self._done_or_silent(asking, patience if waiting else None):
                     server = asking.pop(task)
                     if (error := task.result()) is None:
                         self._overtaken(server, asking.values(), patience)
                         return
-                    reasons[server.address] = self._failed(server.address, error)
+                    reasons[server] = self._failed(server, error)
         finally:
             for task in asking:
                 task.cancel()
@@ -230,20 +235,7 @@ class ServerSession:
                 await asyncio.wait(asking)
         raise RouteUnavailableError(self._nobody(reasons))
 
-    def _next_server(self, waiting: list[str]) -> Server | None:
-        while waiting and not self._is_closed:
-            address = waiting.pop(0)
-            # another one may have left the list a moment ago
-            if address in self._order:
-                return self._server(address)
-        return None
-
-    async def _ask(self, ask: Ask, server: Server, until: float) -> None:
-        clock = self._clock
-        await server.identify(until - clock.monotonic())
-        await ask(server, max(0.0, until - clock.monotonic()))
-
-    async def _until_done_or_silent(
+    async def _done_or_silent(
         self, asking: Mapping[asyncio.Task[RemotingError | None], Server], patience: float | None
     ) -> set[asyncio.Task[RemotingError | None]]:
         """The attempts that have ended; none when the newest server was silent for so long, if that matters."""
@@ -260,59 +252,27 @@ class ServerSession:
     def _overtaken(self, winner: Server, silent: Collection[Server], patience: float) -> None:
         """Choose a server that answered before those that were asked earlier."""
         for server in silent:
-            self.errors[server.address] = f"no answer within {patience:g} s, and {winner.address} answered"
-        if silent and winner.address in self._order:
-            self._order.remove(winner.address)
-            self._order.insert(0, winner.address)
+            server.note(f"no answer within {patience:g} s, and {winner.address} answered")
+        if silent and winner in self._servers:
+            self._servers.remove(winner)
+            self._servers.insert(0, winner)
 
-    def _nobody(self, reasons: Mapping[str, str]) -> str:
-        if self._is_closed:
-            return "the client is closed"
-        if not self._order:
-            return "no NameServer is known"
-        said = (f"{address}: {reasons.get(address, 'not asked')}" for address in sorted(self._order))
-        return f"no NameServer could answer: {'; '.join(said)}"
-
-    # -- servers ------------------------------------------------------------------------------------------------------
-
-    def _chosen_server(self) -> Server | None:
-        return self._server(self._order[0]) if self._order and not self._is_closed else None
-
-    def _server(self, address: str) -> Server:
-        known = self._servers.get(address)
-        if known is None:
-            known = self._servers[address] = Server(address, self._settings, self._clock, self._protocols)
-        return known
-
-    def _failed(self, address: str, error: RemotingError) -> str:
+    def _failed(self, server: Server, error: RemotingError) -> str:
         """Not the chosen one any more, unless it has only refused this question. Why it failed, in words."""
-        reason = self.errors[address] = str(error) or type(error).__name__
-        if isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, SERVER_FAILED):
-            return reason
-        if address in self._order and len(self._order) > 1:
-            self._order.remove(address)
-            self._order.append(address)
-        server = self._servers.get(address)
-        if server is not None and isinstance(error, RequestTimeoutError):
-            # it may hang on this connection only, and what it was asked is not wanted any more
-            self._finish(server.disconnect())
+        reason = server.note(error)
+        has_only_refused = isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, SERVER_FAILED)
+        if not has_only_refused and server in self._servers:
+            self._servers.remove(server)
+            self._servers.append(server)
+            if isinstance(error, RequestTimeoutError):
+                # it may hang on this connection only, and what it was asked is not wanted any more
+                self._finish(server.disconnect())
         return reason
 
-    def _drop(self, address: str) -> None:
-        server = self._servers.pop(address, None)
-        if server is not None:
-            self._finish(server.close())
-
-    def _finish(self, closing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(closing)
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-
-
-async def _outcome(asking: Awaitable[None]) -> RemotingError | None:
-    """How asking a server ended; a failure is a value, for whoever has lost interest by then."""
-    try:
-        await asking
-    except RemotingError as error:
-        return error
-    return None
+    def _nobody(self, reasons: Mapping[Server, str]) -> str:
+        if self._is_closed:
+            return "the client is closed"
+        if not self._servers:
+            return "no NameServer is known"
+        said = sorted(f"{server.address}: {reasons.get(server, 'not asked')}" for server in self._servers)
+        return f"no NameServer could answer: {'; '.join(said)}"

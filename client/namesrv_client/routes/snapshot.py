@@ -11,15 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_client.routes.cache import RouteCache, SavedRoute
-from namesrv_client.settings import ClientSettings
+from namesrv_client.routes.cache import RouteCache
+from namesrv_client.routes.route import Route
 from namesrv_remoting.bodies.answers import read_route
-from namesrv_remoting.bodies.route import TopicRouteData, route_to_json
+from namesrv_remoting.bodies.route import route_to_json
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.sealed_file import unseal, write_sealed
 
+logger: Final = logging.getLogger(__name__)
+
 VERSION: Final = 1
+# after a change, together with whatever else has changed by then
+_SAVE_SECONDS: Final = 5.0
+# routes that do not change are confirmed all the time, and the file says when: so old it may be
+_CONFIRM_SECONDS: Final = 300.0
 
 
 class RouteSnapshotError(ValueError):
@@ -33,40 +39,46 @@ class RouteSnapshot:
     path: Path
     clock: Clock
 
-    def save(self, routes: Iterable[SavedRoute]) -> None:
-        """Write all routes; blocks until they are on disk.
+    def save(self, routes: Iterable[Route]) -> None:
+        """Write all routes, those that many topics share once; blocks until they are on disk.
 
         Raises:
             OSError: they could not be written, and the file is as it was.
         """
-        write_sealed(self.path, self._content(routes))
-
-    def _content(self, routes: Iterable[SavedRoute]) -> dict[str, Any]:
-        """Routes that many topics share, as most do, are written once."""
         age_to_wall = self.clock.wall() - self.clock.monotonic()
         numbers: dict[int, int] = {}
         spelt: list[Any] = []
         topics: dict[str, tuple[int, float]] = {}
-        for topic, data, confirmed_at in routes:
-            number = numbers.setdefault(id(data), len(spelt))
+        for route in routes:
+            number = numbers.setdefault(id(route.data), len(spelt))
             if number == len(spelt):
-                spelt.append(json.loads(route_to_json(data)))
-            topics[topic] = (number, round(confirmed_at + age_to_wall, 3))
-        return {"version": VERSION, "routes": spelt, "topics": topics}
+                spelt.append(json.loads(route_to_json(route.data)))
+            topics[route.topic] = (number, round(route.confirmed_at + age_to_wall, 3))
+        write_sealed(self.path, {"version": VERSION, "routes": spelt, "topics": topics})
 
-    def load(self) -> list[SavedRoute]:
+    def load(self) -> list[Route]:
         """The routes in the file, none if there is no file.
 
         Raises:
             RouteSnapshotError: it is damaged, somebody else's, or of another version.
         """
         try:
-            data = self._read()
+            content = unseal(self._read(), VERSION)
+            spelt = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
+            wall, now = self.clock.wall(), self.clock.monotonic()
+            return [
+                # a wall clock that was set back makes nothing younger than it is
+                Route(topic, spelt[number], "disk", now - max(0.0, wall - confirmed_wall), None, self.clock)
+                for topic, (number, confirmed_wall) in content["topics"].items()
+            ]
         except FileNotFoundError:
             return []
+        except RouteSnapshotError:
+            raise
         except OSError as error:
             raise RouteSnapshotError(f"{self.path}: {error.strerror}") from error
-        return self._decoded(data)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, RemotingError) as error:
+            raise RouteSnapshotError(f"{self.path} cannot be read: {error}") from error
 
     def _read(self) -> bytes:
         # not blocking: a FIFO in its place would never be opened
@@ -81,41 +93,16 @@ class RouteSnapshot:
                 raise RouteSnapshotError(f"{self.path} can be written by others: mode {stat.S_IMODE(status.st_mode):o}")
             return file.read()
 
-    def _decoded(self, data: bytes) -> list[SavedRoute]:
-        try:
-            return self._routes(unseal(data, VERSION))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, RemotingError) as error:
-            raise RouteSnapshotError(f"{self.path} cannot be read: {error}") from error
-
-    def _routes(self, content: dict[str, Any]) -> list[SavedRoute]:
-        spelt: list[TopicRouteData] = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
-        wall, now = self.clock.wall(), self.clock.monotonic()
-        return [
-            # a wall clock that was set back makes nothing younger than it is
-            SavedRoute(topic, spelt[number], now - max(0.0, wall - confirmed_wall))
-            for topic, (number, confirmed_wall) in content["topics"].items()
-        ]
-
-
-logger: Final = logging.getLogger(__name__)
-
-# after a change, together with whatever else has changed by then
-_SAVE_SECONDS: Final = 5.0
-# routes that do not change are confirmed all the time, and the file says when: so old it may be
-_CONFIRM_SECONDS: Final = 300.0
-
 
 class RouteSaver:
     """Keeps the snapshot of one client up to date."""
 
-    def __init__(self, settings: ClientSettings, clock: Clock, cache: RouteCache) -> None:
-        if settings.snapshot_file is None:
-            raise ValueError("no snapshot_file")
-        self._snapshot = RouteSnapshot(settings.snapshot_file, clock)
+    def __init__(self, path: Path, clock: Clock, cache: RouteCache) -> None:
+        self._snapshot = RouteSnapshot(path, clock)
         self._clock = clock
         self._cache = cache
         # routes differ from those in the file
-        self.is_changed = False
+        self._is_changed = False
         self._saved_at = clock.monotonic()
         # Held while writing: one that was cancelled still runs in its thread, and must not overwrite the one after it.
         self._writing = threading.Lock()
@@ -123,7 +110,11 @@ class RouteSaver:
         self._error: str | None = None
 
     def __repr__(self) -> str:
-        return f"<RouteSaver [{self._snapshot.path} | {'changed' if self.is_changed else 'saved'}]>"
+        return f"<RouteSaver [{self._snapshot.path} | {'changed' if self._is_changed else 'saved'}]>"
+
+    def changed(self) -> None:
+        """Routes differ from those in the file."""
+        self._is_changed = True
 
     async def restore(self) -> None:
         """Take what the last process left; whatever is wrong with it costs a warning."""
@@ -136,28 +127,25 @@ class RouteSaver:
         """Save 5 s after a change, and every 5 minutes, until cancelled."""
         while True:
             await self._clock.sleep(_SAVE_SECONDS)
-            if self.is_changed or self._clock.monotonic() - self._saved_at >= _CONFIRM_SECONDS:
-                await self._save()
+            if self._is_changed or self._clock.monotonic() - self._saved_at >= _CONFIRM_SECONDS:
+                await self.save()
 
-    async def save_last(self) -> None:
-        """Save once more, unless nothing is known."""
-        if len(self._cache):
-            await self._save()
-
-    async def _save(self) -> None:
-        self.is_changed = False
+    async def save(self) -> None:
+        """Save now, unless nothing is known; a failure costs a warning, and it is tried again in 5 s."""
+        if not len(self._cache):
+            return
+        self._is_changed = False
         self._saved_at = self._clock.monotonic()
         try:
-            await asyncio.to_thread(self._write, self._cache.saved())
+            await asyncio.to_thread(self._write, self._cache.existing())
         except OSError as error:
-            # tried again in 5 s; said once
-            self.is_changed = True
+            self._is_changed = True
             if str(error) != self._error:
                 logger.warning("route snapshot not written: %s", error)
             self._error = str(error)
         else:
             self._error = None
 
-    def _write(self, routes: Iterable[SavedRoute]) -> None:
+    def _write(self, routes: Iterable[Route]) -> None:
         with self._writing:
             self._snapshot.save(routes)
