@@ -1,8 +1,10 @@
 """Runs a route client, with its NameServers and brokers, on a clock that the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from namesrv_client import ClientSettings, RouteClient
@@ -10,9 +12,11 @@ from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.support.fake_clock import FakeClock
 from tests.support.guard import GUARD_SECONDS
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.passing_time import STEP_SECONDS
+from tests.support.raw_peer import until
+from tests.support.tcp_proxy import TcpProxy
 
 T = TypeVar("T")
 
@@ -111,6 +115,75 @@ def broker_names(client: RouteClient, topic: str = "orders") -> list[str] | None
     """The brokers in the cached route of a topic; None if there is no route."""
     known = client.cached(topic)
     return None if known is None else [broker.broker_name for broker in known.data.broker_datas]
+
+
+@dataclass(frozen=True)
+class RouteScene:
+    """NameServers and a client of them on one clock; the way to the first server leads through a proxy."""
+
+    path: Path
+    stack: AsyncExitStack
+    clock: FakeClock
+    servers: Sequence[InProcess]
+    # of each server, the connection of its brokers
+    peers: Sequence[NamesrvPeer]
+    proxy: TcpProxy
+    client: RouteClient
+
+    @property
+    def server(self) -> InProcess:
+        """The first one, which is asked first."""
+        return self.servers[0]
+
+    def asked(self, code: int = PULL) -> int:
+        """How many questions the first server has answered."""
+        return asked(self.server, code)
+
+    def names(self, topic: str = "orders") -> list[str] | None:
+        """The brokers that the client knows of."""
+        return broker_names(self.client, topic)
+
+    def age(self, topic: str = "orders") -> float:
+        """The age of what the client knows."""
+        known = self.client.cached(topic)
+        return float("inf") if known is None else known.age
+
+    async def shows(self, *names: str, topic: str = "orders") -> None:
+        """Return when the route has these brokers."""
+        await until(lambda: self.names(topic) == list(names))
+
+    async def watched(self, server: InProcess | None = None) -> None:
+        """Return when a server, by default the first, holds a question."""
+        await until(lambda: len((server or self.server).namesrv.watchers) == 1)
+
+    async def restarted(self, *brokers: Broker) -> tuple[InProcess, NamesrvPeer]:
+        """A server that starts now, with nothing from before, and is where the proxy leads to; its brokers."""
+        server = await self.stack.enter_async_context(namesrv_in_process(self.path / "restarted", clock=self.clock))
+        self.proxy.cut()
+        self.proxy.target = server.address
+        await self.proxy.heal()
+        return server, await registered(server, *brokers)
+
+
+@asynccontextmanager
+async def route_scene(
+    path: Path, *brokers: Sequence[Broker], expiry_seconds: float = 120.0, **settings: Any
+) -> AsyncIterator[RouteScene]:
+    """A server for each of these groups of brokers, by default one with broker-a, which all have run for a minute."""
+    clock = FakeClock()
+    async with AsyncExitStack() as stack:
+        servers = [
+            await stack.enter_async_context(
+                namesrv_in_process(path / str(number), clock=clock, broker_expiry_seconds=expiry_seconds)
+            )
+            for number in range(len(brokers) or 1)
+        ]
+        groups = brokers or ([BROKER_A],)
+        peers = [await registered(server, *group) for server, group in zip(servers, groups, strict=True)]
+        clock.stall(60.0)
+        proxy = await stack.enter_async_context(TcpProxy(servers[0].address))
+        client = await stack.enter_async_context(route_client(clock, proxy.address, *servers[1:], **settings))
+        yield RouteScene(path, stack, clock, servers, peers, proxy, client)
 
 
 # -- routes -----------------------------------------------------------------------------------------------------------

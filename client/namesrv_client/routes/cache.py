@@ -59,13 +59,8 @@ class SyncPoint:
             found[run != self.run or topic not in self.topics].append(topic)
         return found
 
-    def begin(self, run: str) -> None:
-        """Forget what was known of the run before."""
-        self.run, self.revision, self.confirmed_at = run, 0, float("-inf")
-        self.topics.clear()
-
     def advance(self, answer: Answer, now: float) -> bool:
-        """Take in an answer; whether it confirms all topics at once. One of another run says nothing here."""
+        """Take in an answer; whether it is about all topics at once. One of another run says nothing here."""
         if answer.revision is None or answer.run != self.run:
             return False
         covers_all = self.topics.issubset(answer.topics)
@@ -73,8 +68,7 @@ class SyncPoint:
         self.revision = answer.revision if covers_all else min(self.revision, answer.revision)
         if not answer.is_conditional:
             self.topics.update(answer.topics)
-            return False
-        if covers_all:
+        elif covers_all:
             self.confirmed_at = now
         return covers_all
 
@@ -161,7 +155,7 @@ class RouteCache:
             if answer.revision is not None and (answer.is_sync or point.run is None):
                 # the run to keep up with from now on
                 self._leave_point(tuple(point.topics))
-                point.begin(answer.run)
+                point.run = answer.run
         changes, doubts = [], []
         for topic, data in answer.routes.items():
             old = self.get(topic)
@@ -187,10 +181,10 @@ class RouteCache:
     def _count_in(self, answer: Answer, doubts: Collection[str], now: float) -> None:
         """Move the sync point; what was not believed has to be asked about fully, until it is."""
         self._leave_point(doubts if answer.run == self.point.run else answer.routes)
-        confirms_all = self.point.advance(answer, now)
+        covers_all = self.point.advance(answer, now)
         self.point.topics.difference_update(doubts)
         self.doubted.update(doubts)
-        if answer.is_conditional and not confirms_all:
+        if not covers_all:
             for topic in self.point.topics.intersection(answer.topics):
                 if topic in self._routes:
                     self._routes[topic] = replace(self._routes[topic], confirmed_at=now)

@@ -1,10 +1,14 @@
-"""Differences between two routes of a topic."""
+"""Differences between two routes of a topic, and who hears of them."""
+
+import asyncio
+import gc
 
 import msgspec
+import pytest
 
-from namesrv_client.routes.route import Route, difference, lost_brokers
+from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteListeners, difference
 from namesrv_remoting.bodies.route import TopicRouteData
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.route_clients import group, queues, topic_route
 
 
@@ -13,33 +17,40 @@ def route(data: TopicRouteData, *, absent_since: float | None = None) -> Route:
     return Route("t", data, "pull", 100.0, absent_since)
 
 
-def test_the_same_route_is_no_change() -> None:
-    """TopicRouteDataTest: a copy is equal to its original; where it came from and when does not count."""
-    old = route(topic_route("broker-a"))
-    new = Route("t", msgspec.structs.replace(topic_route("broker-a")), "watch", 200.0)
-
-    assert difference("t", old, new) is None
-    assert difference("t", None, None) is None
+OLD, NEW = route(topic_route("broker-a")), route(topic_route("broker-a", "broker-b"))
+GONE = route(topic_route("broker-a"), absent_since=150.0)
+ORDERED = route(msgspec.structs.replace(topic_route("broker-a"), order_topic_conf="broker-a:4"))
 
 
-def test_the_first_route_adds_everything() -> None:
-    """Nothing was known before."""
-    new = route(topic_route("broker-a", "broker-b"))
-
-    change = difference("t", None, new)
+@pytest.mark.parametrize(
+    ("old", "new", "added", "removed"),
+    [
+        (None, NEW, ("broker-a", "broker-b"), ()),
+        (NEW, OLD, (), ("broker-b",)),
+        # the old route is still there, with the time since when it is known to be none
+        (OLD, GONE, (), ("broker-a",)),
+        # even if it looks as before it went
+        (GONE, OLD, ("broker-a",), ()),
+        # a change of its own: brokers and queues stay what they are
+        (OLD, ORDERED, (), ()),
+    ],
+)
+def test_a_change_names_what_came_and_what_went(
+    old: Route | None, new: Route, added: tuple[str, ...], removed: tuple[str, ...]
+) -> None:
+    """Brokers and their queues; a topic that is gone has no new route."""
+    change = difference("t", old, new)
 
     assert change is not None
-    assert ("t", None, new) == (change.topic, change.old, change.new)
-    assert ("broker-a", "broker-b") == change.brokers_added == change.queues_added
-    assert () == change.brokers_removed == change.brokers_changed == change.queues_removed == change.queues_changed
+    assert ("t", old, None if new is GONE else new) == (change.topic, change.old, change.new)
+    assert (added, removed, ()) == (change.brokers_added, change.brokers_removed, change.brokers_changed)
+    assert (added, removed, ()) == (change.queues_added, change.queues_removed, change.queues_changed)
 
 
-def test_a_change_names_what_came_what_went_and_what_is_other() -> None:
+def test_a_change_names_what_is_other() -> None:
     """Brokers by their addresses, queues by their numbers and permissions."""
-    old = TopicRouteData(
-        [group("broker-a"), group("broker-b"), group("broker-c")],
-        [queues("broker-a"), queues("broker-b"), queues("broker-c")],
-    )
+    names = ("broker-a", "broker-b", "broker-c")
+    old = TopicRouteData([group(name) for name in names], [queues(name) for name in names])
     new = TopicRouteData(
         [group("broker-b", 0, 1), group("broker-c"), group("broker-d")],
         [queues("broker-b"), queues("broker-c", perm=4), queues("broker-d")],
@@ -48,42 +59,18 @@ def test_a_change_names_what_came_what_went_and_what_is_other() -> None:
     change = difference("t", route(old), route(new))
 
     assert change is not None
-    assert (("broker-d",), ("broker-a",), ("broker-b",)) == (
-        change.brokers_added, change.brokers_removed, change.brokers_changed,
-    )  # fmt: skip
+    brokers = (change.brokers_added, change.brokers_removed, change.brokers_changed)
+    assert (("broker-d",), ("broker-a",), ("broker-b",)) == brokers
     assert (("broker-d",), ("broker-a",), ("broker-c",)) == (
         change.queues_added, change.queues_removed, change.queues_changed,
     )  # fmt: skip
 
 
-def test_a_topic_that_is_gone_has_lost_everything() -> None:
-    """The old route is still there, with the time since when it is known to be none."""
-    old = route(topic_route("broker-a"))
+def test_the_same_route_is_no_change() -> None:
+    """TopicRouteDataTest: a copy is equal to its original; where it came from and when does not count."""
+    copy = Route("t", msgspec.structs.replace(OLD.data), "watch", 200.0)
 
-    change = difference("t", old, route(topic_route("broker-a"), absent_since=150.0))
-
-    assert change is not None
-    assert (old, None, ("broker-a",)) == (change.old, change.new, change.brokers_removed)
-
-
-def test_a_topic_that_is_back_has_everything_anew() -> None:
-    """Even if it looks as before it went."""
-    gone = route(topic_route("broker-a"), absent_since=150.0)
-
-    change = difference("t", gone, route(topic_route("broker-a")))
-
-    assert change is not None
-    assert (("broker-a",), ()) == (change.brokers_added, change.brokers_removed)
-
-
-def test_an_order_configuration_is_a_change_of_its_own() -> None:
-    """Brokers and queues stay what they are."""
-    old = topic_route("broker-a")
-
-    change = difference("t", route(old), route(msgspec.structs.replace(old, order_topic_conf="broker-a:4")))
-
-    assert change is not None
-    assert () == change.brokers_changed == change.queues_changed
+    assert difference("t", OLD, copy) is difference("t", None, None) is difference("t", GONE, None) is None
 
 
 def test_age_is_measured_on_the_clients_clock() -> None:
@@ -94,15 +81,79 @@ def test_age_is_measured_on_the_clients_clock() -> None:
     clock.stall(7.5)
     clock.step_wall(-1e6)
 
-    assert 7.5 == known.age
-    assert ["broker-a"] == list(known.brokers)
+    assert (7.5, ["broker-a"]) == (known.age, list(known.brokers))
 
 
-def test_lost_brokers_are_instances_not_groups() -> None:
-    """A group that lost its slave has lost something; one whose master has another address has not."""
-    old = TopicRouteData([group("broker-a", 0, 1), group("broker-b")], [])
-    new = TopicRouteData([group("broker-a", 0)], [])
+# -- listeners --------------------------------------------------------------------------------------------------------
 
-    assert ["broker-a:1", "broker-b:0"] == lost_brokers(old, new)
-    assert ["broker-a:0", "broker-a:1", "broker-b:0"] == lost_brokers(old, None)
-    assert [] == lost_brokers(new, old)
+
+def change(topic: str) -> RouteChange:
+    """Something about a topic."""
+    return RouteChange(topic, None, None)
+
+
+async def all_of(changes: RouteChanges) -> list[str]:
+    """The topics of all changes until the end."""
+    return [news.topic async for news in changes]
+
+
+def test_every_callback_is_told_in_the_order_they_came(caplog: pytest.LogCaptureFixture) -> None:
+    """Until it ends that, which it may do while being called, and twice; one that fails keeps it from nobody else."""
+    listeners, told = RouteListeners(), list[str]()
+
+    def once(news: RouteChange) -> None:
+        told.append(f"once {news.topic}")
+        end()
+        end()
+
+    def fail(_: RouteChange) -> None:
+        raise ZeroDivisionError
+
+    end = listeners.add(once)
+    listeners.add(fail)
+    listeners.add(lambda news: told.append(news.topic))
+
+    listeners.notify(change("t"))
+    listeners.notify(change("u"))
+
+    assert ["once t", "t", "u"] == told
+    assert [f"callback failed on the change of topic {topic}" for topic in "tu"] == [
+        record.message for record in caplog.records
+    ]
+
+
+async def test_an_iterator_has_every_change_since_it_was_made_until_the_end() -> None:
+    """Whether somebody looks before it comes, waits for it, or comes late."""
+    listeners = RouteListeners()
+    listeners.notify(change("before"))
+    waited, late = listeners.iterator(), listeners.iterator()
+    waiting = asyncio.ensure_future(all_of(waited))
+    await settle()
+    for topic in "tu":
+        listeners.notify(change(topic))
+        await settle()
+    assert not waiting.done()
+    listeners.end()
+
+    assert [["t", "u"]] * 2 == [await waiting, await all_of(late)]
+
+
+async def test_who_does_not_look_loses_the_oldest() -> None:
+    """10,000 are kept."""
+    listeners = RouteListeners()
+    changes = listeners.iterator()
+
+    for number in range(10_003):
+        listeners.notify(change(str(number)))
+
+    assert "3" == (await anext(changes)).topic
+    assert "<RouteChanges [9999 waiting]>" == repr(changes)
+
+
+async def test_an_iterator_that_nobody_holds_is_forgotten() -> None:
+    """There is no need to close it."""
+    listeners = RouteListeners()
+    listeners.iterator()
+    gc.collect()
+
+    assert "<RouteListeners [0 callbacks | 0 iterators]>" == repr(listeners)

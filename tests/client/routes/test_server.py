@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -21,22 +22,44 @@ from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
 
+PULLED = {"boot_id": "b2", "revision": 3, "ready": True, "full": True, "routes": {"t": None}}
+
 
 @asynccontextmanager
-async def server_at(address: str, clock: FakeClock, **settings: object) -> AsyncIterator[Server]:
+async def server_at(
+    address: str, clock: FakeClock | None = None, protocols: ServerProtocols | None = None, **settings: object
+) -> AsyncIterator[Server]:
     """What a client makes of the server at an address."""
     async with asyncio.timeout(GUARD_SECONDS):
         chosen = client_settings(address, **{"protocol": "auto", **settings})
-        server = Server(address, chosen, clock, ServerProtocols())
+        server = Server(address, chosen, clock or FakeClock(), protocols or ServerProtocols())
         try:
             yield server
         finally:
             await server.close()
 
 
-def native_answer(question: Question, body: object) -> bytes:
-    """A success, natively."""
-    return cut(NATIVE, msgpack.packb([0, question.opaque, 1, 479, None, None]), msgpack.packb(body))
+@asynccontextmanager
+async def scripted(**settings: Any) -> AsyncIterator[tuple[ScriptedServer, Server]]:
+    """A server that answers what the test says."""
+    async with ScriptedServer() as script, server_at(script.address, **settings) as server:
+        yield script, server
+
+
+@asynccontextmanager
+async def apache_at(
+    clock: FakeClock | None = None, protocols: ServerProtocols | None = None, **settings: Any
+) -> AsyncIterator[tuple[ApacheServer, Server]]:
+    """Apache's server, which knows topic t."""
+    async with ApacheServer() as apache, server_at(apache.address, clock, protocols, **settings) as server:
+        apache.routes["t"] = apache_route("broker-a")
+        yield apache, server
+
+
+def native_answer(question: Question, body: object, code: int = 0) -> bytes:
+    """An answer in the native protocol."""
+    header = [code, question.opaque, 1, 479, None if code == 0 else "not supported", None]
+    return cut(NATIVE, msgpack.packb(header), msgpack.packb(body))
 
 
 async def introduced(peer: Peer, boot_id: str, uptime_seconds: float) -> None:
@@ -50,18 +73,32 @@ async def introduced(peer: Peer, boot_id: str, uptime_seconds: float) -> None:
 
 
 async def test_a_native_server_says_who_it_is(tmp_path: Path) -> None:
-    """Its boot id, and how long it has run; it is asked once on each connection."""
+    """Its boot id, and how long it has run; once on each connection, and the same run is as warm on the next one."""
     clock = FakeClock()
-    async with namesrv_in_process(tmp_path, clock=clock) as namesrv, server_at(address_of(namesrv), clock) as server:
+    async with (
+        namesrv_in_process(tmp_path, clock=clock) as namesrv,
+        TcpProxy(namesrv.address) as proxy,
+        server_at(proxy.address, clock) as server,
+    ):
+        proxy.cut()
+        with pytest.raises(ConnectError):
+            await server.identify(1.0)
+        await proxy.heal()
         await clock.advance(30.0)
         await asyncio.gather(*(server.identify(1.0) for _ in range(5)))
         await server.identify(1.0)
 
-        assert (True, namesrv.namesrv.boot_id) == (server.is_native, server.run)
-        assert 1 == asked(namesrv, INFO)
+        assert (True, namesrv.namesrv.boot_id, 1) == (server.is_native, server.run, asked(namesrv, INFO))
         assert (False, False) == (server.is_warm, server.can_deny)
         await clock.advance(15.0)
         assert (True, True) == (server.is_warm, server.can_deny)
+
+        proxy.cut()
+        await until(lambda: server.is_native is None)
+        await proxy.heal()
+        await server.identify(1.0)
+        await until(lambda: asked(namesrv, INFO) == 2)
+        assert (namesrv.namesrv.boot_id, True) == (server.run, server.is_warm)
 
 
 @pytest.mark.parametrize(
@@ -73,43 +110,19 @@ async def test_a_server_is_warm_when_all_brokers_have_had_time_to_come(
     is_warm: bool,  # noqa: FBT001 - a case
 ) -> None:
     """A broker registers every 30 s; 45 s leave room for one that is late."""
-    async with (
-        ScriptedServer() as scripted,
-        server_at(scripted.address, FakeClock(), warm_up_seconds=warm_up) as server,
-    ):
+    async with scripted(warm_up_seconds=warm_up) as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
-        await introduced(await scripted.accept(), "b1", uptime)
+        await introduced(await script.accept(), "b1", uptime)
         await meeting
 
         assert (is_warm, is_warm) == (server.is_warm, server.can_deny)
 
 
-async def test_the_same_run_after_a_lost_connection_is_as_warm_as_before(tmp_path: Path) -> None:
-    """A connection is no process."""
-    clock = FakeClock()
-    async with (
-        namesrv_in_process(tmp_path, clock=clock) as namesrv,
-        TcpProxy(namesrv.address) as proxy,
-        server_at(proxy.address, clock) as server,
-    ):
-        await server.identify(1.0)
-        await clock.advance(45.0)
-        run = server.run
-
-        proxy.cut()
-        await proxy.heal()
-        await until(lambda: server.is_native is None)
-        await server.identify(1.0)
-
-        assert (run, True) == (server.run, server.is_warm)
-
-
 async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
     """A proxy keeps ours open; the boot id in the next answer is another one, and as young as can be."""
-    clock = FakeClock()
-    async with ScriptedServer() as scripted, server_at(scripted.address, clock) as server:
+    async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
-        peer = await scripted.accept()
+        peer = await script.accept()
         await introduced(peer, "b1", 1000.0)
         await meeting
         assert server.is_warm
@@ -117,8 +130,7 @@ async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
         pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
         question = await peer.receive()
         assert {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0} == msgpack.unpackb(question.body)
-        routes = {"boot_id": "b2", "revision": 3, "ready": True, "full": True, "routes": {"t": None}}
-        peer.send(native_answer(question, routes))
+        peer.send(native_answer(question, PULLED))
         answer = await pulling
 
         assert ("b2", 3, False, False) == (answer.run, answer.revision, answer.is_warm, answer.is_conditional)
@@ -127,9 +139,9 @@ async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
 
 async def test_nonsense_is_the_servers_fault() -> None:
     """An error that the next server is asked after, never one that ends the client."""
-    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+    async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
-        peer = await scripted.accept()
+        peer = await script.accept()
         peer.send(native_answer(await peer.receive(), {"boot_id": "b1", "uptime_seconds": "long"}))
 
         with pytest.raises(RemotingError, match="SERVER_INFO"):
@@ -138,23 +150,23 @@ async def test_nonsense_is_the_servers_fault() -> None:
 
 async def test_whoever_gives_up_does_not_take_the_introduction_from_the_others() -> None:
     """One question for all who wait."""
-    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+    async with scripted() as (script, server):
         first, second = asyncio.ensure_future(server.identify(1.0)), asyncio.ensure_future(server.identify(1.0))
-        peer = await scripted.accept()
+        peer = await script.accept()
         first.cancel()
 
         await introduced(peer, "b1", 0.0)
         await second
 
         assert first.cancelled()
-        assert "<Server [" + scripted.address + " | native | b1]>" == repr(server)
+        assert f"<Server [{script.address} | native | b1]>" == repr(server)
 
 
 async def test_closing_ends_the_introduction() -> None:
     """Whoever waits for it is told."""
-    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+    async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
-        await scripted.accept()
+        await script.accept()
 
         await server.close()
 
@@ -162,32 +174,38 @@ async def test_closing_ends_the_introduction() -> None:
             await meeting
 
 
+async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apaches() -> None:
+    """It is asked a second time, and then it speaks."""
+    async with scripted() as (script, server):
+        meeting = asyncio.ensure_future(server.identify(1.0))
+        dying = await script.accept()
+        await dying.receive()
+        dying.close()
+
+        await introduced(await script.accept(), "b2", 0.0)
+        await meeting
+
+        assert (True, "b2") == (server.is_native, server.run)
+
+
 # -- Apache's server --------------------------------------------------------------------------------------------------
 
 
-async def test_apaches_server_closes_on_a_native_header_and_is_asked_as_rocketmq() -> None:
-    """One of which nothing is known is asked twice: a native one that just died would look the same."""
-    clock = FakeClock()
-    async with ApacheServer() as apache, server_at(apache.address, clock) as server:
-        apache.routes["t"] = apache_route("broker-a")
+@pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
+async def test_apaches_server_is_asked_natively_again_after_a_minute(away: float, refused: int) -> None:
+    """At first twice: a native server that just died would look the same.
 
+    It may have been replaced by one of ours; until a minute is over no connection is spent on it, and one is enough.
+    """
+    clock = FakeClock()
+    async with apache_at(clock) as (apache, server):
         await server.identify(1.0)
         answer = await server.route_by_topic("t", 1.0)
-
         assert (False, 2, ["t"]) == (server.is_native, apache.refused, apache.topics_asked)
         route = answer.routes["t"]
         assert route is not None
         assert ["broker-a"] == [data.broker_name for data in route.broker_datas]
         assert (None, False) == (answer.revision, answer.is_conditional)
-
-
-@pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
-async def test_apaches_server_is_asked_natively_again_after_a_minute(away: float, refused: int) -> None:
-    """It may have been replaced by one of ours; until then no connection is spent on it, and one is enough then."""
-    clock = FakeClock()
-    async with ApacheServer() as apache, server_at(apache.address, clock) as server:
-        await server.identify(1.0)
-        await server.route_by_topic("t", 1.0)
         apache.hang_up()
         await until(lambda: server.is_native is None)
         await clock.advance(away)
@@ -198,139 +216,90 @@ async def test_apaches_server_is_asked_natively_again_after_a_minute(away: float
         assert (False, refused, 2) == (server.is_native, apache.refused, len(apache.topics_asked))
 
 
-async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process(tmp_path: Path) -> None:
+async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process() -> None:
     """Of a known native server the first question does not wait for SERVER_INFO, of Apache's none is refused."""
     clock, protocols = FakeClock(), ServerProtocols()
-    async with ScriptedServer() as scripted, ApacheServer() as apache:
-        settings = client_settings(scripted.address, protocol="auto")
-        protocols.learn(scripted.address, clock.monotonic(), is_native=True)
+    async with (
+        scripted(clock=clock, protocols=protocols) as (script, native),
+        apache_at(clock, protocols) as (apache, rocketmq),
+    ):
+        protocols.learn(script.address, clock.monotonic(), is_native=True)
         protocols.learn(apache.address, clock.monotonic(), is_native=False)
-        native = Server(scripted.address, settings, clock, protocols)
-        rocketmq = Server(apache.address, settings, clock, protocols)
 
         await native.identify(1.0)
         pulling = asyncio.ensure_future(native.pull(["t"], 1.0))
-        peer = await scripted.accept()
+        peer = await script.accept()
         info, pull = await peer.receive(), await peer.receive()
         assert (INFO, PULL) == (info.code, pull.code)
-        routes = {"boot_id": "b1", "revision": 3, "ready": True, "full": True, "routes": {"t": None}}
-        peer.send(native_answer(pull, routes) + native_answer(info, {"boot_id": "b1", "uptime_seconds": 1000.0}))
+        peer.send(native_answer(pull, PULLED) + native_answer(info, {"boot_id": "b2", "uptime_seconds": 1000.0}))
         await rocketmq.identify(1.0)
         await rocketmq.route_by_topic("t", 1.0)
 
         assert (await pulling).is_warm
         assert (0, 1) == (apache.refused, apache.accepted)
-        await native.close()
-        await rocketmq.close()
 
 
-async def test_what_was_learnt_is_forgotten_when_a_connection_closes_before_its_first_answer() -> None:
-    """Apache's server has taken the place of a native one: the next connection finds that out."""
+@pytest.mark.parametrize("protocol", ["auto", "native"])
+async def test_apaches_server_in_the_place_of_a_native_one(protocol: str) -> None:
+    """A connection that closes before its first answer makes what was learnt forgotten; what was set stays an error."""
     clock, protocols = FakeClock(), ServerProtocols()
-    async with ApacheServer() as apache:
+    async with apache_at(clock, protocols, protocol=protocol) as (apache, server):
         protocols.learn(apache.address, clock.monotonic(), is_native=True)
-        server = Server(apache.address, client_settings(apache.address, protocol="auto"), clock, protocols)
         await server.identify(1.0)
         with pytest.raises(ConnectionClosedError):
             await server.pull(["t"], 1.0)
+        await until(lambda: server.is_native is None)
 
         await server.identify(1.0)
-
-        assert (False, False) == (server.is_native, protocols.is_native(apache.address, clock.monotonic()))
-        await server.close()
-
-
-async def test_a_server_that_is_told_to_be_rocketmqs_is_asked_nothing_else() -> None:
-    """No introduction, no connection that is closed."""
-    async with ApacheServer() as apache, server_at(apache.address, FakeClock(), protocol="rocketmq") as server:
-        await server.identify(1.0)
-        answer = await server.route_by_topic("t", 1.0)
-
-        assert ({"t": None}, 0, 1) == (answer.routes, apache.refused, apache.accepted)
-
-
-async def test_a_server_that_is_told_to_be_native_and_is_not() -> None:
-    """An error, not another protocol."""
-    async with ApacheServer() as apache, server_at(apache.address, FakeClock(), protocol="native") as server:
-        await server.identify(1.0)
-        with pytest.raises(ConnectionClosedError):
-            await server.pull(["t"], 1.0)
-        assert server.is_native is None
+        assert (protocol == "native") == server.is_native
+        assert (None if protocol == "native" else False) == protocols.is_native(apache.address, clock.monotonic())
 
 
 async def test_a_server_that_refuses_the_code_is_asked_as_rocketmq() -> None:
     """One that knows the header and not the extension."""
-    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
+    async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
-        peer = await scripted.accept()
-        question = await peer.receive()
-        peer.send(cut(NATIVE, msgpack.packb([3, question.opaque, 1, 479, "not supported", None])))
+        peer = await script.accept()
+        peer.send(native_answer(await peer.receive(), None, code=3))
         await meeting
         assert server.is_native is False
-
-
-async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apaches() -> None:
-    """It is asked a second time, and then it speaks."""
-    async with ScriptedServer() as scripted, server_at(scripted.address, FakeClock()) as server:
-        meeting = asyncio.ensure_future(server.identify(1.0))
-        dying = await scripted.accept()
-        await dying.receive()
-        dying.close()
-
-        await introduced(await scripted.accept(), "b2", 0.0)
-        await meeting
-
-        assert (True, "b2") == (server.is_native, server.run)
 
 
 async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
     """It does not say how long it has run: it shrinks no route for 45 s, but may deny a topic that nobody knows.
 
-    After a lost connection it may have restarted, and may deny nothing either.
+    After a lost connection it may have restarted, and may deny nothing either; least of all before it was met again.
     """
     clock = FakeClock()
-    async with ApacheServer() as apache, server_at(apache.address, clock, protocol="rocketmq") as server:
+    async with apache_at(clock, protocol="rocketmq") as (apache, server):
         await server.identify(1.0)
-        first = await server.route_by_topic("t", 1.0)
-        assert (False, True, False) == (server.is_warm, server.can_deny, first.is_warm)
+        first = await server.route_by_topic("none", 1.0)
+        assert (False, True, False, True) == (server.is_warm, server.can_deny, first.is_warm, first.can_deny)
         await clock.advance(45.0)
         assert (True, True) == (server.is_warm, server.can_deny)
 
         apache.hang_up()
         await until(lambda: server.is_native is None)
+        between = await server.route_by_topic("t", 1.0)
         await server.identify(1.0)
         second = await server.route_by_topic("t", 1.0)
-        assert (False, False) == (server.is_warm, server.can_deny)
-        assert first.run != second.run
+        for answer in (between, second):
+            assert (False, False) == (answer.is_warm, answer.can_deny)
+        assert 3 == len({answer.run for answer in (first, between, second)})
         await clock.advance(45.0)
         assert (True, True) == (server.is_warm, server.can_deny)
+        assert (0, 2) == (apache.refused, apache.accepted)
 
 
-async def test_an_answer_over_a_connection_that_nobody_has_met_proves_nothing() -> None:
-    """The one before it was lost a moment ago, perhaps to a restart."""
-    clock = FakeClock()
-    async with ApacheServer() as apache, server_at(apache.address, clock, protocol="rocketmq") as server:
-        await server.identify(1.0)
-        met = await server.route_by_topic("t", 1.0)
-        await clock.advance(45.0)
-        apache.hang_up()
-        await until(lambda: server.is_native is None)
-
-        answer = await server.route_by_topic("t", 1.0)
-
-        assert not answer.is_warm
-        assert met.run != answer.run
+# -- zones ------------------------------------------------------------------------------------------------------------
 
 
 async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
     """The question carries the zone."""
-    async with (
-        ScriptedServer() as scripted,
-        server_at(scripted.address, FakeClock(), protocol="rocketmq", zone_name="east") as server,
-    ):
+    async with scripted(protocol="rocketmq", zone_name="east") as (script, server):
         await server.identify(1.0)
         asking = asyncio.ensure_future(server.route_by_topic("t", 1.0))
-        peer = await scripted.accept()
+        peer = await script.accept()
         question = await peer.receive()
         peer.answer(question.opaque, apache_route("broker-a"))
         await asking
@@ -348,28 +317,13 @@ async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
         await peer.register(BROKER_A, __ZONE_NAME="east", zoneName="east")
         async with server_at(address_of(namesrv), clock, zone_name="west") as server:
             await server.identify(1.0)
-            answer = await server.pull(["T"], 1.0)
+            answer = await server.pull(["T", "none"], 1.0)
 
             assert answer.routes["T"] is not None
-            assert [] == answer.routes["T"].broker_datas
+            assert ([], None) == (answer.routes["T"].broker_datas, answer.routes["none"])
 
 
 # -- its connection ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    """Is not met, and is tried again later."""
-    clock = FakeClock()
-    async with namesrv_in_process(tmp_path, clock=clock) as namesrv, TcpProxy(namesrv.address) as proxy:
-        proxy.cut()
-        async with server_at(proxy.address, clock) as server:
-            with pytest.raises(ConnectError):
-                await server.identify(1.0)
-
-            await proxy.heal()
-            await clock.advance(1.0)
-            await server.identify(1.0)
-            assert server.is_native
 
 
 async def test_hanging_up_fails_what_waits_and_connects_anew(tmp_path: Path) -> None:

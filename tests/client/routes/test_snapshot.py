@@ -1,94 +1,85 @@
 """Routes survive the process, and nothing but what was written is ever used."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from namesrv_client.routes.cache import SavedRoute
+from namesrv_client import Route, RouteUnavailableError
 from namesrv_client.routes.snapshot import RouteSnapshot, RouteSnapshotError
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_runtime.sealed_file import write_sealed
+from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import FakeClock
-from tests.support.route_clients import group, queues, topic_route
+from tests.support.passing_time import passing
+from tests.support.raw_peer import until
+from tests.support.route_clients import (
+    BROKER_A,
+    BROKER_B,
+    RouteScene,
+    broker_names,
+    group,
+    queues,
+    route_client,
+    route_scene,
+    topic_route,
+    unregister,
+)
 
 ROUTES = [
-    SavedRoute("orders", topic_route("broker-a", "broker-b"), 90.0),
-    SavedRoute("bills", topic_route("broker-a"), 100.0),
+    Route("orders", topic_route("broker-a", "broker-b"), "disk", 90.0),
+    Route("bills", topic_route("broker-a"), "disk", 100.0),
 ]
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    """At 100 seconds."""
-    return FakeClock(monotonic=100.0)
+def snapshot(tmp_path: Path) -> RouteSnapshot:
+    """One that was not written yet, at 100 seconds."""
+    return RouteSnapshot(tmp_path / "routes.json", FakeClock(monotonic=100.0))
 
 
-@pytest.fixture
-def snapshot(tmp_path: Path, clock: FakeClock) -> RouteSnapshot:
-    """One that was not written yet."""
-    return RouteSnapshot(tmp_path / "routes.json", clock)
+# -- the file ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_saved_is_loaded(snapshot: RouteSnapshot) -> None:
-    """With the times of the last confirmations."""
-    snapshot.save(ROUTES)
-
-    assert ROUTES == snapshot.load()
-
-
-def test_everything_in_a_route_is_kept(snapshot: RouteSnapshot) -> None:
-    """Slaves, zones, filter servers, order configurations, static topics, and names in any script."""
+    """Everything in a route, names in any script, and the time of the last confirmation."""
     mapping = TopicQueueMappingInfo("t", "broker-a", "__global__", 3, 2, curr_id_map={0: 5, 1: 6})
-    route = TopicRouteData(
+    data = TopicRouteData(
         [group("broker-a", 0, 1, zone="süd")],
         [queues("broker-a")],
         {"10.0.0.1:10911": ["f1", "f2"]},
         "broker-a:4",
         {"broker-a": mapping},
     )
-
-    snapshot.save([SavedRoute("заказы", route, 1.5)])
-
-    assert [SavedRoute("заказы", route, 1.5)] == snapshot.load()
-
-
-def test_ages_go_on_while_no_process_runs(tmp_path: Path) -> None:
-    """The next process has another monotonic clock; the wall clock tells how long it was away."""
-    RouteSnapshot(tmp_path / "r", FakeClock(monotonic=100.0, wall=1_000.0)).save(ROUTES)
-
-    [orders, bills] = RouteSnapshot(tmp_path / "r", FakeClock(monotonic=5.0, wall=1_060.0)).load()
-
-    assert (-65.0, -55.0) == (orders.confirmed_at, bills.confirmed_at)
-
-
-def test_a_wall_clock_that_was_set_back_makes_nothing_younger_than_new(tmp_path: Path) -> None:
-    """Confirmed in the future is confirmed now."""
-    RouteSnapshot(tmp_path / "r", FakeClock(monotonic=100.0, wall=1_000.0)).save(ROUTES)
-
-    loaded = RouteSnapshot(tmp_path / "r", FakeClock(monotonic=5.0, wall=10.0)).load()
-
-    assert [5.0, 5.0] == [saved.confirmed_at for saved in loaded]
-
-
-def test_no_file_is_no_routes(snapshot: RouteSnapshot) -> None:
-    """The first start of all."""
+    routes = [*ROUTES, Route("заказы", data, "disk", 1.5)]
     assert [] == snapshot.load()
+
+    snapshot.save(routes)
+
+    assert routes == snapshot.load()
+
+
+@pytest.mark.parametrize(("wall", "expected"), [(1_060.0, [-65.0, -55.0]), (10.0, [5.0, 5.0])])
+def test_ages_go_on_while_no_process_runs(tmp_path: Path, wall: float, expected: list[float]) -> None:
+    """The next process has another monotonic clock; one that was set back makes nothing younger than new."""
+    RouteSnapshot(tmp_path / "r", FakeClock(monotonic=100.0, wall=1_000.0)).save(ROUTES)
+
+    loaded = RouteSnapshot(tmp_path / "r", FakeClock(monotonic=5.0, wall=wall)).load()
+
+    assert expected == [route.confirmed_at for route in loaded]
 
 
 def test_a_route_that_many_topics_share_is_written_once(snapshot: RouteSnapshot) -> None:
     """Ten thousand topics on the same brokers make a file of a few hundred kilobytes."""
-    route = topic_route(*(f"broker-{letter}" for letter in "abcdefgh"))
+    data = topic_route(*(f"broker-{letter}" for letter in "abcdefgh"))
 
-    snapshot.save([SavedRoute(f"topic-{number:05}", route, 1.0) for number in range(10_000)])
+    snapshot.save(Route(f"topic-{number:05}", data, "pull", 1.0) for number in range(10_000))
 
     assert 400_000 > snapshot.path.stat().st_size
     loaded = snapshot.load()
-    assert (10_000, 1) == (len(loaded), len({id(saved.data) for saved in loaded}))
-
-
-# -- who may read and write it ----------------------------------------------------------------------------------------
+    assert (10_000, 1) == (len(loaded), len({id(route.data) for route in loaded}))
 
 
 def test_a_file_of_somebody_else_is_not_used(snapshot: RouteSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,34 +102,18 @@ def test_a_file_that_others_can_write_is_not_used(snapshot: RouteSnapshot, mode:
         snapshot.load()
 
 
-def test_a_pipe_in_its_place_is_not_waited_for(snapshot: RouteSnapshot) -> None:
-    """Nor anything else that is not a file."""
-    os.mkfifo(snapshot.path, 0o600)
-
-    with pytest.raises(RouteSnapshotError, match="is not a file"):
-        snapshot.load()
-
-
-def test_a_directory_in_its_place_is_an_error(snapshot: RouteSnapshot) -> None:
-    """Reading and writing."""
-    snapshot.path.mkdir()
-
-    with pytest.raises(RouteSnapshotError):
-        snapshot.load()
+def test_what_is_no_file_is_not_waited_for(snapshot: RouteSnapshot, tmp_path: Path) -> None:
+    """The error says in words what stands in its place."""
+    for name, make, problem in (
+        ("pipe", os.mkfifo, "is not a file"),
+        ("folder", os.mkdir, "Is a directory"),
+        ("loop", lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+    ):
+        make(tmp_path / name)
+        with pytest.raises(RouteSnapshotError, match=problem):
+            RouteSnapshot(tmp_path / name, snapshot.clock).load()
     with pytest.raises(IsADirectoryError):
-        snapshot.save(ROUTES)
-
-
-def test_a_file_that_may_not_be_read_is_an_error(snapshot: RouteSnapshot) -> None:
-    """With its reason in words."""
-    loop = snapshot.path.with_name("loop")
-    loop.symlink_to(loop)
-
-    with pytest.raises(RouteSnapshotError, match="Too many levels of symbolic links"):
-        RouteSnapshot(loop, snapshot.clock).load()
-
-
-# -- damage -----------------------------------------------------------------------------------------------------------
+        RouteSnapshot(tmp_path / "folder", snapshot.clock).save(ROUTES)
 
 
 def test_a_damaged_file_is_not_used(snapshot: RouteSnapshot) -> None:
@@ -170,3 +145,105 @@ def test_content_of_another_kind_is_refused(snapshot: RouteSnapshot, content: di
 
     with pytest.raises(RouteSnapshotError, match="cannot be read"):
         snapshot.load()
+
+
+# -- the client -------------------------------------------------------------------------------------------------------
+
+
+def saved(path: Path) -> dict[str, float]:
+    """Topic -> when it was confirmed (wall clock); empty as long as there is no file."""
+    if not path.exists():
+        return {}
+    return {topic: entry[1] for topic, entry in json.loads(path.read_bytes())["content"]["topics"].items()}
+
+
+async def written(scene: RouteScene, seconds: float) -> None:
+    """Let time pass until the client writes, and return when its thread is done."""
+    sleepers = scene.clock.sleepers
+    await scene.clock.advance(seconds)
+    await until(lambda: scene.clock.sleepers == sleepers)
+
+
+async def test_a_process_that_starts_while_all_servers_are_down_has_routes(tmp_path: Path) -> None:
+    """Those of the process before, with their age, until a server says something else; the rest stays unknown."""
+    snapshot = tmp_path / "routes.json"
+    async with route_scene(tmp_path, [BROKER_A, BROKER_B], snapshot_file=snapshot) as scene:
+        clock, stopped = scene.clock, scene.clock.monotonic()
+        await scene.client.route("orders")
+        await scene.client.__aexit__(None, None, None)
+        await unregister(scene.peers[0], BROKER_B)
+        with refusing_port() as nobody:
+            address = f"127.0.0.1:{nobody.getsockname()[1]}"
+            clock.stall(30.0)
+            async with route_client(clock, address, snapshot_file=snapshot) as client:
+                known = await client.route("orders")
+                assert ("disk", ["broker-a", "broker-b"]) == (known.source, list(known.brokers))
+                assert clock.monotonic() - stopped == pytest.approx(known.age, abs=0.01)
+                assert "10.0.0.1:10911" == client.master_of("broker-a")
+                assert (await client.select_queue("orders")).broker_name in known.brokers
+                for asking in (client.route("bills"), client.route("orders", max_stale=20.0)):
+                    with pytest.raises(RouteUnavailableError):
+                        await asking
+
+        async with route_client(clock, scene.server, snapshot_file=snapshot) as client:
+            assert "disk" == (await client.route("orders")).source
+            await passing(clock, lambda: broker_names(client) == ["broker-a"], at_most=15.5)
+            assert "pull" == (await client.route("orders")).source
+
+
+async def test_the_file_is_written_after_changes_and_now_and_then(tmp_path: Path) -> None:
+    """Five seconds after a change; every five minutes, and at the end, because a confirmed route is no old route."""
+    snapshot = tmp_path / "routes.json"
+    async with route_scene(tmp_path, expiry_seconds=86_400, snapshot_file=snapshot, poll_seconds=1000.0) as scene:
+        began = scene.clock.wall()
+        await scene.client.route("orders")
+        await scene.clock.advance(4.9)
+        assert {} == saved(snapshot)
+        await written(scene, 0.1)
+        assert {"orders": began} == saved(snapshot)
+
+        await scene.clock.advance(295.0)
+        assert await scene.client.refresh()
+        assert {"orders": began} == saved(snapshot)
+        await written(scene, 5.0)
+        assert {"orders": began + 300.0} == saved(snapshot)
+
+        scene.clock.stall(60.0)
+        assert await scene.client.refresh()
+        confirmed = scene.clock.wall()
+        await scene.client.__aexit__(None, None, None)
+        assert {"orders": confirmed} == saved(snapshot)
+
+
+async def test_a_damaged_file_costs_a_warning_and_the_next_one_is_good(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that knows nothing leaves it alone."""
+    snapshot = tmp_path / "routes.json"
+    snapshot.write_bytes(b'{"sha256":"')
+    snapshot.chmod(0o600)
+    async with route_client(FakeClock(), "127.0.0.1:1", snapshot_file=snapshot):
+        assert "route snapshot not used" in caplog.text
+    assert b'{"sha256":"' == snapshot.read_bytes()
+    async with route_scene(tmp_path, snapshot_file=snapshot) as scene:
+        await scene.client.route("orders")
+        await written(scene, 5.0)
+        assert ["orders"] == list(saved(snapshot))
+
+
+async def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The directory may be mounted later."""
+    snapshot = tmp_path / "later" / "routes.json"
+    async with route_scene(tmp_path, snapshot_file=snapshot) as scene:
+        await scene.client.route("orders")
+        for _ in range(3):
+            await written(scene, 5.0)
+        assert 1 == caplog.text.count("route snapshot not written")
+        assert "routes.json | changed" in repr(scene.client._saver)
+
+        snapshot.parent.mkdir()
+        await written(scene, 5.0)
+        assert ["orders"] == list(saved(snapshot))
+        assert "routes.json | saved" in repr(scene.client._saver)
