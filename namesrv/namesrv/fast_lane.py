@@ -5,6 +5,7 @@ is unusual in any way is left to the ordinary road, which knows every case and e
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
@@ -13,6 +14,7 @@ from typing import Annotated, Final, TypeVar
 import msgpack
 import msgspec
 
+from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.route_cache import RouteCache
@@ -145,7 +147,7 @@ class FastLane:
         answers: RouteAnswers,
         *,
         first_served: Callable[[ServerConnection, str, object], None] | None = None,
-        late_topics: dict[str, int] | None = None,
+        late: LateBrokers | None = None,
     ) -> None:
         self.is_ready = False
         # answered here, for metrics
@@ -155,7 +157,8 @@ class FastLane:
         self.data_versions = 0
         # for the heartbeat log: who has not got this answer of a topic yet, and pulls of topics with a late broker
         self._first_served = first_served
-        self._late_topics = {} if late_topics is None else late_topics
+        self._late_topics = set() if late is None else late.topics
+        self._late_pulls = Counter() if late is None else late.pulls
         self._manager = manager
         self._native_no_body = answers.native_answer(b"")
         self._json_cache = answers.json
@@ -249,7 +252,7 @@ class FastLane:
             if served is None or served.get(topic) is not answer:
                 self._first_served(connection, topic, answer)
             if self._late_topics and topic in self._late_topics:
-                self._late_topics[topic] += 1
+                self._late_pulls[topic] += 1
         connection.requests += 1
         connection.serialize_type = serialize_type
         if not connection.is_broker:

@@ -59,7 +59,7 @@ def test_removals_are_counted_by_reason(reason: Any) -> None:
     assert {reason: 2} == counters.fenced
 
 
-@pytest.mark.parametrize("effect", [RouteChanged(("T",), 1), Unregistered(KEY, LIVE)])
+@pytest.mark.parametrize("effect", [RouteChanged(frozenset({"T"}), 1), Unregistered(KEY, LIVE)])
 def test_other_effects_count_for_nothing(effect: Effect) -> None:
     """What follows from them is counted elsewhere."""
     counters = Counters()

@@ -1,7 +1,7 @@
 """Puts brokers into a NameServer's tables, with nothing around them."""
 
-from collections.abc import Generator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from namesrv.routeinfo.eviction import Removal, plan_removal
 from namesrv.routeinfo.limits import TableLimits
@@ -18,13 +18,13 @@ from namesrv.routeinfo.records import (
 )
 from namesrv.routeinfo.registration import Plan, check_registration, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables import Changes, Rerouted, RouteTables
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData, route_to_json, route_to_native
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from tests.support.fake_clock import FakeClock
+from tests.support.steps import finished
 
-T = TypeVar("T")
 # more than any test fills
 ROOMY = TableLimits(*[1_000_000] * 7)
 
@@ -75,20 +75,11 @@ def key(broker_addr: str, cluster_name: str = "c1") -> BrokerAddrInfo:
 # -- tables alone -----------------------------------------------------------------------------------------------------
 
 
-def finish(work: Generator[None, None, T]) -> T:
-    """The result of work that is done in chunks."""
-    return count_chunks(work)[1]
-
-
-def count_chunks(work: Generator[None, None, T]) -> tuple[int, T]:
-    """How often the work let others run, and its result."""
-    yields = 0
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            return yields, done.value
-        yields += 1
+def apply(tables: RouteTables, changes: Changes) -> Rerouted:
+    """Make changes; what routes were made of before, and are after it."""
+    prepared = finished(tables.prepare(changes))
+    tables.apply(prepared)
+    return prepared.rerouted
 
 
 def register(
@@ -97,9 +88,9 @@ def register(
     """Check, work out and apply registrations; what each came to."""
     plans = []
     for number, broker in enumerate(brokers, start=1):
-        check_registration(tables, broker, options or RouteOptions(), ROOMY)
-        plans.append(finish(plan_registration(tables, broker, options or RouteOptions(), now, number)))
-        tables.apply(plans[-1].changes)
+        finished(check_registration(tables, broker, options or RouteOptions(), ROOMY))
+        plans.append(finished(plan_registration(tables, broker, options or RouteOptions(), now, number)))
+        apply(tables, plans[-1].changes)
     return plans
 
 
@@ -112,8 +103,8 @@ def tables_of(*brokers: Registration, options: RouteOptions | None = None, now: 
 
 def remove(tables: RouteTables, broker: BrokerAddrInfo, options: RouteOptions | None = None) -> Removal:
     """Take a broker out of tables."""
-    removal = finish(plan_removal(tables, broker, tables.broker_live_table[broker], options or RouteOptions()))
-    tables.apply(removal.changes)
+    removal = finished(plan_removal(tables, broker, tables.broker_live_table[broker], options or RouteOptions()))
+    apply(tables, removal.changes)
     return removal
 
 
@@ -133,7 +124,7 @@ def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:
 class RouteScene:
     """A manager on a clock that stands still, with both caches, every effect kept, and connections that stay open."""
 
-    def __init__(self, **options: bool) -> None:
+    def __init__(self, tables: RouteTables | None = None, **options: bool) -> None:
         self.clock = FakeClock()
         self.options = RouteOptions(**options)
         self.effects: list[Effect] = []
@@ -141,14 +132,15 @@ class RouteScene:
         self.closed: set[int] = set()
         # topic -> order configuration
         self.order_conf: dict[str, str] = {}
-        self.tables = RouteTables()
+        self.tables = tables or RouteTables()
         # heartbeats: the broker, its entry, the silence before
         self.touched: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
         self.json_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_json)
         self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native)
+        self.liveness = LivenessClock(self.clock.monotonic, 130.0)
         self.manager = RouteInfoManager(
             self.tables,
-            LivenessClock(self.clock.monotonic, 130.0),
+            self.liveness,
             self.options,
             ROOMY,
             sink=self.effects.append,

@@ -8,9 +8,15 @@ T = TypeVar("T")
 
 def finished(work: Generator[None, None, T]) -> T:
     """What comes of it in the end."""
+    return steps_and_result(work)[1]
+
+
+def steps_and_result(work: Generator[None, None, T]) -> tuple[int, T]:
+    """How often the work let others run, and what comes of it."""
+    yields = 0
     while True:
         try:
             next(work)
         except StopIteration as done:
-            result: T = done.value
-            return result
+            return yields, done.value
+        yields += 1

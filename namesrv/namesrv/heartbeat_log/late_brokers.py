@@ -1,10 +1,13 @@
 """Pulls of topics that have a late broker: one that should have been heard from by now."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.bodies.base import Steps
 
 # Silence in usual periods after which a broker is late: one heartbeat was lost, or it is dead.
 LATE_PERIODS: Final = 1.5
@@ -12,68 +15,70 @@ LATE_PERIODS: Final = 1.5
 _PERIODS_PER_EXPIRY: Final = 4
 # How much one gap counts in the estimate. A gap longer than twice the estimate is a silence, not a period.
 _WEIGHT: Final = 0.25
+# Topics that are looked at in one step: a fraction of a millisecond.
+_STEP_TOPICS: Final = 5_000
 
 
 class LateBrokers:
-    """Counts the pulls of topics that have a late broker; `topics` is what the fast lane looks into."""
+    """The topics that have a late broker, and how often they were pulled."""
 
     def __init__(self, tables: RouteTables) -> None:
-        # topic -> pulls since they were last taken; empty as long as nobody is late
-        self.topics: dict[str, int] = {}
-        # the same, of topics that have no late broker any more
-        self._untaken: dict[str, int] = {}
+        # empty as long as nobody is late; the same object all the time, since the fast lane holds it
+        self.topics: set[str] = set()
+        # pulls of such topics since they were last taken
+        self.pulls: Counter[str] = Counter()
         self._tables = tables
         self._periods: dict[BrokerAddrInfo, float] = {}
         # when each broker had been heard, the last time we looked
         self._heard_at: dict[BrokerAddrInfo, float] = {}
-        # the broker names that `topics` is made of
-        self._late: frozenset[str] = frozenset()
-
-    def _heard(self, key: BrokerAddrInfo, last_update: float) -> None:
-        """Learn from the time between two looks: heartbeats themselves have to stay cheap."""
-        before = self._heard_at.get(key)
-        if before == last_update:
-            return
-        self._heard_at[key] = last_update
-        if before is None:
-            return
-        gap, period = last_update - before, self._periods.get(key)
-        self._periods[key] = gap if period is None else period + _WEIGHT * (min(gap, 2 * period) - period)
+        # the broker names that `topics` is made of, and the revision of the tables then
+        self._made_of: tuple[set[str], int] = (set(), 0)
 
     def left(self, key: BrokerAddrInfo) -> None:
         """A broker is no longer known."""
         self._periods.pop(key, None)
         self._heard_at.pop(key, None)
 
-    def update(self, now: float) -> None:
-        """Look who is late; to be done every second or so."""
-        periods, names = self._periods, set()
+    def update(self, now: float) -> Steps[None]:
+        """Look who is late; to be done every second or so, in steps: they may have a million topics."""
+        late = set()
         for key, live in self._tables.broker_live_table.items():
-            self._heard(key, live.last_update)
-            if now - live.last_update > LATE_PERIODS * periods.get(key, live.expiry_seconds / _PERIODS_PER_EXPIRY):
-                names.add(live.broker_name)
-        late = frozenset(names)
-        if not late and not self._late:
+            period = self._period(key, live.last_update) or live.expiry_seconds / _PERIODS_PER_EXPIRY
+            if now - live.last_update > LATE_PERIODS * period:
+                late.add(live.broker_name)
+        made_of = (late, self._tables.revisions.revision)
+        if made_of == self._made_of or not (late or self.topics):
             return
-        self._late = late
-        topics_of_broker = self._tables.topics_of_broker
-        before = dict(self.topics)
-        # the same object: the fast lane holds it
-        self.topics.clear()
+        found: set[str] = set()
         for name in late:
-            self.topics.update((topic, before.pop(topic, 0)) for topic in topics_of_broker.get(name, ()))
-        for topic, count in before.items():
-            if count:
-                self._untaken[topic] = self._untaken.get(topic, 0) + count
+            for part in _parts(self._tables.topics_of_broker.get(name, ())):
+                found.update(part)
+                self.topics.update(part)
+                yield
+        for part in _parts(self.topics):
+            self.topics.difference_update(topic for topic in part if topic not in found)
+            yield
+        self._made_of = made_of
 
-    def take(self, topics: Iterable[str] | None = None) -> list[tuple[str, int]]:
+    def _period(self, key: BrokerAddrInfo, last_update: float) -> float | None:
+        """Learn from the time between two looks: heartbeats themselves have to stay cheap."""
+        before, period = self._heard_at.get(key), self._periods.get(key)
+        if before != last_update:
+            self._heard_at[key] = last_update
+            if before is not None:
+                gap = last_update - before
+                period = gap if period is None else period + _WEIGHT * (min(gap, 2 * period) - period)
+                self._periods[key] = period
+        return period
+
+    def take(self, topics: Collection[str] | None = None) -> list[tuple[str, int]]:
         """The topics (of these; None: all) that were pulled, with their counts, which begin anew."""
-        taken: dict[str, int] = {}
-        for counts in (self.topics, self._untaken):
-            for topic in list(counts) if topics is None else counts.keys() & set(topics):
-                if counts[topic]:
-                    taken[topic] = taken.get(topic, 0) + counts[topic]
-                    counts[topic] = 0
-        if topics is None:
-            self._untaken.clear()
-        return list(taken.items())
+        found = list(self.pulls) if topics is None else [topic for topic in self.pulls if topic in topics]
+        return [(topic, self.pulls.pop(topic)) for topic in found]
+
+
+def _parts(topics: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    # a copy: they may change between two steps
+    left = iter(list(topics))
+    while part := tuple(islice(left, _STEP_TOPICS)):
+        yield part

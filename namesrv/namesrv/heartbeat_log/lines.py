@@ -18,7 +18,7 @@ from namesrv.routeinfo.records import (
     Scanned,
     Unregistered,
 )
-from namesrv.routeinfo.tables import QueueRow, difference, place_in
+from namesrv.routeinfo.tables import QueueRow, Rerouted, difference, place_in
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Item
 from namesrv_runtime.line_log import encoded as _json
@@ -59,14 +59,12 @@ class _Beating:
 
 
 class RoutesPublished(NamedTuple):
-    """The routes of these topics were made of some rows and are now made of others (None: there is none)."""
+    """The routes of these topics, which are some of those of a change, are others now."""
 
     revision: int
     topics: Sequence[str]
-    rows_before: Sequence[QueueRow | None]
-    rows: Sequence[QueueRow | None]
-    # the groups that changed with this, as they were, and all groups now; values are frozen
-    groups_before: Mapping[str, BrokerData | None]
+    rerouted: Rerouted
+    # all groups now; values are frozen
     groups: Mapping[str, BrokerData]
 
 
@@ -230,7 +228,8 @@ class HeartbeatLines:
         # by the rows, which topics with the same queues share, and by what it says
         differences: dict[tuple[int, int], bytes] = {}
         topics_of: dict[bytes, list[str]] = {}
-        for topic, before, after in zip(published.topics, published.rows_before, published.rows, strict=True):
+        for topic in published.topics:
+            before, after = published.rerouted.before[topic], published.rerouted.after.get(topic)
             rows = (id(before) if topic in told else 0, id(after))
             fields = differences.get(rows)
             if fields is None:
@@ -262,7 +261,7 @@ def _whole(row: QueueRow | None, published: RoutesPublished) -> bytes:
 def _difference(before: QueueRow | None, after: QueueRow | None, published: RoutesPublished) -> bytes:
     gone, new = map(_names, difference(before or (), after or ()))
     changed = new - gone
-    for name, group in published.groups_before.items():
+    for name, group in published.rerouted.groups_before.items():
         is_there = place_in(after or (), name)[1]
         if group is not None and is_there and group.logged() != published.groups[name].logged():
             changed.add(name)

@@ -33,10 +33,11 @@ from namesrv.routeinfo.records import (
     Scanned,
     Unregistered,
 )
-from namesrv.routeinfo.tables import Before, RouteTables
+from namesrv.routeinfo.tables import Rerouted, RouteTables
 from namesrv.settings.limits import retention
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles
 from namesrv_runtime.line_log import Item, LineLog
@@ -92,8 +93,8 @@ class HeartbeatLog:
         self._clock = clock
         self._tables = tables
         self._liveness = liveness
-        # topic -> the revision of its last change, as it was logged
-        self._revisions: dict[str, int] = {}
+        # of a topic: the revision of its last change
+        self._last_change = tables.revisions.last_change
         self._is_closed = False
         self._served_pairs = 0
         # a connection's record of an earlier epoch counts for nothing
@@ -178,35 +179,28 @@ class HeartbeatLog:
             # as Item(…) does, without the Python function that a NamedTuple puts in between
             self._put(_new_tuple(Item, (monotonic + self._wall_offset, monotonic, (key, live, silent_seconds), 1)))
 
-    def routes_published(self, revision: int, before: Before) -> None:
-        """Take note of new routes at the moment from which they are answered."""
-        tables, topics = self._tables, before.rows
+    def routes_published(self, revision: int, rerouted: Rerouted) -> None:
+        """Take note of new routes at the moment from which they are answered, without a look at each of them."""
         # what was answered until now was of the revision before
-        if self.late.topics:
-            self._note_pulls(self.late.take(topics))
-        groups = dict(tables.broker_addr_table)
-        revisions = self._revisions
-        # without a step of Python's for each: there may be a hundred thousand
-        revisions.update(dict.fromkeys(topics, revision))
-        rows = tuple(map(tables.topic_queue_table.get, topics))
+        if self.late.pulls:
+            self._note_pulls(self.late.take(rerouted.before.keys()))
+        groups = dict(self._tables.broker_addr_table)
         now = self._clock.monotonic()
-        for part in zip(_parts(tuple(topics)), _parts(tuple(topics.values())), _parts(rows), strict=True):
-            published = RoutesPublished(revision, *part, before.groups, groups)
-            self._note(now, published, _weight(part[0]) + len(groups) // _GROUPS_PER_WEIGHT)
-        if len(revisions) > 2 * len(tables.topic_queue_table) + _TOPICS_PER_LINE:
-            self._revisions = {topic: revisions[topic] for topic in revisions if topic in tables.topic_queue_table}
+        for part in _parts(tuple(rerouted.before)):
+            published = RoutesPublished(revision, part, rerouted, groups)
+            self._note(now, published, _weight(part) + len(groups) // _GROUPS_PER_WEIGHT)
 
-    def tick(self) -> None:
+    async def tick(self) -> None:
         """Look who is late, and what time it is."""
         self._read_wall()
-        self.late.update(self._liveness.now())
+        await run_in_steps(self.late.update(self._liveness.now()))
 
     # -- routes served ------------------------------------------------------------------------------------------------
 
     def served(self, connection: ServerConnection, topic: str, answer: object) -> None:
         """A connection was given an answer for a topic that is not the object it was given before."""
         record = self._record(connection)
-        revision = self._revisions.get(topic, 0)
+        revision = self._last_change(topic)
         topic = intern(topic)
         if record.revisions.get(topic) != revision:
             self._served_pairs += topic not in record.revisions
@@ -214,21 +208,18 @@ class HeartbeatLog:
             self._note(self._clock.monotonic(), Served(client_name(connection), (topic,), (revision,)))
         record[topic] = answer
 
-    def served_many(self, connection: ServerConnection, topics: Sequence[str]) -> None:
-        """A connection got the routes of many topics, or the answer that there are none."""
+    def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
+        """A connection got the routes of some topics as of these revisions, or the answer that there are none."""
         record = self._record(connection)
-        find, known = self._revisions.get, record.revisions
-        news = [(intern(topic), find(topic, 0)) for topic in topics]
+        known = record.revisions
         # one that never had a route has no revision either
-        news = [(topic, revision) for topic, revision in news if revision and known.get(topic) != revision]
+        news = [(intern(topic), revision) for topic, revision in revisions if revision and known.get(topic) != revision]
         if not news:
             return
         self._served_pairs += sum(topic not in known for topic, _ in news)
         known.update(news)
-        now, client = self._clock.monotonic(), client_name(connection)
-        for part in _parts(news):
-            names, revisions = zip(*part, strict=True)
-            self._note(now, Served(client, names, revisions), _weight(part))
+        names, numbers = zip(*news, strict=True)
+        self._note(self._clock.monotonic(), Served(client_name(connection), names, numbers), _weight(news))
 
     def gone(self, connection: ServerConnection) -> None:
         """A connection has ended."""
@@ -241,11 +232,9 @@ class HeartbeatLog:
 
     def pulled(self, topics: Iterable[str]) -> None:
         """Answers were given that the fast lane did not give."""
-        late = self.late.topics
-        if late:
-            for topic in topics:
-                if topic in late:
-                    late[topic] += 1
+        late = self.late
+        if late.topics:
+            late.pulls.update(topic for topic in topics if topic in late.topics)
 
     def _record(self, connection: ServerConnection) -> ServedAnswers:
         if self._served_pairs >= MAX_SERVED_PAIRS:
@@ -262,10 +251,10 @@ class HeartbeatLog:
         self._note_pulls(self.late.take())
 
     def _note_pulls(self, pulls: list[tuple[str, int]]) -> None:
-        find, now = self._revisions.get, self._clock.monotonic()
+        find, now = self._last_change, self._clock.monotonic()
         for part in _parts(pulls):
             topics, counts = zip(*part, strict=True)
-            self._note(now, LatePulls(topics, [find(topic, 0) for topic in topics], counts), _weight(part))
+            self._note(now, LatePulls(topics, [find(topic) for topic in topics], counts), _weight(part))
 
     def _monotonic(self, live: float) -> float:
         return live + self._liveness.late_seconds

@@ -3,25 +3,31 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeVar
 
 import msgspec
 
 from namesrv.context import Namesrv
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
+from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extension_answers import ABSENT_ROUTE, RoutesAnswer, routes_answer
-from namesrv_remoting.bodies.extensions import PullRoutesRequest, pull_routes_request
+from namesrv_remoting.bodies.extensions import Pull, pull_in_steps
 from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
 from namesrv_runtime.timeouts import timeout_on
 
+T = TypeVar("T")
+
 FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # Routes put into one answer between two looks at the loop.
 _CHUNK: Final = 500
+# Topics that are looked through, likewise: it is quicker, and a line of the heartbeat log names as many.
+_PART: Final = 1000
 # What waiting for one topic costs: its name, and an entry for it and for who waits.
 _WATCHED_BYTES: Final = 512
 # What a question takes decoded, in times its size, and from where on that is worth accounting for.
@@ -49,7 +55,7 @@ class ClientProcessor:
             raise TopicNotExistError(f"No topic route info in name server for the topic: {header.topic}\n{FAQ}")
         if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
             route = in_zone(route, header.zone_name)
-        self._note_served(request, (header.topic,))
+        self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         return Reply(dialect_of(request.command).route(route))
 
     async def pull_routes(self, request: Request) -> Reply:
@@ -71,8 +77,8 @@ class ClientProcessor:
             request.connection.release(size)
 
     async def _pull_routes(self, request: Request) -> Reply:
-        asked = pull_routes_request(request.command.body)
-        if asked.wait_ms and not self._namesrv.is_draining and self._changed(asked) == []:
+        asked = await run_in_steps(pull_in_steps(request.command.body))
+        if asked.wait_ms and not self._namesrv.is_draining and await self._is_unchanged(asked):
             await self._until_changed(request.connection, asked)
         if len(asked.topics) <= _CHUNK:
             return await self._routes(request, asked)
@@ -83,12 +89,18 @@ class ClientProcessor:
                 if not (request.connection.is_write_paused and request.connection.is_open):
                     return await self._routes(request, asked)
 
-    async def _until_changed(self, connection: ServerConnection, asked: PullRoutesRequest) -> None:
+    async def _is_unchanged(self, asked: Pull) -> bool:
+        """Whether nothing has changed of the topics up to this moment, nothing having been awaited since."""
+        revisions = self._namesrv.manager.revisions
+        looked_at = revisions.revision
+        changed = await self._changed(asked)
+        return changed == [] and looked_at == revisions.revision
+
+    async def _until_changed(self, connection: ServerConnection, asked: Pull) -> None:
         """Return when one of the topics has changed, or the time is over; refused when too much is waited for."""
-        topics = frozenset(asked.topics)
-        with self._watched(connection, len(topics)), contextlib.suppress(TimeoutError):
+        with self._watched(connection, len(asked.topics)), contextlib.suppress(TimeoutError):
             async with timeout_on(self._namesrv.clock, asked.wait_ms / 1000):
-                await self._namesrv.watchers.wait(topics)
+                await self._namesrv.watchers.wait(asked.topics)
 
     @contextlib.contextmanager
     def _watched(self, connection: ServerConnection, count: int) -> Iterator[None]:
@@ -111,37 +123,63 @@ class ClientProcessor:
             if not watched[connection.id]:
                 del watched[connection.id]
 
-    async def _routes(self, request: Request, asked: PullRoutesRequest) -> Reply:
+    async def _routes(self, request: Request, asked: Pull) -> Reply:
         namesrv = self._namesrv
+        last_change = namesrv.manager.revisions.last_change
         routes: dict[str, msgspec.Raw] = {}
+        # topic, and the change that its route is as of
+        served: list[tuple[str, int]] = []
         size, limit = 0, namesrv.settings.max_frame_bytes
         # under the read lock: the revision in the answer must hold for all of its routes
         async with namesrv.manager.lock.read():
             revision = namesrv.manager.revisions.revision
-            changed = self._changed(asked)
+            changed = await self._changed(asked)
             for number, topic in enumerate(asked.topics if changed is None else changed, start=1):
                 body = namesrv.answers.native_body(topic)
                 routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
+                served.append((topic, last_change(topic)))
                 size += len(routes[topic])
                 if size > limit:
                     raise SystemError_(f"routes of more than {limit} bytes: ask for fewer topics at a time")
                 if number % _CHUNK == 0:
                     await asyncio.sleep(0)
-        answer = RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes)
-        self._note_served(request, tuple(routes))
-        return Reply(routes_answer(answer))
+        async for part in in_parts(served):
+            self._note_served(request, part)
+        return Reply(
+            routes_answer(RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes))
+        )
 
-    def _note_served(self, request: Request, topics: Sequence[str]) -> None:
+    def _note_served(self, request: Request, revisions: Sequence[tuple[str, int]]) -> None:
         log = self._namesrv.heartbeat_log
-        if log is not None and topics:
-            log.served_many(request.connection, topics)
-            log.pulled(topics)
+        if log is not None:
+            log.served_many(request.connection, revisions)
+            log.pulled(topic for topic, _ in revisions)
 
-    def _changed(self, asked: PullRoutesRequest) -> list[str] | None:
-        if asked.boot_id != self._namesrv.boot_id:
+    async def _changed(self, asked: Pull) -> list[str] | None:
+        """Those of the topics that have changed since the client was told; None when that cannot be said."""
+        namesrv = self._namesrv
+        found: list[str] = []
+        if asked.boot_id != namesrv.boot_id:
             return None
-        return self._namesrv.manager.revisions.changed_since(asked.topics, asked.since)
+        if asked.since == namesrv.manager.revisions.revision:
+            return []
+        async for part in in_parts(asked.topics):
+            changed = namesrv.manager.revisions.changed_since(part, asked.since)
+            if changed is None:
+                return None
+            found += changed
+        return found
 
     def _check_ready(self) -> None:
         if not self._namesrv.is_ready():
             raise NotReadyError
+
+
+async def in_parts(items: Collection[T]) -> AsyncIterator[Sequence[T]]:
+    """The items, with the loop running in between."""
+    left, taken = iter(items), 0
+    while part := list(islice(left, _PART)):
+        yield part
+        taken += len(part)
+        if taken < len(items):
+            await asyncio.sleep(0)

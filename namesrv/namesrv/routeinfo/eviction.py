@@ -1,12 +1,13 @@
 """Plans removals: which brokers leave, and what that changes."""
 
 import heapq
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged, RouteOptions
 from namesrv.routeinfo.registration import plan_rows_without
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables
+from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 
@@ -44,7 +45,7 @@ class Removal:
 
 def plan_removal(
     tables: RouteTables, key: BrokerAddrInfo, live: BrokerLiveInfo, options: RouteOptions
-) -> Generator[None, None, Removal]:
+) -> Steps[Removal]:
     """Work out what the leaving of one broker changes, yielding about every millisecond."""
     changes = Changes(dropped=[key])
     name = live.broker_name
@@ -72,9 +73,7 @@ def plan_removal(
     return Removal(changes, notice)
 
 
-def plan_perms(
-    tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]
-) -> Generator[None, None, None]:
+def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]) -> Steps[None]:
     """Give all topics of a broker the permission that the rule makes of theirs."""
     steps: dict[int, QueueRow] = {}
     for number, topic in enumerate(tables.topics_of_broker.get(broker_name, ()), start=1):

@@ -1,10 +1,11 @@
 """How much the tables may hold, checked before a change is worked out."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from namesrv.routeinfo.records import Registration
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
+from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.errors import BadRequestError
 
 
@@ -49,36 +50,46 @@ def check_connection(tables: RouteTables, limits: TableLimits, registration: Reg
     _check(topics + named, limits.max_topics_per_connection, "topics on one connection")
 
 
-def check_topics(
+def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does away with
     tables: RouteTables,
     limits: TableLimits,
     broker_name: str,
-    named: Sequence[str],
-    gone: Callable[[], Collection[str]] = tuple,
-) -> None:
-    """Refuse topics too many: these are named for a broker, and `gone()` says which it leaves.
+    named: Iterable[str],
+    most: int,
+    dropped: Steps[set[str]] | None = None,
+) -> Steps[None]:
+    """Refuse topics too many: these, at most so many, are named for a broker, and `dropped` says which it leaves.
 
     Raises:
         BadRequestError: with the limit.
     """
-    known = tables.topics_of_broker.get(broker_name, set())
-    most = len(named)
+    table, known = tables.topic_queue_table, tables.topics_of_broker.get(broker_name, set())
     if (
         len(known) + most <= limits.max_topics_per_broker
         and tables.route_count + most <= limits.max_routes
-        and len(tables.topic_queue_table) + most <= limits.max_topics
+        and len(table) + most <= limits.max_topics
     ):
         # nearly always: nothing has to be counted
         return
-    names = set(named)
-    leaves = known.intersection(gone()) - names
-    after = len(known | names) - len(leaves)
-    _check(after, limits.max_topics_per_broker, "topics per broker")
-    _check(tables.route_count + after - len(known), limits.max_routes, "routes")
-    table = tables.topic_queue_table
-    new = sum(name not in table for name in names)
+    names: set[str] = set()
+    more = new = 0
+    for number, name in enumerate(named, start=1):
+        if name not in names:
+            names.add(name)
+            more += name not in known
+            new += name not in table
+        if number % CHUNK_TOPICS == 0:
+            yield
+    dying = 0
+    for number, name in enumerate((yield from dropped) if dropped else (), start=1):
+        if name not in names:
+            more -= 1
+            dying += len(table[name]) == 1
+        if number % CHUNK_TOPICS == 0:
+            yield
+    _check(len(known) + more, limits.max_topics_per_broker, "topics per broker")
+    _check(tables.route_count + more, limits.max_routes, "routes")
     if new:
-        dying = sum(len(table[name]) == 1 for name in leaves)
         _check(len(table) + new - dying, limits.max_topics, "topics")
 
 

@@ -12,7 +12,8 @@ Silence is measured in liveness seconds: a server that was stopped for five minu
 for it (see liveness.py).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -37,9 +38,8 @@ from namesrv.routeinfo.records import (
     Unregistered,
 )
 from namesrv.routeinfo.registration import Plan, check_registration, master_of, plan_registration
-from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import Before, Carrier, Changes, Prepared, QueueRow, RouteTables
+from namesrv.routeinfo.tables import Carrier, Changes, Prepared, QueueRow, Rerouted, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.aio.steps import run_in_steps
@@ -69,11 +69,11 @@ class RouteInfoManager:
         caches: Sequence[RouteCache[Any]] = (),
         on_late_heartbeat: Callable[[float], None] = lambda _: None,
         on_touch: Sequence[Touched] = (),
-        on_publish: Callable[[int, Before], None] | None = None,
+        on_publish: Callable[[int, Rerouted], None] | None = None,
     ) -> None:
         self.tables = tables
         self.lock = ReadWriteLock()
-        self.revisions = RouteRevisions()
+        self.revisions = tables.revisions
         self.options = options
         self.limits = limits
         # what has to forget a topic as soon as its route changes
@@ -88,7 +88,7 @@ class RouteInfoManager:
         self._on_late_heartbeat = on_late_heartbeat
         # told of every heartbeat, with the silence before it: without an effect, since there may be many
         self._on_touch = on_touch
-        # told of new routes, under the lock, at the moment from which they are answered: may only take note
+        # told of new routes and their revision, under the lock, just before they get it: may only take note
         self._on_publish = on_publish
         self.scans = 0
         self._last_generation = 0
@@ -117,27 +117,38 @@ class RouteInfoManager:
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
+    @contextlib.asynccontextmanager
+    async def _changing(self) -> AsyncIterator[list[Effect]]:
+        """A write section, and a list for its effects, which are performed after it."""
+        effects: list[Effect] = []
+        async with self.lock.write():
+            yield effects
+        for effect in effects:
+            self._sink(effect)
+
+    async def _prepared(self, changes: Changes) -> Prepared:
+        await run_in_steps(self.revisions.settle(self.tables.topic_queue_table))
+        return await run_in_steps(self.tables.prepare(changes))
+
     async def register(self, registration: Registration) -> RegisterResult:
         """Apply a registration.
 
         Raises:
             ResponseError: it is refused (see `check_registration`); nothing has changed.
         """
-        effects: list[Effect] = []
-        async with self.lock.write():
-            check_registration(self.tables, registration, self.options, self.limits)
+        async with self._changing() as effects:
+            await run_in_steps(check_registration(self.tables, registration, self.options, self.limits))
             await self._remove_former_name(registration, effects)
             self._last_generation += 1
             generation = self._last_generation
             plan = await run_in_steps(
                 plan_registration(self.tables, registration, self.options, self.now(), generation)
             )
-            prepared = await run_in_steps(self.tables.prepare(plan.changes))
+            prepared = await self._prepared(plan.changes)
             # if it hung up meanwhile, nothing would ever report its end
             is_connected = self._is_connected(registration.connection_id)
             if is_connected:
                 self._take_in(registration, plan, prepared, effects)
-        self._perform(effects)
         return plan.result if is_connected else RegisterResult()
 
     async def _remove_former_name(self, registration: Registration, effects: list[Effect]) -> None:
@@ -165,7 +176,7 @@ class RouteInfoManager:
             Evicted(displaced, table[displaced], "superseded", now - table[displaced].last_update)
             for displaced in plan.displaced
         )
-        if self._apply(plan.changes, effects, prepared):
+        if self._apply(prepared, effects):
             # two of a group may register topics, a master and an id below 0: what the other one says counts again
             self.tables.forget_digests((registration.broker_name,))
         live = table[key]
@@ -290,9 +301,8 @@ class RouteInfoManager:
         registration_seq: int | None = None,
     ) -> bool:
         """Take a broker out at its own wish, unless it has registered anew since it said so; whether it is out."""
-        effects: list[Effect] = []
         is_gone = False
-        async with self.lock.write():
+        async with self._changing() as effects:
             live = self.tables.broker_live_table.get(key)
             if live is None or live.broker_name != broker_name:
                 return False
@@ -310,7 +320,6 @@ class RouteInfoManager:
                 is_gone = await self._remove(
                     key, live, "unregistered", effects, lambda now: now.generation == generation
                 )
-        self._perform(effects)
         return is_gone
 
     def is_anyone_overdue(self) -> bool:
@@ -319,9 +328,8 @@ class RouteInfoManager:
 
     async def evict_silent(self) -> int:
         """Take out every broker that was silent for longer than it may be; how many."""
-        effects: list[Effect] = []
         evicted = 0
-        async with self.lock.write():
+        async with self._changing() as effects:
             now = self.now()
             self.scans += 1
             effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
@@ -334,7 +342,6 @@ class RouteInfoManager:
                 else:
                     # heard while another one was taken out
                     effects.append(Fenced(key, live, "silent", self.scans))
-        self._perform(effects)
         return evicted
 
     def leave_connection(self, connection_id: int) -> None:
@@ -357,12 +364,10 @@ class RouteInfoManager:
         self.leave_connection(connection_id)
         if connection_id not in self.tables.brokers_on_connection:
             return
-        effects: list[Effect] = []
-        async with self.lock.write():
+        async with self._changing() as effects:
             for key in sorted(self.tables.brokers_on_connection.get(connection_id, ())):
                 live = self.tables.broker_live_table[key]
                 await self._remove(key, live, "disconnected", effects, lambda now: now.connection_id == connection_id)
-        self._perform(effects)
 
     async def _remove(
         self,
@@ -374,7 +379,7 @@ class RouteInfoManager:
     ) -> bool:
         """Remove a broker, if after working it out the entry is still the one that was decided on."""
         removal: Removal = await run_in_steps(plan_removal(self.tables, key, live, self.options))
-        prepared = await run_in_steps(self.tables.prepare(removal.changes))
+        prepared = await self._prepared(removal.changes)
         latest = self.tables.broker_live_table.get(key)
         if latest is None:
             return False
@@ -382,7 +387,7 @@ class RouteInfoManager:
         if not is_same(latest):
             effects.append(Fenced(key, latest, reason, scan))
             return False
-        self._apply(removal.changes, effects, prepared)
+        self._apply(prepared, effects)
         if live.broker_id == MASTER_ID:
             self.tables.wiped.discard(live.broker_name)
         self.membership += 1
@@ -401,10 +406,9 @@ class RouteInfoManager:
 
     async def delete_topic(self, topic: str, cluster_name: str | None) -> None:
         """Drop a topic, or take one cluster's brokers out of it; unknown ones change nothing."""
-        async with self.lock.write():
+        async with self._changing() as effects:
             row = self.tables.topic_queue_table.get(topic)
-            effects = self._change_topic(plan_delete_topic(self.tables, topic, cluster_name), row)
-        self._perform(effects)
+            await self._change_topic(plan_delete_topic(self.tables, topic, cluster_name), row, effects)
 
     async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
         """Put one topic's queues on brokers that are known.
@@ -412,18 +416,17 @@ class RouteInfoManager:
         Raises:
             BadRequestError: the tables would hold too much; nothing has changed.
         """
-        async with self.lock.write():
+        async with self._changing() as effects:
             changes = plan_register_topic(self.tables, topic, queue_datas)
-            for queues in changes.rows.get(topic) or ():
-                check_topics(self.tables, self.limits, queues.broker_name, [topic])
-            effects = self._change_topic(changes, changes.rows.get(topic))
-        self._perform(effects)
+            row = changes.rows.get(topic)
+            for queues in row or ():
+                await run_in_steps(check_topics(self.tables, self.limits, queues.broker_name, [topic], 1))
+            await self._change_topic(changes, row, effects)
 
-    def _change_topic(self, changes: Changes, row: QueueRow | None) -> list[Effect]:
-        effects: list[Effect] = []
+    async def _change_topic(self, changes: Changes, row: QueueRow | None, effects: list[Effect]) -> None:
+        prepared = await self._prepared(changes)
         self.tables.forget_digests(queues.broker_name for queues in row or ())
-        self._apply(changes, effects)
-        return effects
+        self._apply(prepared, effects)
 
     async def wipe_write_perm(self, broker_name: str) -> int:
         """Take the write permission of a broker away, until it is added back or the broker's life ends.
@@ -437,21 +440,18 @@ class RouteInfoManager:
         return await self._change_perms(broker_name, lambda _: PERM_READ | PERM_WRITE, wiped=False)
 
     async def _change_perms(self, broker_name: str, new_perm: Callable[[int], int], *, wiped: bool) -> int:
-        effects: list[Effect] = []
-        async with self.lock.write():
+        async with self._changing() as effects:
             changes = Changes()
             await run_in_steps(plan_perms(self.tables, changes, broker_name, new_perm))
-            prepared = await run_in_steps(self.tables.prepare(changes))
+            prepared = await self._prepared(changes)
             self.tables.forget_digests((broker_name,))
             if wiped and broker_name in self.tables.broker_addr_table:
                 self.tables.wiped.add(broker_name)
             elif not wiped:
                 self.tables.wiped.discard(broker_name)
             self.membership += 1
-            self._apply(changes, effects, prepared)
-            count = len(self.tables.topics_of_broker.get(broker_name, ()))
-        self._perform(effects)
-        return count
+            self._apply(prepared, effects)
+            return len(self.tables.topics_of_broker.get(broker_name, ()))
 
     # -- publishing ---------------------------------------------------------------------------------------------------
 
@@ -462,30 +462,32 @@ class RouteInfoManager:
                 cache.clear()
             # under other options the same registration may come to something else
             self.tables.digests.clear()
-            self._perform([RouteChanged(None, self.revisions.everything_changed())])
+            self._sink(RouteChanged(None, self.revisions.everything_changed()))
             return
+        before = {topic: self.tables.topic_queue_table.get(topic) for topic in topics}
+        after = {topic: row for topic, row in before.items() if row is not None}
         effects: list[Effect] = []
-        self._publish(Before({topic: self.tables.topic_queue_table.get(topic) for topic in topics}, {}), effects)
-        self._perform(effects)
+        self._publish(Rerouted(before, after), effects)
+        for effect in effects:
+            self._sink(effect)
 
-    def _apply(self, changes: Changes, effects: list[Effect], prepared: Prepared | None = None) -> bool:
-        before = self.tables.apply(changes, prepared)
-        self._publish(before, effects)
-        return bool(before.rows)
+    def _apply(self, prepared: Prepared, effects: list[Effect]) -> bool:
+        self.tables.apply(prepared)
+        return self._publish(prepared.rerouted, effects)
 
-    def _publish(self, before: Before, effects: list[Effect]) -> None:
-        topics = before.rows
+    def _publish(self, rerouted: Rerouted, effects: list[Effect]) -> bool:
+        """Answer by the tables as they are now: without a look at each topic, of which there may be a hundred thousand.
+
+        Whether any route is another one.
+        """
+        topics = rerouted.before.keys()
         if topics:
             for cache in self._caches:
                 cache.invalidate(topics)
-            changed = tuple(topics)
-            effects.append(RouteChanged(changed, self.revisions.changed(changed)))
             if self._on_publish is not None:
-                self._on_publish(self.revisions.revision, before)
-
-    def _perform(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            self._sink(effect)
+                self._on_publish(self.revisions.revision + 1, rerouted)
+            effects.append(RouteChanged(topics, self.revisions.changed(topics)))
+        return bool(topics)
 
 
 def _was_not_heard_since(decided_on: BrokerLiveInfo, latest: BrokerLiveInfo) -> bool:

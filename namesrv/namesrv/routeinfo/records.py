@@ -4,6 +4,7 @@ Everything here is frozen: a table's entry is replaced, never edited.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -176,7 +177,7 @@ class HeldUp:
 class RouteChanged:
     """The routes of these topics (None: of any) are others than before; `revision` counts such changes."""
 
-    topics: tuple[str, ...] | None
+    topics: AbstractSet[str] | None
     revision: int
 
 

@@ -4,9 +4,8 @@ After `RouteInfoManager.registerBroker`, step by step (the numbers are those of 
 refused registration changes nothing at all, a displaced master leaves entirely, and a wiped write permission stays so.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from namesrv.routeinfo.limits import TableLimits, check_connection, check_new_broker, check_topics
 from namesrv.routeinfo.records import (
@@ -18,6 +17,7 @@ from namesrv.routeinfo.records import (
     RouteOptions,
 )
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables, place_in
+from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
@@ -37,7 +37,7 @@ class Plan:
 
 def check_registration(
     tables: RouteTables, registration: Registration, options: RouteOptions, limits: TableLimits
-) -> None:
+) -> Steps[None]:
     """Refuse what must not be applied, before anything is worked out.
 
     Raises:
@@ -60,15 +60,25 @@ def check_registration(
     if (
         not registration.is_native
         and registration.broker_id not in addrs
-        and len({topic.topic_name for topic in registration.body.topic_configs}) == 1
+        and _is_one_topic(registration.body.topic_configs)
     ):
         raise SystemError_("register broker failed", ext_fields={})
     check_new_broker(tables, limits, registration)
     check_connection(tables, limits, registration)
     if _creates_routes(registration, _addrs_after(registration, addrs)):
-        named = [topic.topic_name for topic in registration.body.topic_configs]
-        gone = partial(_topics_dropped, tables, registration, options)
-        check_topics(tables, limits, registration.broker_name, named, gone)
+        configs = registration.body.topic_configs
+        yield from check_topics(
+            tables,
+            limits,
+            registration.broker_name,
+            (topic.topic_name for topic in configs),
+            len(configs),
+            _topics_dropped(tables, registration, options),
+        )
+
+
+def _is_one_topic(configs: Sequence[TopicConfig]) -> bool:
+    return bool(configs) and all(topic.topic_name == configs[0].topic_name for topic in configs)
 
 
 def _check_registration_seq(registration: Registration, live: BrokerLiveInfo | None) -> None:
@@ -97,7 +107,7 @@ def _check_state_version(tables: RouteTables, registration: Registration, addrs:
 
 def plan_registration(
     tables: RouteTables, registration: Registration, options: RouteOptions, now: float, generation: int
-) -> Generator[None, None, Plan]:
+) -> Steps[Plan]:
     """Work out what a registration changes, yielding about every millisecond; `check_registration` comes before."""
     name, key = registration.broker_name, registration.key
     before = tables.broker_addr_table.get(name)
@@ -122,7 +132,8 @@ def plan_registration(
         if name in tables.wiped or (registration.broker_id != MASTER_ID and registration.enable_acting_master):
             taken = PERM_WRITE
         yield from _plan_rows(tables, registration, changes, without_perm=taken)
-        yield from plan_rows_without(tables, changes, name, _topics_dropped(tables, registration, options))
+        dropped = yield from _topics_dropped(tables, registration, options)
+        yield from plan_rows_without(tables, changes, name, dropped)
         yield from _plan_mappings(tables, registration, changes)
 
     changes.live[key] = BrokerLiveInfo(
@@ -173,9 +184,7 @@ def _displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str 
     return tuple(found for found in candidates if found != key and found in live and live[found].broker_name == name)
 
 
-def _plan_rows(
-    tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int
-) -> Generator[None, None, None]:
+def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int) -> Steps[None]:
     """8b and 8c: what is registered counts, whatever the DataVersion says.
 
     Java keeps a known topic as it is while the DataVersion equals the stored one. But an increment that got lost on its
@@ -220,20 +229,27 @@ def _row_after(row: QueueRow | None, name: str, queues: QueueData) -> QueueRow:
     return (*row[:at], queues, *row[at + is_there :])
 
 
-def _topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> set[str]:
-    """8a: topics that the broker does not name any more.
-
-    A RocketMQ registration may be a part of the table, so that only the setting makes it the whole; a native one says.
-    """
-    known = tables.topics_of_broker.get(registration.broker_name, set())
+def _topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
+    """8a: what a full registration does not name goes, if it says so natively or the option is on."""
+    known, body = tables.topics_of_broker.get(registration.broker_name, set()), registration.body
     if registration.kind == "delta":
-        return known.intersection(registration.body.deleted_topics)
-    if registration.is_native or (options.delete_topic_with_broker_registration and not registration.body.mappings):
-        return known - {topic.topic_name for topic in registration.body.topic_configs}
-    return set()
+        return known.intersection(body.deleted_topics)
+    if not registration.is_native and (not options.delete_topic_with_broker_registration or body.mappings):
+        return set()
+    named, dropped = set(), set()
+    for number, topic in enumerate(body.topic_configs, start=1):
+        named.add(topic.topic_name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    for number, name in enumerate(known, start=1):
+        if name not in named:
+            dropped.add(name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    return dropped
 
 
-def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> Generator[None, None, None]:
+def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> Steps[None]:
     """8d: static mappings, for topics that have queues on this broker."""
     name, mappings = registration.broker_name, registration.body.mappings
     for number, (topic, mapping) in enumerate(mappings.items(), start=1):
@@ -251,9 +267,7 @@ def _plan_mappings(tables: RouteTables, registration: Registration, changes: Cha
                 yield
 
 
-def plan_rows_without(
-    tables: RouteTables, changes: Changes, broker_name: str, topics: set[str]
-) -> Generator[None, None, None]:
+def plan_rows_without(tables: RouteTables, changes: Changes, broker_name: str, topics: set[str]) -> Steps[None]:
     """Take a broker out of topics; a topic without queues goes."""
     steps: dict[int, QueueRow | None] = {}
     for number, topic in enumerate(topics, start=1):

@@ -1,46 +1,72 @@
 """Numbers of route changes, and which topics have changed since a client last asked."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Generator, Iterable
+from itertools import islice
 from typing import Final
 
-# Topics whose last change is remembered, at the most; who asks for changes before the oldest of them gets everything.
-DEFAULT_LOG_TOPICS: Final = 200_000
+# Topics without a route whose last change is remembered, at the most; who asks for changes before that of one that was
+# forgotten gets everything.
+DEFAULT_SPARE_TOPICS: Final = 200_000
+# Topics that are looked at in one step: a fraction of a millisecond.
+STEP_TOPICS: Final = 2_000
 
 
 class RouteRevisions:
-    """Counts route changes, and knows for each of many topics which was the last that touched it."""
+    """Counts route changes, and knows for each topic which was the last that touched it."""
 
-    def __init__(self, log_topics: int = DEFAULT_LOG_TOPICS) -> None:
+    def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
         # the number of the last change
         self.revision = 0
         # changes up to this one are forgotten
         self.floor = 0
-        # Topic -> the last change that touched it. When the younger half is full it becomes the older one, which is
-        # forgotten as a whole: nothing looks at each of a hundred thousand topics. Changes themselves are not kept: a
-        # broker that flaps changes the same ten thousand topics over and over.
-        self._younger: dict[str, int] = {}
-        self._older: dict[str, int] = {}
-        self._half = max(1, log_topics // 2)
-        # the last change that is in the older half
-        self._turned_at = 0
+        # topic -> the last change that touched it
+        self._last: dict[str, int] = {}
+        # large changes that have yet to be entered there (number, topics): nothing looks at each of a hundred thousand
+        # topics at once
+        self._large: list[tuple[int, Collection[str]]] = []
+        self._spare_topics = spare_topics
 
-    def changed(self, topics: Iterable[str]) -> int:
-        """Note one change of these topics; its number."""
+    def changed(self, topics: Collection[str]) -> int:
+        """Note one change of these topics, which stay as they are; its number."""
         self.revision += 1
-        self._younger.update(dict.fromkeys(topics, self.revision))
-        if len(self._younger) > self._half:
-            self._older, self._younger = self._younger, {}
-            self.floor = max(self.floor, self._turned_at)
-            self._turned_at = self.revision
+        if len(topics) > STEP_TOPICS:
+            self._large.append((self.revision, topics))
+        else:
+            self._last.update(dict.fromkeys(topics, self.revision))
         return self.revision
 
     def everything_changed(self) -> int:
         """Note a change that may have touched any topic; its number."""
         self.revision += 1
-        self.floor = self._turned_at = self.revision
-        self._younger.clear()
-        self._older.clear()
+        self.floor = self.revision
         return self.revision
+
+    def settle(self, routed: Collection[str]) -> Generator[None, None, None]:
+        """Enter large changes, and forget topics that have no route if there are too many; one at a time, in steps."""
+        last = self._last
+        while self._large:
+            number, topics = self._large[0]
+            left = iter(topics)
+            while part := tuple(islice(left, STEP_TOPICS)):
+                # a small change may have come in between
+                last.update((topic, number) for topic in part if last.get(topic, 0) < number)
+                yield
+            del self._large[0]
+        if len(last) > len(routed) + self._spare_topics:
+            known = iter(list(last))
+            while part := tuple(islice(known, STEP_TOPICS)):
+                for topic in part:
+                    if topic not in routed:
+                        self.floor = max(self.floor, last.pop(topic))
+                yield
+
+    def last_change(self, topic: str) -> int:
+        """The last change that touched a topic, 0 if none is known."""
+        found = self._last.get(topic, 0)
+        for number, topics in self._large:
+            if number > found and topic in topics:
+                found = number
+        return found
 
     def changed_since(self, topics: Iterable[str], since: int) -> list[str] | None:
         """Those of the topics that changed after `since`; None when that is too long ago to know."""
@@ -48,5 +74,5 @@ class RouteRevisions:
             return []
         if since < self.floor or since > self.revision:
             return None
-        younger, older = self._younger.get, self._older.get
-        return [topic for topic in topics if (younger(topic) or older(topic, 0)) > since]
+        last = self.last_change
+        return [topic for topic in topics if last(topic) > since]

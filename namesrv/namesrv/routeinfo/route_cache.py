@@ -55,13 +55,20 @@ class RouteCache(Generic[T]):
         row = self._tables.topic_queue_table.get(topic)
         if row is None:
             return None
-        shared = self._by_row.get(id(row)) if self._is_shareable(topic) else None
-        if shared is None:
-            answer = self._encoded(topic)
-            if self._is_shareable(topic):
-                self._by_row[id(row)] = (row, answer)
-        else:
+        is_shareable = (
+            topic not in self._tables.topic_queue_mapping_info_table
+            and not self._options.order_message_enable
+            and not self._options.support_acting_master
+        )
+        shared = self._by_row.get(id(row)) if is_shareable else None
+        if shared is not None:
             answer = shared[1]
+        else:
+            route = self.route(topic)
+            assert route is not None  # noqa: S101 - it has a row
+            answer = self._counted(*self._encode(route))
+            if is_shareable:
+                self._by_row[id(row)] = (row, answer)
         self.entries[topic] = answer
         return answer
 
@@ -74,8 +81,9 @@ class RouteCache(Generic[T]):
         route = self.route(topic)
         if route is None:
             return None
-        answer, _ = self._encode(in_zone(route, zone_name))
+        answer, size = self._encode(in_zone(route, zone_name))
         if zone in self.zones or len(self.zones) < MAX_ZONES:
+            self._counted(answer, size)
             self.zones.setdefault(zone, {})[topic] = answer
         return answer
 
@@ -83,17 +91,7 @@ class RouteCache(Generic[T]):
         """The route as it is now."""
         return views.topic_route(self._tables, topic, self._options, self._order_topic_conf(topic))
 
-    def _is_shareable(self, topic: str) -> bool:
-        return (
-            topic not in self._tables.topic_queue_mapping_info_table
-            and not self._options.order_message_enable
-            and not self._options.support_acting_master
-        )
-
-    def _encoded(self, topic: str) -> T:
-        route = self.route(topic)
-        assert route is not None  # noqa: S101 - the caller has its row
-        answer, size = self._encode(route)
+    def _counted(self, answer: T, size: int) -> T:
         self._bytes += size
         if self._bytes > self._max_bytes:
             self.clear()
@@ -101,9 +99,11 @@ class RouteCache(Generic[T]):
         return answer
 
     def invalidate(self, topics: Collection[str]) -> None:
-        """Forget the answers of these topics."""
+        """Forget the answers of these topics; where they are more than the answers, all answers."""
         for answers in (self.entries, *self.zones.values()):
-            if answers:
+            if len(topics) > len(answers):
+                answers.clear()
+            else:
                 # without a step of Python's for each: there may be a hundred thousand
                 deque(map(answers.pop, topics, repeat(None)), maxlen=0)
         # the bodies are few and cheap to make; which of them a change touches is not worth knowing

@@ -3,16 +3,21 @@
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.revisions import RouteRevisions
+from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 
-T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 # The queues of one topic, ordered by broker name. Topics with the same queues share one such tuple, which is why a
 # million of them fit.
@@ -27,6 +32,9 @@ MAX_CARRIERS: Final = 16
 # About what a topic with a broker or two takes, names and indexes included, and what a live broker does.
 _TOPIC_BYTES: Final = 600
 _BROKER_BYTES: Final = 2048
+_NOBODY: Final[frozenset[str]] = frozenset()
+# Names of topics that are gone, and that are not worth clearing away.
+SPARE_NAMES: Final = 10_000
 # Outdated deadlines that are not worth clearing away.
 SPARE_DEADLINES: Final = 64
 
@@ -51,24 +59,32 @@ class Changes:
 
 
 @dataclass(slots=True)
+class Rerouted:
+    """What routes were made of before a change, and what they are made of after it. Frozen as soon as it is applied."""
+
+    # topic (the table's own string) -> its row (None: it had none), of every topic whose route may be another one now
+    before: dict[str, QueueRow | None] = field(default_factory=dict)
+    # topic -> its row after the change; not there: it has none
+    after: dict[str, QueueRow] = field(default_factory=dict)
+    # broker name -> its group (None: there was none), of every group that changed
+    groups_before: dict[str, BrokerData | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Prepared:
     """Changes as the tables take them in."""
 
     changes: Changes
-    # topic, the one string object -> its new queues; and those that are to be dropped
-    rows: dict[str, QueueRow] = field(default_factory=dict)
+    rerouted: Rerouted = field(default_factory=Rerouted)
     gone: list[str] = field(default_factory=list)
-    # what the rows of these topics are before
-    before: dict[str, QueueRow | None] = field(default_factory=dict)
     # broker name -> topics that it gets, and that it loses
     joined: dict[str, set[str]] = field(default_factory=dict)
     left: dict[str, set[str]] = field(default_factory=dict)
     # by how much the counts of the tables change
     queue_count: int = 0
     route_count: int = 0
-    # topic -> all its mappings by broker name; those whose mappings are others than before
+    # topic -> all its mappings by broker name
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)
-    remapped: set[str] = field(default_factory=set)
 
 
 class Carrier(NamedTuple):
@@ -80,19 +96,10 @@ class Carrier(NamedTuple):
     heard: float
 
 
-class Before(NamedTuple):
-    """What routes were made of before a change."""
-
-    # topic -> its row (None: it had none), of every topic whose route may be another one now
-    rows: dict[str, QueueRow | None]
-    # broker name -> its group (None: there was none), of every group that changed
-    groups: dict[str, BrokerData | None]
-
-
 class RouteTables:
     """The four tables of a NameServer and their side tables, and nothing else: no lock, no clock, no I/O."""
 
-    def __init__(self) -> None:
+    def __init__(self, revisions: RouteRevisions | None = None) -> None:
         # cluster name -> names of its brokers; never holds an empty set
         self.cluster_addr_table: dict[str, frozenset[str]] = {}
         # broker name -> the group's instances; never a group without an address
@@ -113,6 +120,8 @@ class RouteTables:
         self.wiped: set[str] = set()
         # the digest of what a broker registered last; dropped when anything else touches its topics
         self.digests: dict[BrokerAddrInfo, bytes] = {}
+        # which change was the last that touched a topic
+        self.revisions = revisions or RouteRevisions()
 
         # Indexes, so that every operation costs what it touches.
         # broker name -> the topics that have a queue on it
@@ -127,8 +136,8 @@ class RouteTables:
         # counts only if deadline_of says the same
         self.deadlines: list[tuple[float, BrokerAddrInfo]] = []
         self.deadline_of: dict[BrokerAddrInfo, float] = {}
-        # one string object per topic, whoever registered it
-        self._topic_names: dict[str, str] = {}
+        # one string object per topic, whoever registered it; those of some that have no queues may be left
+        self.topic_names: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return (
@@ -147,7 +156,7 @@ class RouteTables:
         known = self.broker_live_table.get(key)
         if known is None or known.connection_id != live.connection_id:
             if known is not None:
-                self._leave_connection(key, known.connection_id)
+                _discard(self.brokers_on_connection, known.connection_id, key)
             self.brokers_on_connection.setdefault(live.connection_id, set()).add(key)
             self._forget_carrier(key, live.connection_id)
         self.broker_live_table[key] = live
@@ -164,22 +173,15 @@ class RouteTables:
             self.deadlines = [(until, known) for known, until in self.deadline_of.items()]
             heapq.heapify(self.deadlines)
 
-    def drop_live(self, key: BrokerAddrInfo) -> None:
-        """Take a live entry out, and what hangs on it."""
+    def _drop_live(self, key: BrokerAddrInfo) -> None:
         live = self.broker_live_table.pop(key, None)
         self.deadline_of.pop(key, None)
         if live is not None:
-            self._leave_connection(key, live.connection_id)
+            _discard(self.brokers_on_connection, live.connection_id, key)
         for connection_id in list(self.carriers.get(key, ())):
             self._forget_carrier(key, connection_id)
         self.filter_server_table.pop(key, None)
         self.digests.pop(key, None)
-
-    def _leave_connection(self, key: BrokerAddrInfo, connection_id: int) -> None:
-        on_connection = self.brokers_on_connection[connection_id]
-        on_connection.discard(key)
-        if not on_connection:
-            del self.brokers_on_connection[connection_id]
 
     def carry(self, key: BrokerAddrInfo, connection_id: int, carrier: Carrier) -> None:
         """Note what a connection has carried of a broker that is on another one."""
@@ -199,10 +201,7 @@ class RouteTables:
             return
         if not carriers:
             del self.carriers[key]
-        carried = self.carried_on[connection_id]
-        carried.discard(key)
-        if not carried:
-            del self.carried_on[connection_id]
+        _discard(self.carried_on, connection_id, key)
 
     def forget_connection(self, connection_id: int) -> None:
         """A connection has ended: it can take over no broker any more."""
@@ -230,46 +229,67 @@ class RouteTables:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def prepare(self, changes: Changes) -> Generator[None, None, Prepared]:
+    def prepare(self, changes: Changes) -> Steps[Prepared]:
         """Look at each topic of the changes, yielding about every millisecond; they must be the next to be applied."""
         prepared = Prepared(changes)
-        find, names, mapped = self.topic_queue_table.get, self._topic_names, self.topic_queue_mapping_info_table
+        yield from self._forget_names()
+        yield from self._prepare_rows(prepared)
+        # there may be a hundred thousand, and giving them up takes time as well
+        changes.rows = {}
+        remapped: list[str] = []
+        for number, ((topic, broker_name), mapping) in enumerate(changes.mappings.items(), start=1):
+            if self.topic_queue_mapping_info_table.get(topic, {}).get(broker_name) != mapping:
+                remapped.append(topic)
+            self._prepare_mapping(prepared, topic, broker_name, mapping)
+            if number % CHUNK_TOPICS == 0:
+                yield
+        rerouted, known = prepared.rerouted, self.broker_addr_table
+        rerouted.groups_before.update(
+            (name, known.get(name)) for name, group in changes.groups.items() if known.get(name) != group
+        )
+        # topics whose rows stay, and whose routes do not
+        others = chain(remapped, *(self.topics_of_broker.get(name, ()) for name in self._moved(changes, rerouted)))
+        for number, topic in enumerate(others, start=1):
+            if topic not in rerouted.before and topic in self.topic_queue_table:
+                name = self.topic_names[topic]
+                rerouted.before[name] = rerouted.after[name] = self.topic_queue_table[topic]
+            if number % CHUNK_TOPICS == 0:
+                yield
+        return prepared
+
+    def _forget_names(self) -> Steps[None]:
+        if len(self.topic_names) > len(self.topic_queue_table) + SPARE_NAMES:
+            for number, topic in enumerate(list(self.topic_names), start=1):
+                if topic not in self.topic_queue_table:
+                    del self.topic_names[topic]
+                if number % CHUNK_TOPICS == 0:
+                    yield
+
+    def _prepare_rows(self, prepared: Prepared) -> Steps[None]:
+        rerouted, names = prepared.rerouted, self.topic_names
         # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
         # values keep both alive, so that no id stands for two of them
         steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, object, object]] = {}
-        for number, (topic, row) in enumerate(changes.rows.items(), start=1):
-            before = find(topic)
+        for number, (topic, row) in enumerate(prepared.changes.rows.items(), start=1):
+            before = self.topic_queue_table.get(topic)
             step = steps.get((id(before), id(row)))
             if step is None:
                 step = steps[id(before), id(row)] = (*_step_between(before or (), row or ()), before, row)
             joined, left, more, _, _ = step
             prepared.queue_count += more
             prepared.route_count += len(joined) - len(left)
-            name = names.get(topic, topic)
-            prepared.before[name] = before
+            name = names.setdefault(topic, topic)
+            rerouted.before[name] = before
             if row is None:
                 prepared.gone.append(name)
             else:
-                prepared.rows[name] = row
+                rerouted.after[name] = row
             for broker_name in joined:
                 prepared.joined.setdefault(broker_name, set()).add(name)
             for broker_name in left:
                 prepared.left.setdefault(broker_name, set()).add(name)
-                if topic in mapped:
+                if topic in self.topic_queue_mapping_info_table:
                     self._prepare_mapping(prepared, topic, broker_name, None)
-            if number % CHUNK_TOPICS == 0:
-                yield
-        yield from self._prepare_mappings(prepared, changes.mappings)
-        return prepared
-
-    def _prepare_mappings(
-        self, prepared: Prepared, mappings: Mapping[tuple[str, str], TopicQueueMappingInfo | None]
-    ) -> Generator[None, None, None]:
-        known = self.topic_queue_mapping_info_table
-        for number, ((topic, broker_name), mapping) in enumerate(mappings.items(), start=1):
-            if known.get(topic, {}).get(broker_name) != mapping:
-                prepared.remapped.add(topic)
-            self._prepare_mapping(prepared, topic, broker_name, mapping)
             if number % CHUNK_TOPICS == 0:
                 yield
 
@@ -284,72 +304,50 @@ class RouteTables:
         else:
             by_broker[broker_name] = mapping
 
-    def apply(self, changes: Changes, prepared: Prepared | None = None) -> Before:
-        """Make the changes, in one step that nobody can see half of; what they replaced.
+    def _moved(self, changes: Changes, rerouted: Rerouted) -> set[str]:
+        """Brokers whose addresses, zone, acting master or filter servers are about to change."""
+        known = self.filter_server_table
+        if any(known.get(key, ()) != servers for key, servers in changes.filter_servers.items()) or any(
+            key in known for key in changes.dropped
+        ):
+            return {*rerouted.groups_before, *changes.groups}
+        return set(rerouted.groups_before)
+
+    def apply(self, prepared: Prepared) -> None:
+        """Make the changes, in one step that nobody can see half of.
 
         A hundred thousand topics at once are no reason for the loop to wait: what has to look at each of them is done
         by `prepare`, and here whole tables are put into whole tables.
         """
-        if prepared is None:
-            prepared = finish(self.prepare(changes))
-        groups = {
-            name: before
-            for name, group in changes.groups.items()
-            if (before := self.broker_addr_table.get(name)) != group
-        }
-        others = (self._affected_by_groups(changes, groups) | prepared.remapped).difference(prepared.before)
-        prepared.before.update(zip(others, map(self.topic_queue_table.get, others), strict=True))
+        changes = prepared.changes
         for key in changes.dropped:
-            self.drop_live(key)
+            self._drop_live(key)
         self._put_rows(prepared)
-        self._put_mappings(prepared.mappings)
+        for topic, by_broker in prepared.mappings.items():
+            _put(self.topic_queue_mapping_info_table, topic, by_broker)
         for broker_name, group in changes.groups.items():
             self._set_group(broker_name, group, changes.cluster_name)
         for key, servers in changes.filter_servers.items():
-            if servers:
-                self.filter_server_table[key] = servers
-            else:
-                self.filter_server_table.pop(key, None)
+            _put(self.filter_server_table, key, servers)
         for key, live in changes.live.items():
             self.set_live(key, live)
-        return Before(prepared.before, groups)
-
-    def _affected_by_groups(self, changes: Changes, groups: Iterable[str]) -> set[str]:
-        """Topics on brokers whose addresses, zone, acting master or filter servers are about to change."""
-        names = set(groups)
-        for key, servers in changes.filter_servers.items():
-            if self.filter_server_table.get(key, ()) != servers:
-                names.update(changes.groups)
-        for key in changes.dropped:
-            if key in self.filter_server_table:
-                names.update(changes.groups)
-        affected: set[str] = set()
-        for name in names:
-            affected |= self.topics_of_broker.get(name, set())
-        return affected
 
     def _put_rows(self, prepared: Prepared) -> None:
         self.queue_count += prepared.queue_count
         self.route_count += prepared.route_count
-        self.topic_queue_table.update(prepared.rows)
-        self._topic_names.update(zip(prepared.rows, prepared.rows, strict=True))
-        for topic in prepared.gone:
-            self.topic_queue_table.pop(topic, None)
-            self._topic_names.pop(topic, None)
+        # here as below without a step of Python's for each topic
+        self.topic_queue_table.update(prepared.rerouted.after)
+        deque(map(self.topic_queue_table.pop, prepared.gone, repeat(None)), maxlen=0)
         for broker_name, topics in prepared.joined.items():
-            self.topics_of_broker.setdefault(broker_name, set()).update(topics)
+            known = self.topics_of_broker.setdefault(broker_name, topics)
+            if known is not topics:
+                known |= topics
         for broker_name, topics in prepared.left.items():
             remaining = self.topics_of_broker[broker_name]
-            remaining -= topics
-            if not remaining:
+            if len(remaining) == len(topics):
                 del self.topics_of_broker[broker_name]
-
-    def _put_mappings(self, mappings: Mapping[str, dict[str, TopicQueueMappingInfo]]) -> None:
-        for topic, by_broker in mappings.items():
-            if by_broker:
-                self.topic_queue_mapping_info_table[topic] = by_broker
             else:
-                self.topic_queue_mapping_info_table.pop(topic, None)
+                remaining -= topics
 
     def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:
         if self.broker_addr_table.get(broker_name) != group:
@@ -361,95 +359,11 @@ class RouteTables:
             # whichever clusters it was registered under: a name that stays behind alone would be a ghost
             for cluster, names in list(self.cluster_addr_table.items()):
                 if broker_name in names:
-                    self._set_cluster(cluster, names - {broker_name})
+                    _put(self.cluster_addr_table, cluster, names - {broker_name})
             return
         self.broker_addr_table[broker_name] = group
-        if cluster_name is not None and broker_name not in self.cluster_addr_table.get(cluster_name, ()):
-            self._set_cluster(cluster_name, self.cluster_addr_table.get(cluster_name, frozenset()) | {broker_name})
-
-    def _set_cluster(self, cluster: str, names: frozenset[str]) -> None:
-        if names:
-            self.cluster_addr_table[cluster] = names
-        else:
-            self.cluster_addr_table.pop(cluster, None)
-
-    # -- invariants ---------------------------------------------------------------------------------------------------
-
-    def violations(self) -> list[str]:
-        """What is not as the comments above promise; empty, always. For tests, and slow."""
-        found = []
-        names_in_clusters = frozenset().union(*self.cluster_addr_table.values())
-        if names_in_clusters != frozenset(self.broker_addr_table):
-            found.append("cluster_addr_table and broker_addr_table name different brokers")
-        found += [f"empty cluster {name}" for name, names in self.cluster_addr_table.items() if not names]
-        found += [f"empty group {name}" for name, data in self.broker_addr_table.items() if not data.broker_addrs]
-        found += self._index_violations()
-        for topic, by_broker in self.topic_queue_mapping_info_table.items():
-            found += [f"mapping of {topic} on {name} hangs" for name in by_broker if not self.queues_of(topic, name)]
-        in_groups = {
-            (data.broker_name, broker_id, addr)
-            for data in self.broker_addr_table.values()
-            for broker_id, addr in data.broker_addrs.items()
-        }
-        alive = {(live.broker_name, live.broker_id, key.broker_addr) for key, live in self.broker_live_table.items()}
-        found += [f"{name} {number} at {addr} is in its group and not live" for name, number, addr in in_groups - alive]
-        found += [f"{name} {number} at {addr} is live and not in its group" for name, number, addr in alive - in_groups]
-        found += [
-            f"{live.broker_name} is not in its cluster {key.cluster_name}"
-            for key, live in self.broker_live_table.items()
-            if live.broker_name not in self.cluster_addr_table.get(key.cluster_name, ())
-        ]
-        found += [
-            f"filter servers of {key} hang" for key in self.filter_server_table if key not in self.broker_live_table
-        ]
-        return found
-
-    def _index_violations(self) -> list[str]:
-        found: list[str] = []
-        if self._topics_by_rows(found) != self.topics_of_broker:
-            found.append("topics_of_broker is not what the rows say")
-        on_connection: dict[int, set[BrokerAddrInfo]] = {}
-        for key, live in self.broker_live_table.items():
-            on_connection.setdefault(live.connection_id, set()).add(key)
-            deadline = self.deadline_of.get(key, math.inf)
-            if deadline > live.expires_at() or (deadline, key) not in self.deadlines:
-                found.append(f"{key} has no deadline")
-        if self.deadline_of.keys() != self.broker_live_table.keys():
-            found.append("deadline_of is not what the live table says")
-        if on_connection != self.brokers_on_connection:
-            found.append("brokers_on_connection is not what the live table says")
-        self._carrier_violations(found)
-        if self.route_count != sum(map(len, self.topic_queue_table.values())):
-            found.append("route_count is not what the rows say")
-        if self.queue_count != sum(map(queues_in, self.topic_queue_table.values())):
-            found.append("queue_count is not what the rows say")
-        if self._topic_names.keys() != self.topic_queue_table.keys():
-            found.append("_topic_names is not what topic_queue_table says")
-        return found
-
-    def _carrier_violations(self, found: list[str]) -> None:
-        carried_on: dict[int, set[BrokerAddrInfo]] = {}
-        for key, carriers in self.carriers.items():
-            if key not in self.broker_live_table or not 0 < len(carriers) <= MAX_CARRIERS:
-                found.append(f"{len(carriers)} carriers of {key}")
-            elif self.broker_live_table[key].connection_id in carriers:
-                found.append(f"{key} is on a connection that is said to have carried it before")
-            for connection_id in carriers:
-                carried_on.setdefault(connection_id, set()).add(key)
-        if carried_on != self.carried_on:
-            found.append("carried_on is not what carriers says")
-
-    def _topics_by_rows(self, found: list[str]) -> dict[str, set[str]]:
-        topics_of_broker: dict[str, set[str]] = {}
-        for topic, row in self.topic_queue_table.items():
-            names = [queues.broker_name for queues in row]
-            if not row or names != sorted(set(names)):
-                found.append(f"row of {topic}: {names}")
-            for name in names:
-                topics_of_broker.setdefault(name, set()).add(topic)
-                if name not in self.broker_addr_table:
-                    found.append(f"{topic} has queues on {name}, which is no broker")
-        return topics_of_broker
+        if cluster_name is not None:
+            self.cluster_addr_table[cluster_name] = self.cluster_addr_table.get(cluster_name, _NOBODY) | {broker_name}
 
 
 def queues_in(row: QueueRow) -> int:
@@ -496,11 +410,16 @@ def _step_between(before: QueueRow, after: QueueRow) -> tuple[frozenset[str], fr
     return names_new - names_gone, names_gone - names_new, queues_in(new) - queues_in(gone)
 
 
-def finish(work: Generator[None, None, T]) -> T:
-    """The result of a work that may be done in one go."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+def _put(table: dict[K, V], key: K, value: V) -> None:
+    """Set an entry; an empty one is none."""
+    if value:
+        table[key] = value
+    else:
+        table.pop(key, None)
+
+
+def _discard(index: dict[int, set[BrokerAddrInfo]], connection_id: int, key: BrokerAddrInfo) -> None:
+    keys = index[connection_id]
+    keys.discard(key)
+    if not keys:
+        del index[connection_id]

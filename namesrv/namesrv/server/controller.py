@@ -271,7 +271,7 @@ class NamesrvController:
                 manager,
                 answers,
                 first_served=None if log is None else log.served,
-                late_topics=None if log is None else log.late.topics,
+                late=None if log is None else log.late,
             ),
             connections=connections,
             budget=MemoryBudget(

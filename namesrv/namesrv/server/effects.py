@@ -7,6 +7,7 @@ heartbeat log, metrics) see every effect before it is performed.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from namesrv.routeinfo.records import (
@@ -98,7 +99,7 @@ class EffectSink:
 
     def _route_changed(self, effect: RouteChanged) -> None:
         topics = effect.topics
-        named = None if topics is None else topics[:_NAMED_TOPICS]
+        named = None if topics is None else tuple(islice(topics, _NAMED_TOPICS))
         count = None if topics is None else len(topics)
         event(logger, logging.DEBUG, "route_changed", revision=effect.revision, topics=count)
         self._remember("route", {"revision": effect.revision, "topics": named, "count": count})

@@ -64,7 +64,7 @@ class Housekeeping:
         self.check_readiness()
         self._report_refusals()
         if namesrv.heartbeat_log is not None:
-            namesrv.heartbeat_log.tick()
+            await namesrv.heartbeat_log.tick()
         now = namesrv.clock.monotonic()
         # ticks may come a hair early
         if now + self._tick_seconds / 2 >= self._next_scan:

@@ -1,22 +1,31 @@
 """Clients that wait for routes to change."""
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections import deque
+from collections.abc import KeysView
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
 
 # Watchers woken between two looks at the sockets: each of them answers a question of its own.
 BATCH: Final = 64
+# Questions about more topics are not entered by topic, but looked through when something changes; so much in one step.
+FEW_TOPICS: Final = 256
+STEP_TOPICS: Final = 10_000
 
 
 class RouteWatchers:
-    """Waiting questions, by topic."""
+    """Waiting questions."""
 
     def __init__(self) -> None:
-        # topic -> those who wait for it
+        # topic -> those who wait for it, among few others
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        # all who wait
-        self._futures: set[asyncio.Future[None]] = set()
+        # all who wait, for which topics
+        self._futures: dict[asyncio.Future[None], KeysView[str]] = {}
+        # those who wait for many
+        self._large: set[asyncio.Future[None]] = set()
+        # those who were waiting for many topics when some changed, and which; have yet to be looked through
+        self._doubted: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
         # woken, but not told yet; in order, and each once however often it was woken
         self._woken: dict[asyncio.Future[None], None] = {}
 
@@ -26,40 +35,53 @@ class RouteWatchers:
     def __repr__(self) -> str:
         return f"<RouteWatchers [{len(self._futures)} waiting for {len(self._waiting)} topics]>"
 
-    async def wait(self, topics: Collection[str]) -> None:
+    async def wait(self, topics: KeysView[str]) -> None:
         """Return when one of the topics has changed; cancelled by whoever has waited long enough."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures.add(future)
-        for topic in topics:
+        self._futures[future] = topics
+        entered: AbstractSet[str] = topics
+        if len(topics) > FEW_TOPICS:
+            self._large.add(future)
+            entered = frozenset()
+        for topic in entered:
             self._waiting.setdefault(topic, set()).add(future)
         try:
             await future
         finally:
-            self._futures.discard(future)
-            for topic in topics:
-                waiting = self._waiting.get(topic)
-                if waiting is not None:
-                    waiting.discard(future)
-                    if not waiting:
-                        del self._waiting[topic]
+            del self._futures[future]
+            self._large.discard(future)
+            for topic in entered:
+                waiting = self._waiting[topic]
+                waiting.discard(future)
+                if not waiting:
+                    del self._waiting[topic]
 
-    def wake(self, topics: Iterable[str] | None) -> None:
+    def wake(self, topics: AbstractSet[str] | None) -> None:
         """Let those go who wait for one of the topics (None: everybody), a batch at a time."""
-        if not self._futures:
-            return
+        was_idle = not (self._woken or self._doubted)
         if topics is None:
-            found = set(self._futures)
+            self._woken.update(dict.fromkeys(self._futures))
         else:
             # a change may be of a hundred thousand topics, few of which anybody waits for
-            found = set().union(*(self._waiting[topic] for topic in self._waiting.keys() & topics))
-        if found and not self._woken:
+            for topic in self._waiting.keys() & topics:
+                self._woken.update(dict.fromkeys(self._waiting[topic]))
+            self._doubted.extend((future, topics) for future in self._large)
+        if was_idle and (self._woken or self._doubted):
             asyncio.get_running_loop().call_soon(self._release)
-        self._woken.update(dict.fromkeys(found))
 
     def _release(self) -> None:
         for future in list(islice(self._woken, BATCH)):
             del self._woken[future]
             if not future.done():
                 future.set_result(None)
-        if self._woken:
+        left = STEP_TOPICS
+        while self._doubted and left > 0:
+            future, changed = self._doubted.popleft()
+            topics = self._futures.get(future)
+            if topics is None or future in self._woken:
+                continue
+            left -= min(len(topics), len(changed))
+            if not topics.isdisjoint(changed):
+                self._woken[future] = None
+        if self._woken or self._doubted:
             asyncio.get_running_loop().call_soon(self._release)

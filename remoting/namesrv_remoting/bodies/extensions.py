@@ -3,12 +3,14 @@
 The answers are in `extension_answers.py`.
 """
 
-from typing import Annotated, Any, Final
+from collections.abc import KeysView
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgpack
 import msgspec
 
-from namesrv_remoting.bodies.base import read_msgpack
+from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, check_size, read_msgpack
+from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices
 from namesrv_remoting.bodies.topic import TopicName
 from namesrv_remoting.errors import BadRequestError
 
@@ -16,6 +18,8 @@ from namesrv_remoting.errors import BadRequestError
 MAX_PULLED_TOPICS: Final = 100_000
 # that many topics of 60 bytes; what is not declared is skipped, at 10 ms for each MiB of the costliest
 MAX_PULL_BYTES: Final = 6 * 1024 * 1024
+# what a question may have
+_MAX_MEMBERS: Final = 64
 # the other questions: a number, a name or two
 MAX_QUESTION_BYTES: Final = 4 * 1024
 # Longer than this and a NAT or a proxy in between forgets the connection.
@@ -29,6 +33,15 @@ class PullRoutesRequest(msgspec.Struct, gc=False):
     boot_id: str | None = None
     since: Annotated[int, msgspec.Meta(ge=0)] = 0
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 0
+
+
+class Pull(NamedTuple):
+    """20001, as a server looks at it: each topic once."""
+
+    topics: KeysView[str]
+    boot_id: str | None
+    since: int
+    wait_ms: int
 
 
 class RecentEventsRequest(msgspec.Struct, gc=False):
@@ -58,6 +71,9 @@ class HeartbeatBody(msgspec.Struct, gc=False):
 
 
 _pull_decoder: Final = msgspec.msgpack.Decoder(PullRoutesRequest)
+_topics_decoder: Final = msgspec.msgpack.Decoder(list[TopicName])
+_name_decoder: Final = msgspec.msgpack.Decoder(str)
+_raw_decoder: Final = msgspec.msgpack.Decoder(msgspec.Raw)
 _events_decoder: Final = msgspec.msgpack.Decoder(RecentEventsRequest)
 _connections_decoder: Final = msgspec.msgpack.Decoder(ListConnectionsRequest)
 _brokers_decoder: Final = msgspec.msgpack.Decoder(ListBrokersRequest)
@@ -67,6 +83,33 @@ _heartbeat_decoder: Final = msgspec.msgpack.Decoder(HeartbeatBody)
 def pull_routes_request(body: bytes) -> PullRoutesRequest:
     """The question in a PULL_ROUTES body. Raises BadRequestError."""
     return read_msgpack(_pull_decoder, body, "PULL_ROUTES", max_bytes=MAX_PULL_BYTES)
+
+
+def pull_in_steps(body: bytes) -> Steps[Pull]:
+    """The same, a large one slice by slice. Raises BadRequestError."""
+    if len(body) <= CHUNK_BYTES:
+        asked = pull_routes_request(body)
+        return Pull(dict.fromkeys(asked.topics).keys(), asked.boot_id, asked.since, asked.wait_ms)
+    check_size(body, "PULL_ROUTES", MAX_PULL_BYTES)
+    chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
+    slices = MsgpackSlices(chunks, "PULL_ROUTES", "question")
+    topics: dict[str, None] = {}
+    others: dict[str, Any] = {}
+    for _ in range((yield from slices.map_length("members", _MAX_MEMBERS))):
+        name = yield from slices.value(_name_decoder)
+        if name == "topics":
+            # of a member that comes twice the last one counts
+            topics.clear()
+            others["topics"] = []
+            yield from slices.array(
+                "topics", MAX_PULLED_TOPICS, _topics_decoder, lambda part: topics.update(dict.fromkeys(part))
+            )
+        else:
+            others[name] = yield from slices.value(_raw_decoder)
+    yield from slices.end()
+    # what is small is read as in a small question
+    rest = pull_routes_request(msgspec.msgpack.encode(others))
+    return Pull(topics.keys(), rest.boot_id, rest.since, rest.wait_ms)
 
 
 def recent_events_request(body: bytes) -> RecentEventsRequest:

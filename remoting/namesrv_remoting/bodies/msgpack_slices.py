@@ -20,15 +20,16 @@ _MAP32: Final = 0xDF
 
 
 class MsgpackSlices:
-    """One document that comes in chunks; `what` names it in errors.
+    """One document that comes in chunks; `what` names it in errors, and `whole` what it says.
 
     Its outer maps and arrays are opened by hand, so that their lengths are known before any of their elements is; the
     elements are only measured, by compiled code, and decoded with the others that are there.
     """
 
-    def __init__(self, chunks: Iterator[bytes], what: str) -> None:
+    def __init__(self, chunks: Iterator[bytes], what: str, whole: str = "registration") -> None:
         self._chunks = chunks
         self._what = what
+        self._whole = whole
         self._unpacker = msgpack.Unpacker(read_size=CHUNK_BYTES, max_buffer_size=2 * MAX_VALUE_BYTES)
         # what came and is not decoded yet, and where it begins in the document
         self._window = b""
@@ -103,7 +104,7 @@ class MsgpackSlices:
         length: int = yield from self._reached(open_it, f"expected {kind}")
         self._taken(self._unpacker.tell())
         if length > limit:
-            message = f"{length} {what} in one registration, limit {limit}"
+            message = f"{length} {what} in one {self._whole}, limit {limit}"
             raise BadRequestError(message)
         return length
 

@@ -3,6 +3,7 @@
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
+from tests.support.steps import finished
 
 KEY = BrokerAddrInfo("cluster-1", "10.0.0.1:10911")
 
@@ -19,17 +20,17 @@ def test_a_broker_that_has_shown_no_period_is_late_after_three_eighths_of_its_ex
     """Four heartbeats fit into an expiry; one and a half of these periods are 45 s."""
     _, late = brokers(last_update=0.0, topics={"T"})
 
-    late.update(45.0)
-    assert {} == late.topics
-    late.update(45.1)
-    assert {"T": 0} == late.topics
+    finished(late.update(45.0))
+    assert set() == late.topics
+    finished(late.update(45.1))
+    assert {"T"} == late.topics
 
 
 def beats(tables: RouteTables, late: LateBrokers, *moments: float) -> None:
     """The broker is heard at these moments, and we look right after each."""
     for moment in moments:
         tables.broker_live_table[KEY] = tables.broker_live_table[KEY].heard(moment, 1, None)
-        late.update(moment)
+        finished(late.update(moment))
 
 
 def test_the_period_is_what_the_broker_shows() -> None:
@@ -37,10 +38,10 @@ def test_the_period_is_what_the_broker_shows() -> None:
     tables, late = brokers(last_update=0.0, topics={"T"})
     beats(tables, late, 0.0, 1.0, 2.0, 3.0)
 
-    late.update(4.5)
-    assert {} == late.topics
-    late.update(4.6)
-    assert {"T": 0} == late.topics
+    finished(late.update(4.5))
+    assert set() == late.topics
+    finished(late.update(4.6))
+    assert {"T"} == late.topics
 
 
 def test_a_silence_is_no_period() -> None:
@@ -48,10 +49,10 @@ def test_a_silence_is_no_period() -> None:
     tables, late = brokers(last_update=0.0, topics={"T"})
     beats(tables, late, 0.0, 1.0, 61.0)
 
-    late.update(62.8)
-    assert {} == late.topics
-    late.update(62.9)
-    assert {"T": 0} == late.topics
+    finished(late.update(62.8))
+    assert set() == late.topics
+    finished(late.update(62.9))
+    assert {"T"} == late.topics
 
 
 def test_a_broker_that_left_begins_anew() -> None:
@@ -60,15 +61,15 @@ def test_a_broker_that_left_begins_anew() -> None:
     beats(tables, late, 0.0, 1.0)
     late.left(KEY)
 
-    late.update(45.0)
-    assert {} == late.topics
+    finished(late.update(45.0))
+    assert set() == late.topics
 
 
 def test_counts_begin_anew_when_they_are_taken() -> None:
     """Each pull is told once."""
     _, late = brokers(last_update=0.0, topics={"T", "U"})
-    late.update(50.0)
-    late.topics["T"] += 2
+    finished(late.update(50.0))
+    late.pulls["T"] += 2
 
     assert [("T", 2)] == late.take()
     assert [] == late.take()
@@ -77,13 +78,13 @@ def test_counts_begin_anew_when_they_are_taken() -> None:
 def test_counts_stay_when_the_broker_is_back() -> None:
     """Until they are taken, at the next scan."""
     tables, late = brokers(last_update=0.0, topics={"T", "U"})
-    late.update(50.0)
-    late.topics["T"] += 2
+    finished(late.update(50.0))
+    late.pulls["T"] += 2
     tables.broker_live_table[KEY] = tables.broker_live_table[KEY].heard(51.0, 1, None)
-    late.update(52.0)
-    assert {} == late.topics
-    late.update(130.0)
-    late.topics["T"] += 1
+    finished(late.update(52.0))
+    assert set() == late.topics
+    finished(late.update(130.0))
+    late.pulls["T"] += 1
 
     assert [("T", 3)] == late.take()
 
@@ -91,8 +92,8 @@ def test_counts_stay_when_the_broker_is_back() -> None:
 def test_counts_of_some_topics() -> None:
     """The others' stay."""
     _, late = brokers(last_update=0.0, topics={"T", "U"})
-    late.update(50.0)
-    late.topics.update(T=1, U=2)
+    finished(late.update(50.0))
+    late.pulls.update(T=1, U=2)
 
     assert [("U", 2)] == late.take({"U", "V"})
     assert [("T", 1)] == late.take()
@@ -103,7 +104,7 @@ def test_the_fast_lane_keeps_its_hold() -> None:
     _, late = brokers(last_update=0.0, topics={"T"})
     held = late.topics
 
-    late.update(50.0)
+    finished(late.update(50.0))
 
     assert held is late.topics
     assert "T" in held

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.heartbeat_log.lines import ClientGone, HeartbeatLines, RoutesPublished
+from namesrv.routeinfo.tables import Rerouted
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_runtime.line_log import Item
 
@@ -51,9 +52,11 @@ def published(revision: int, before: tuple[Routes, Groups], after: tuple[Routes,
     return RoutesPublished(
         revision,
         topics,
-        [row(routes.get(topic, frozenset())) for topic in topics],
-        [row(new_routes.get(topic, frozenset())) for topic in topics],
-        {name: group(name, groups[name]) for name in changed},
+        Rerouted(
+            {topic: row(routes.get(topic, frozenset())) for topic in topics},
+            {topic: made for topic in topics if (made := row(new_routes.get(topic, frozenset()))) is not None},
+            {name: group(name, groups[name]) for name in changed},
+        ),
         {name: group(name, ids) for name, ids in new_groups.items()},
     )
 

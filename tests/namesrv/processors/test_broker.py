@@ -24,6 +24,7 @@ from tests.support.namesrv_peer import (
     value,
 )
 from tests.support.spelling import JSON, NATIVE
+from tests.support.table_invariants import violations
 
 MASTER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")
@@ -34,7 +35,7 @@ def is_empty(server: InProcess) -> bool:
     """Whether nothing at all is known, not even a ghost."""
     tables = server.namesrv.manager.tables
     known = (tables.cluster_addr_table, tables.broker_addr_table, tables.broker_live_table, tables.topic_queue_table)
-    assert [] == tables.violations()
+    assert [] == violations(tables)
     return not any(known)
 
 

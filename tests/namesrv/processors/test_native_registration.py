@@ -18,6 +18,7 @@ from tests.support.namesrv_peer import (
     outcome,
     registration,
 )
+from tests.support.table_invariants import violations
 
 BROKER = Broker()
 FULL: dict[str, Any] = {"kind": "full", "agentId": "agent-1"}
@@ -26,7 +27,7 @@ DELTA: dict[str, Any] = {"kind": "delta", "agentId": "agent-1"}
 
 def topics(server: InProcess) -> set[str]:
     """All topics that have a route."""
-    assert [] == server.namesrv.manager.tables.violations()
+    assert [] == violations(server.namesrv.manager.tables)
     return set(server.namesrv.manager.tables.topic_queue_table)
 
 

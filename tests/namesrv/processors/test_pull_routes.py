@@ -102,12 +102,11 @@ async def test_other_boot_id_gets_everything(peer: NamesrvPeer, boot_id: str | N
 
 
 async def test_since_beyond_what_is_remembered_gets_everything(server: InProcess, peer: NamesrvPeer) -> None:
-    """Older than the log of changes, or from the future."""
+    """From before a change of everything, or from the future."""
     revisions = server.namesrv.manager.revisions
-    revisions._half = 0
     boot_id = server.namesrv.boot_id
     await peer.register(MASTER)
-    await peer.call(216, {"topic": "T"})
+    revisions.everything_changed()
     await peer.register(OTHER, registration("V", "W"))
     assert (2, 3) == (revisions.floor, revisions.revision)
 
@@ -206,6 +205,38 @@ async def test_everybody_who_waits_for_a_topic_is_woken(server: InProcess) -> No
     assert set(opaques) == {answer.opaque for answer in answers}
     assert {"T"} == {topic for answer in answers for topic in value(answer)["routes"]}
     assert "<RouteWatchers [0 waiting for 0 topics]>" == repr(server.namesrv.watchers)
+
+
+async def test_question_about_many_topics_is_looked_through_in_steps(server: InProcess, peer: NamesrvPeer) -> None:
+    """Which of them have changed, before a watch begins and after it has ended; others run in between."""
+    await peer.register(MASTER)
+    await peer.register(OTHER, registration("changed", "another"))
+    topics = [f"topic-{number}" for number in range(50_000)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def turns_for(*asked: str, since: int, wait_ms: int = 0) -> int:
+        before = turns
+        found = await pull(peer, *asked, boot_id=server.namesrv.boot_id, since=since, wait_ms=wait_ms)
+        assert {"changed": None}.keys() & asked == found["routes"].keys()
+        return turns - before
+
+    counting = asyncio.create_task(count())
+    # nothing has happened since, and only the question itself takes turns
+    read = await turns_for(*topics, since=2)
+    assert await turns_for(*topics, since=1) - read > 35
+    watching = asyncio.create_task(turns_for(*topics, "changed", since=1, wait_ms=60_000))
+    assert await watching - read > 70
+    watching = asyncio.create_task(turns_for(*topics, "changed", since=2, wait_ms=60_000))
+    await until(lambda: len(server.namesrv.watchers) > 0)
+    await (await server.connect()).call(216, {"topic": "changed"})
+    assert await watching - read > 35
+    counting.cancel()
 
 
 async def test_watcher_that_hangs_up_is_forgotten(server: InProcess, peer: NamesrvPeer) -> None:
@@ -330,7 +361,6 @@ async def test_nobody_sees_half_of_a_registration(server: InProcess) -> None:
         (native({"topics": "T"}), "Expected `array`, got `str` - at `$.topics`"),
         (native({"topics": [""]}), "Expected `str` of length >= 1 - at `$.topics[0]`"),
         (native({"topics": ["x" * 256]}), "Expected `str` of length <= 255 - at `$.topics[0]`"),
-        (native({"topics": ["T"] * 100_001}), "Expected `array` of length <= 100000 - at `$.topics`"),
         (native({"topics": [], "since": -1}), "Expected `int` >= 0 - at `$.since`"),
         (native({"topics": [], "wait_ms": 300_001}), "Expected `int` <= 300000 - at `$.wait_ms`"),
     ],

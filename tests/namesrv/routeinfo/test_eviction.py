@@ -9,9 +9,8 @@ from namesrv.routeinfo.records import BrokerAddrInfo, MinBrokerIdChanged, RouteO
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, RouteTables
 from tests.support.route_builders import (
     addresses,
+    apply,
     body,
-    count_chunks,
-    finish,
     key,
     register,
     registration,
@@ -20,6 +19,8 @@ from tests.support.route_builders import (
     tables_of,
     topic,
 )
+from tests.support.steps import finished, steps_and_result
+from tests.support.table_invariants import violations
 
 MASTER = registration("b1", 0, "m:1", enable_acting_master=True)
 SLAVE = registration("b1", 1, "s:1", enable_acting_master=True)
@@ -90,7 +91,7 @@ def test_looking_changes_nothing() -> None:
 
     for _ in range(3):
         assert [key("m:1")] == silent_brokers(tables, 120.1)
-        assert [] == tables.violations()
+        assert [] == violations(tables)
     assert [key("m:1"), key("s:1")] == silent_brokers(tables, 220.1)
 
 
@@ -220,7 +221,7 @@ def test_working_it_out_changes_nothing() -> None:
     """Up to the one step in which it is applied the tables are whole."""
     tables = tables_of(MASTER, SLAVE)
 
-    removal = finish(plan_removal(tables, key("m:1"), tables.broker_live_table[key("m:1")], RouteOptions()))
+    removal = finished(plan_removal(tables, key("m:1"), tables.broker_live_table[key("m:1")], RouteOptions()))
 
     assert {"t1": None, "t2": None} == dict.fromkeys(removal.changes.rows)
     assert {"b1": {0: "m:1", 1: "s:1"}} == addresses(tables)
@@ -239,7 +240,7 @@ def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, has_s
         register(tables, SLAVE)
 
     work = plan_removal(tables, key("m:1"), tables.broker_live_table[key("m:1")], RouteOptions())
-    counted, removal = count_chunks(work)
+    counted, removal = steps_and_result(work)
 
     assert yields == counted
     assert sorted(names) == sorted(removal.changes.rows)
@@ -289,10 +290,10 @@ def test_permissions_change_for_one_broker_only() -> None:
     )
     changes = Changes()
 
-    finish(plan_perms(tables, changes, "b1", lambda perm: perm & ~2))
-    tables.apply(changes)
+    finished(plan_perms(tables, changes, "b1", lambda perm: perm & ~2))
 
     assert ["t1"] == list(changes.rows)
+    apply(tables, changes)
     assert {"t1": {"b1": 4, "b2": 6}, "t2": {"b1": 4}, "t9": {"b2": 6}} == rows(tables)
     assert [4, 4, 4, 3] == [
         getattr(tables.topic_queue_table["t2"][0], name)

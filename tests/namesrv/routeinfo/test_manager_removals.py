@@ -20,6 +20,7 @@ from namesrv.routeinfo.records import (
 )
 from namesrv_remoting.bodies.topic import DataVersion
 from tests.support.route_builders import RouteScene, addresses, body, key, registration, rows
+from tests.support.table_invariants import violations
 
 MASTER = registration("b1", 0, "m:1", digest=b"master", enable_acting_master=True, ha_server_addr="m:2")
 SLAVE = registration("b1", 1, "s:1", digest=b"slave", enable_acting_master=True, connection_id=2)
@@ -131,7 +132,7 @@ async def test_broker_heard_between_waking_and_being_told(scene: RouteScene) -> 
     scene.manager.was_stopped(300.0)
 
     assert (1_000.0, 1_000.0) == (scene.manager.now(), live(scene, M).last_update)
-    assert [] == scene.tables.violations()
+    assert [] == violations(scene.tables)
     scene.pass_time(120.0)
     assert 0 == await scene.manager.evict_silent()
     scene.pass_time(0.1)
@@ -145,7 +146,7 @@ async def test_registration_between_waking_and_being_told(scene: RouteScene) -> 
 
     scene.manager.was_stopped(300.0)
 
-    assert [] == scene.tables.violations()
+    assert [] == violations(scene.tables)
     scene.pass_time(120.1)
     assert 1 == await scene.manager.evict_silent()
 
@@ -293,7 +294,7 @@ async def test_heartbeat_stops_an_eviction_in_the_making(scene: RouteScene) -> N
     assert isinstance(scanned, Scanned)
     assert Fenced(M, live(scene, M), "silent", scan=1) == fenced
     assert {"t1": {"b1": 6}, "t2": {"b1": 6}} == rows(scene.tables)
-    assert [] == scene.tables.violations()
+    assert [] == violations(scene.tables)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -357,7 +358,7 @@ async def test_heartbeat_over_a_newer_connection_stops_a_close(scene: RouteScene
 
     await closing
     assert [O] == list(scene.tables.broker_live_table)
-    assert [] == scene.tables.violations()
+    assert [] == violations(scene.tables)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -373,7 +374,7 @@ async def test_nobody_sees_half_a_removal(scene: RouteScene) -> None:
             passes += 1
             assert before == [scene.json_cache.entries[f"t{number}"] for number in range(4)]
             assert before[0] == scene.json_cache.fill("t6")
-            assert [] == scene.tables.violations()
+            assert [] == violations(scene.tables)
 
     # seven topics, two at a time
     assert 3 == passes
@@ -408,7 +409,7 @@ async def test_connection_ends_while_its_registration_is_worked_out(scene: Route
 
     assert RegisterResult() == await registration_under_way
     assert ([O], []) == (list(scene.tables.broker_live_table), scene.effects)
-    assert [] == scene.tables.violations()
+    assert [] == violations(scene.tables)
 
 
 @pytest.mark.usefixtures("small_chunks")

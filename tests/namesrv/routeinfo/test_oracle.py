@@ -14,6 +14,7 @@ from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import ResponseError
 from tests.support.route_builders import RouteScene, addresses, body, key, queue_data, registration, rows, topic
+from tests.support.table_invariants import violations
 
 MASTER_ADDR, SLAVE_ADDR = "127.0.0.1:10911", "127.0.0.1:30911"
 
@@ -391,7 +392,7 @@ async def test_master_change_from_slave(scene: RouteScene) -> None:
     await scene.register(changed)
 
     assert {0: f"{NAMES[0]}:1", 2: f"{NAMES[0]}:2"} == addresses(scene.tables)[NAMES[0]]
-    assert [] == scene.tables.violations()
+    assert [] == violations(scene.tables)
 
 
 async def test_unregister_one_of_three(scene: RouteScene) -> None:

@@ -1,107 +1,114 @@
 """A client that asks for what has changed always ends up with what is."""
 
+import itertools
 import random
 
 import pytest
 
-from namesrv.routeinfo.revisions import RouteRevisions
+from namesrv.routeinfo.revisions import STEP_TOPICS, RouteRevisions
+from tests.support.steps import finished, steps_and_result
 
 TOPICS = ["a", "b", "c"]
+# of a change that is too large to be entered at once
+CROWD = dict.fromkeys(f"t{number}" for number in range(3 * STEP_TOPICS)).keys()
 
 
 def test_every_change_has_its_number() -> None:
     """From 1 on; nothing has happened at 0."""
     revisions = RouteRevisions()
-    assert 0 == revisions.revision
+    assert (0, 0) == (revisions.revision, revisions.last_change("a"))
     assert [] == revisions.changed_since(TOPICS, 0)
 
-    assert [1, 2, 3] == [revisions.changed("a"), revisions.everything_changed(), revisions.changed("b")]
-    assert 3 == revisions.revision
+    assert [1, 2, 3] == [revisions.changed({"a"}), revisions.everything_changed(), revisions.changed({"b"})]
+    assert (3, 1, 3) == (revisions.revision, revisions.last_change("a"), revisions.last_change("b"))
 
 
 @pytest.mark.parametrize(
-    ("since", "changed"), [(0, ["a", "b"]), (1, ["a", "b"]), (2, ["a"]), (3, []), (4, None), (-1, None)]
+    ("since", "changed"), [(0, None), (1, None), (2, ["a", "b"]), (3, ["a"]), (4, []), (5, None), (-1, None)]
 )
 def test_what_changed_since(since: int, changed: list[str] | None) -> None:
-    """Those of the asked topics, in the order asked; a number that was never given knows nothing."""
+    """Those of the asked topics, in the order asked; who asks for what came before a change of everything gets all."""
     revisions = RouteRevisions()
-    revisions.changed(["a"])
-    revisions.changed(["b", "x"])
-    revisions.changed(["a", "y"])
+    revisions.changed({"a"})
+    revisions.everything_changed()
+    revisions.changed({"b", "x"})
+    revisions.changed({"a", "y"})
 
     assert changed == revisions.changed_since(TOPICS, since)
 
 
-def test_everything_changed() -> None:
-    """Who asks for changes before it gets everything, who asks after it gets what came since."""
+def test_large_change_costs_nothing_when_it_is_noted() -> None:
+    """It is entered later, a few topics at a time, and known from the first moment; newer ones count more."""
     revisions = RouteRevisions()
-    revisions.changed(["a"])
-    revisions.everything_changed()
-    revisions.changed(["b"])
+    revisions.changed(CROWD)
+    assert not revisions._last
+    revisions.changed({"t0"})
+    settling = revisions.settle({})
+    sizes = [0]
+    for _ in settling:
+        sizes.append(len(revisions._last))
+        assert (2, 1) == (revisions.last_change("t0"), revisions.last_change("t5999"))
+        assert ["t5999"] == revisions.changed_since(["x", "t5999"], 0)
+        assert ["t0"] == revisions.changed_since(CROWD, 1)
 
-    assert revisions.changed_since(TOPICS, 1) is None
-    assert ["b"] == revisions.changed_since(TOPICS, 2)
-    assert [] == revisions.changed_since(TOPICS, 3)
-
-
-def test_what_is_forgotten_counts_as_changed() -> None:
-    """With room for two topics, the third pushes out the one that changed longest ago."""
-    revisions = RouteRevisions(log_topics=2)
-    revisions.changed(["a"])
-    revisions.changed(["b"])
-    revisions.changed(["a"])
-    assert (0, ["a", "b"]) == (revisions.floor, revisions.changed_since(TOPICS, 0))
-
-    revisions.changed(["c"])
-
-    # b's only change was number 2
-    assert 2 == revisions.floor
-    assert revisions.changed_since(TOPICS, 1) is None
-    assert ["a", "c"] == revisions.changed_since(TOPICS, 2)
-    assert ["c"] == revisions.changed_since(TOPICS, 3)
+    assert len(CROWD) == len(revisions._last)
+    assert max(later - earlier for earlier, later in itertools.pairwise(sizes)) <= STEP_TOPICS
+    assert 0 == steps_and_result(revisions.settle(CROWD))[0]
 
 
-def test_change_larger_than_the_log_is_remembered_until_the_next() -> None:
-    """However many topics it has; what came before it is forgotten with the next large one."""
-    revisions = RouteRevisions(log_topics=2)
-    revisions.changed(TOPICS)
-    assert TOPICS == revisions.changed_since(TOPICS, 0)
+def test_settling_that_is_given_up_begins_anew() -> None:
+    """Whoever did it was cancelled."""
+    revisions = RouteRevisions()
+    revisions.changed(CROWD)
+    given_up = revisions.settle(CROWD)
+    next(given_up)
+    given_up.close()
 
-    revisions.changed(["x", "y"])
-
-    assert revisions.changed_since(TOPICS, 0) is None
-    assert [] == revisions.changed_since(TOPICS, 1)
-
-
-def test_flapping_broker_does_not_fill_the_log() -> None:
-    """The same thousand topics change a thousand times: two thousand entries at most, and nothing is forgotten."""
-    revisions = RouteRevisions(log_topics=2_000)
-    topics = [f"t{number}" for number in range(1_000)]
-    revisions.changed(["a"])
-    for _ in range(1_000):
-        revisions.changed(topics)
-
-    assert 0 == revisions.floor
-    assert ["a"] == revisions.changed_since(["a"], 0)
-    assert len(revisions._younger) + len(revisions._older) <= 2_001
+    assert 1 == revisions.last_change("t5999")
+    finished(revisions.settle(CROWD))
+    assert [1, 1] == [revisions._last["t0"], revisions._last["t5999"]]
 
 
-@pytest.mark.parametrize("log_topics", [1, 3, 10, 1_000])
-def test_client_that_replays_changes_is_right(log_topics: int) -> None:
-    """However short the log, however rarely a client asks, it knows the truth after asking."""
-    dice = random.Random(log_topics)
+def test_topics_without_a_route_are_forgotten_when_they_are_too_many() -> None:
+    """Those with one never are; who asks for changes before the last of the forgotten gets everything."""
+    revisions = RouteRevisions(spare_topics=2)
+    for topic in ("a", "gone", "b", "b too", "c"):
+        revisions.changed({topic})
+    finished(revisions.settle(dict.fromkeys(TOPICS)))
+    assert (0, 2) == (revisions.floor, revisions.last_change("gone"))
+
+    revisions.changed({"a"})
+    revisions.changed({"one more"})
+    finished(revisions.settle(dict.fromkeys(TOPICS)))
+
+    assert (7, 0) == (revisions.floor, revisions.last_change("gone"))
+    assert [6, 3, 5] == [revisions.last_change(topic) for topic in TOPICS]
+    assert revisions.changed_since(TOPICS, 6) is None
+    assert [] == revisions.changed_since(TOPICS, 7)
+
+
+@pytest.mark.parametrize("spare_topics", [0, 1, 3, 10, 1_000])
+def test_client_that_replays_changes_is_right(spare_topics: int) -> None:
+    """However little is remembered, however rarely a client asks, it knows the truth after asking."""
+    dice = random.Random(spare_topics)
     names = [f"t{number}" for number in range(20)]
-    revisions, truth = RouteRevisions(log_topics), dict.fromkeys(names, 0)
+    revisions, truth = RouteRevisions(spare_topics), dict.fromkeys(names, 0)
     clients: list[tuple[int, dict[str, int]]] = [(0, dict(truth)) for _ in range(5)]
 
     for step in range(2_000):
-        if dice.random() < 0.02:
+        chance = dice.random()
+        if chance < 0.02:
             truth = {name: value + step for name, value in truth.items()}
             revisions.everything_changed()
+        elif chance < 0.03:
+            truth.update(dict.fromkeys(names, step))
+            revisions.changed(CROWD)
+        elif chance < 0.1:
+            finished(revisions.settle(names[: dice.randrange(20)]))
         else:
             touched = dice.sample(names, dice.randrange(1, 4))
             truth.update(dict.fromkeys(touched, step))
-            revisions.changed(touched)
+            revisions.changed(frozenset(touched))
         number = dice.randrange(5)
         since, known = clients[number]
         if dice.random() < 0.3:

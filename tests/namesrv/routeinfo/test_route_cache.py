@@ -1,7 +1,7 @@
 """The cache holds what encoding anew would give, and encodes nothing twice for nothing."""
 
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -146,6 +146,32 @@ def test_zone_is_invalidated_too() -> None:
     cache.invalidate({"t1", "t2"})
 
     assert [] == broker_names(json.loads(cache.fill_zone("t1", "z1") or b""))
+
+
+def test_answers_of_zones_count() -> None:
+    """They are not shared: the cache is emptied before they take more than it may."""
+    names = [f"t{number}" for number in range(100)]
+    cache = CountedCache(tables_of(registration("b1", 0, "m:1", *names)), max_bytes=2_000)
+    for zone in ("z1", "z2", "z3"):
+        for name in names:
+            assert cache.fill_zone(name, zone) is not None
+            assert sum(len(answer) for answers in cache.zones.values() for answer in answers.values()) <= 2_000
+    assert cache.zones
+
+
+def test_more_topics_than_answers_cost_what_there_are_answers() -> None:
+    """Thirty-two zones with an answer each are no reason to look for a hundred thousand topics in each of them."""
+    cache = CountedCache(tables_of(registration("b1", 0, "m:1", "t1", "t2")))
+    cache.ask("t1")
+    cache.fill_zone("t2", "z")
+
+    class Uncountable(frozenset[str]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("a look at every topic")
+
+    cache.invalidate(Uncountable({"t1", "t2", "t3"}))
+
+    assert ({}, {"z": {}}) == (cache.entries, cache.zones)
 
 
 def test_made_up_zones_are_answered_and_not_remembered() -> None:

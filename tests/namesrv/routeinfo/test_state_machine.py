@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration
 from namesrv.routeinfo.revisions import RouteRevisions
-from namesrv.routeinfo.tables import SPARE_DEADLINES
+from namesrv.routeinfo.tables import SPARE_DEADLINES, RouteTables
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import TopicRouteData, route_members, route_to_json
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
@@ -33,6 +33,7 @@ from namesrv_remoting.errors import ResponseError
 from tests.support.route_builders import RouteScene, queue_data
 from tests.support.route_model import RouteModel, facts_of
 from tests.support.route_operations import Change, Close, Operation, Register, Scan, Unregister, WitnessedLock
+from tests.support.table_invariants import violations
 
 CLUSTERS = ["c1", "c2"]
 NAMES = ["b1", "b2"]
@@ -84,11 +85,10 @@ class RouteMachine(RuleBasedStateMachine):
     def start(self) -> None:
         """Empty tables, one open connection."""
         self.runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
-        self.scene = RouteScene()
+        # few enough that both limits are met
+        self.scene = RouteScene(RouteTables(RouteRevisions(spare_topics=4)))
         self.manager = self.scene.manager
         self.manager.lock = WitnessedLock(self.entered)
-        # few enough that both limits are met
-        self.manager.revisions = RouteRevisions(log_topics=4)
         self.scene.json_cache._max_bytes = 2_000
         self.model = RouteModel()
         self.late_seconds = 0.0
@@ -107,7 +107,7 @@ class RouteMachine(RuleBasedStateMachine):
         if not hasattr(self, "runner"):
             return
         try:
-            self.finish()
+            self.finished()
             self.check()
         finally:
             self.runner.close()
@@ -481,7 +481,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.operations)
     @rule()
-    def finish(self) -> None:
+    def finished(self) -> None:
         """Whatever is under way comes to its end."""
         for _ in range(1_000):
             if not self.operations:
@@ -495,7 +495,7 @@ class RouteMachine(RuleBasedStateMachine):
     def check(self) -> None:
         """Tables and caches are what the model says, and nothing hangs on what is gone."""
         tables = self.manager.tables
-        assert [] == tables.violations()
+        assert [] == violations(tables)
         found = facts_of(tables)
         for table, expected in self.model.facts().items():
             assert expected == found[table], f"{table}: {expected} is {found[table]}"

@@ -2,11 +2,12 @@
 
 import pytest
 
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables import Rerouted, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from tests.support.route_builders import body, queue_data, registration, rows, tables_of
+from tests.support.route_builders import apply, body, queue_data, registration, rows, tables_of
+from tests.support.table_invariants import violations
 
 ALL = {"t1": {"b1": 6, "b2": 6}, "t2": {"b1": 6, "b2": 6}}
 MAPPING = TopicQueueMappingInfo(topic="t1", bname="b1")
@@ -34,20 +35,20 @@ def test_delete_topic(topic: str, cluster: str | None, left: dict[str, dict[str,
     """Everywhere, or only from one cluster's brokers; what is unknown changes nothing."""
     tables = two_clusters()
 
-    affected = tables.apply(plan_delete_topic(tables, topic, cluster)).rows.keys()
+    affected = apply(tables, plan_delete_topic(tables, topic, cluster)).before.keys()
 
     assert left == rows(tables)
     assert (set() if left == ALL else {"t1"}) == affected
-    assert [] == tables.violations()
+    assert [] == violations(tables)
 
 
 def test_topic_without_brokers_goes() -> None:
     """Taken out of one cluster after the other, it is gone, and its static mappings with it."""
     tables = two_clusters()
-    tables.apply(plan_delete_topic(tables, "t1", "c1"))
+    apply(tables, plan_delete_topic(tables, "t1", "c1"))
     assert {} == tables.topic_queue_mapping_info_table
 
-    tables.apply(plan_delete_topic(tables, "t1", "c2"))
+    apply(tables, plan_delete_topic(tables, "t1", "c2"))
 
     assert ["t2"] == list(tables.topic_queue_table)
 
@@ -72,17 +73,17 @@ def test_register_topic(topic: str, said: list[QueueData], stored: dict[str, int
     """Broker by broker; the first unknown one ends it."""
     tables = two_clusters()
 
-    tables.apply(plan_register_topic(tables, topic, said))
+    apply(tables, plan_register_topic(tables, topic, said))
 
     assert stored == rows(tables).get(topic)
-    assert [] == tables.violations()
+    assert [] == violations(tables)
 
 
 def test_registering_what_is_there_affects_nothing() -> None:
     """No answer has to be encoded again."""
     tables = two_clusters()
 
-    assert ({}, {}) == tables.apply(plan_register_topic(tables, "t1", [queue_data("b1"), queue_data("b2")]))
+    assert Rerouted() == apply(tables, plan_register_topic(tables, "t1", [queue_data("b1"), queue_data("b2")]))
 
 
 def test_wiped_permission_is_not_given_back_by_the_way() -> None:
@@ -90,6 +91,6 @@ def test_wiped_permission_is_not_given_back_by_the_way() -> None:
     tables = two_clusters()
     tables.wiped.add("b1")
 
-    tables.apply(plan_register_topic(tables, "new", [queue_data("b1"), queue_data("b2")]))
+    apply(tables, plan_register_topic(tables, "new", [queue_data("b1"), queue_data("b2")]))
 
     assert {"b1": 4, "b2": 6} == rows(tables)["new"]

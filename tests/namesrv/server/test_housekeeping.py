@@ -15,6 +15,7 @@ from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, registration
 from tests.support.raw_peer import until
 from tests.support.spelling import json_frame
+from tests.support.table_invariants import violations
 
 A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")
@@ -23,7 +24,7 @@ C = Broker("broker-c", 0, "10.0.0.3:10911")
 
 def alive(server: InProcess) -> list[str]:
     """Names of the live brokers."""
-    assert [] == server.namesrv.manager.tables.violations()
+    assert [] == violations(server.namesrv.manager.tables)
     return sorted(live.broker_name for live in server.namesrv.manager.tables.broker_live_table.values())
 
 

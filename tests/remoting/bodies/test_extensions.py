@@ -3,25 +3,31 @@
 import contextlib
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv_remoting.bodies.base import CHUNK_BYTES
 from namesrv_remoting.bodies.extensions import (
+    MAX_PULL_BYTES,
     ListBrokersRequest,
     ListConnectionsRequest,
+    Pull,
     PullRoutesRequest,
     RecentEventsRequest,
     from_msgpack,
     heartbeat_state,
     list_brokers_request,
     list_connections_request,
+    pull_in_steps,
     pull_routes_request,
     recent_events_request,
     to_msgpack,
 )
 from namesrv_remoting.errors import BadRequestError
 from tests.support.commands import TEXT
+from tests.support.steps import finished, steps_and_result
 
 READERS: list[Callable[[bytes], object]] = [
     pull_routes_request,
@@ -71,6 +77,41 @@ def test_pull_routes_that_cannot_be_is_refused(body: bytes, error: str) -> None:
     with pytest.raises(BadRequestError) as caught:
         pull_routes_request(body)
     assert (caught.value.remark or "").startswith(f"body of PULL_ROUTES cannot be read: {error}")
+
+
+def large_pull(**members: object) -> bytes:
+    """A question about many topics, one of them twice."""
+    return msgspec.msgpack.encode({"topics": [f"topic-{number}" for number in range(20_000)] + ["topic-7"], **members})
+
+
+def test_large_pull_is_read_in_steps() -> None:
+    """As a small one is, each topic once; what nobody knows is skipped."""
+    body = large_pull(boot_id="b1", future=[1], since=7, wait_ms=30_000)
+    steps, found = steps_and_result(pull_in_steps(body))
+
+    assert Pull(found.topics, "b1", 7, 30_000) == found
+    assert [f"topic-{number}" for number in range(20_000)] == list(found.topics)
+    assert steps >= len(body) // CHUNK_BYTES
+    assert Pull({"T": None}.keys(), None, 0, 0) == finished(pull_in_steps(b"\x81\xa6topics\x92\xa1T\xa1T"))
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (large_pull(since=-1), "body of PULL_ROUTES cannot be read: Expected `int` >= 0 - at `$.since`"),
+        (large_pull()[:-1], "body of PULL_ROUTES cannot be read: unexpected end of data"),
+        (large_pull() + b"\xc0", "body of PULL_ROUTES cannot be read: trailing bytes"),
+        (b"\x81\xa1x" + large_pull(), "body of PULL_ROUTES cannot be read: value of more than 65536 bytes"),
+        (b"\x81\xa1x\xc4" + bytes(40_000), "body of PULL_ROUTES cannot be read: trailing bytes"),
+        (b"\x81\xa6topics\xdd\x00\x01\x86\xa1" + b"\xa1T" * 100_001, "100001 topics in one question, limit 100000"),
+        (bytes(MAX_PULL_BYTES + 1), f"body of PULL_ROUTES: {MAX_PULL_BYTES + 1} bytes, limit {MAX_PULL_BYTES}"),
+    ],
+)
+def test_large_pull_that_cannot_be_is_refused(body: bytes, error: str) -> None:
+    """With what is wrong, and where."""
+    with pytest.raises(BadRequestError) as caught:
+        finished(pull_in_steps(body))
+    assert (caught.value.remark or "").startswith(error)
 
 
 def test_other_questions_may_come_without_a_body() -> None:

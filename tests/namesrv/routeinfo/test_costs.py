@@ -1,0 +1,118 @@
+"""What a change costs in one go: looks at topics are counted, between two moments at which others may run."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.heartbeat_log.log import HeartbeatLog
+from namesrv.routeinfo.records import Registration
+from namesrv.routeinfo.tables import CHUNK_TOPICS, Rerouted
+from namesrv.settings.model import Settings
+from namesrv_remoting.errors import BadRequestError
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.route_builders import RouteScene, body, key, registration, topic
+
+MANY = 20 * CHUNK_TOPICS
+# of one topic, in all tables that know it, while it is worked out
+LOOKS = 8
+
+
+class Topic(str):
+    """A topic's name that counts how often the loop looked it up or put it somewhere."""
+
+    __slots__ = ()
+    looks = 0
+    loop_thread = 0
+
+    def __hash__(self) -> int:
+        """As a string's; tables that are put into tables as a whole do not ask again."""
+        Topic.looks += threading.get_ident() == Topic.loop_thread
+        return str.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        """As a string's."""
+        return str.__eq__(self, other)
+
+
+async def most_looks_at_once(work: Awaitable[object]) -> int:
+    """The most looks between two moments at which others may run."""
+    Topic.loop_thread = threading.get_ident()
+    task, most = asyncio.ensure_future(work), 0
+    while not task.done():
+        before = Topic.looks
+        await asyncio.sleep(0)
+        most = max(most, Topic.looks - before)
+    await task
+    return most
+
+
+async def watching(server: InProcess, topics: list[Topic]) -> asyncio.Task[None]:
+    """Somebody who waits for these topics, and has begun to."""
+    task = asyncio.create_task(server.namesrv.watchers.wait(dict.fromkeys(topics).keys()))
+    await asyncio.sleep(0)
+    return task
+
+
+@pytest.mark.parametrize("overrides", [{}, {"max_topics": 2 * MANY}], ids=["far from the limits", "near the limits"])
+async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_them(
+    tmp_path: Path, overrides: dict[str, Any]
+) -> None:
+    """Whether its topics are new, others', other ones, moved with its address, or gone; and watched."""
+    async with namesrv_in_process(tmp_path, heartbeat_log_dir="", **overrides) as server:
+        await server.connect()
+        (connection_id,) = server.namesrv.connections
+        manager, answers = server.namesrv.manager, server.namesrv.answers
+        topics = [Topic(f"topic-{number}") for number in range(MANY)]
+        watcher = await watching(server, topics)
+
+        def broker(name: str, addr: str, *names: Any, **fields: Any) -> Registration:
+            said = body(*(topic(name, fields.pop("queues", 8)) for name in names))
+            return registration(name, 0, addr, body=said, connection_id=connection_id, is_native=True, **fields)
+
+        async def looks(*registrations: Registration) -> int:
+            return max([await most_looks_at_once(manager.register(one)) for one in registrations])
+
+        first = broker("b1", "m:1", *topics)
+        assert await looks(first) <= LOOKS * CHUNK_TOPICS
+        assert MANY == len(manager.tables.topic_queue_table)
+        await watcher
+
+        assert await looks(broker("b2", "o:1", *topics)) <= LOOKS * CHUNK_TOPICS
+        assert await looks(replace(first, broker_addr="m:2")) <= LOOKS * CHUNK_TOPICS
+        assert key("m:1") not in manager.tables.broker_live_table
+        others = broker("b3", "p:1", *(Topic(f"other-{number}") for number in range(MANY)))
+        assert await looks(others) <= LOOKS * CHUNK_TOPICS
+        if overrides:
+            with pytest.raises(BadRequestError, match=f"{2 * MANY + 1} topics, limit {2 * MANY}"):
+                await looks(broker("b4", "q:1", *topics, "one more"))
+        # two tables give each topic up
+        assert await looks(broker("b3", "p:1", "one")) <= 2 * MANY + LOOKS * CHUNK_TOPICS
+
+        assert answers.json.fill(topics[0])
+        assert await looks(broker("b2", "o:1", *topics, queues=4)) <= LOOKS * CHUNK_TOPICS
+        assert answers.json.fill(topics[0])
+
+
+async def test_the_heartbeat_log_looks_at_many_topics_in_steps(tmp_path: Path) -> None:
+    """At those of a change not at all; at those of brokers that become late, stay late and are heard again by parts."""
+    scene = RouteScene()
+    tables, clock = scene.tables, scene.clock
+    log = HeartbeatLog(Settings(data_dir=tmp_path), tmp_path, "b1", clock=clock, tables=tables, liveness=scene.liveness)
+    topics = [Topic(f"topic-{number}") for number in range(MANY)]
+    await scene.register(*(registration(name, 0, name, *map(topic, topics)) for name in ("b1", "b2")))
+    rerouted = Rerouted(dict.fromkeys(topics), tables.topic_queue_table)
+    Topic.loop_thread, Topic.looks = threading.get_ident(), 0
+    log.routes_published(1, rerouted)
+    assert 0 == Topic.looks < log.queued
+    scene.pass_time(100.0)
+
+    for heard, late in (([], MANY), ([], MANY), (["b1"], MANY), (["b1", "b2"], 0)):
+        for addr in heard:
+            scene.manager.touch(key(addr), 1)
+        assert await most_looks_at_once(log.tick()) <= LOOKS * 5_000
+        assert late == len(log.late.topics)

@@ -1,0 +1,70 @@
+"""What always holds of route tables, looked at from the outside; slow."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
+
+
+def violations(tables: RouteTables) -> list[str]:
+    """What is not as the comments in RouteTables promise; empty, always."""
+    return [*_index_violations(tables), *_table_violations(tables), *_live_violations(tables)]
+
+
+def _index_violations(tables: RouteTables) -> Iterator[str]:
+    rows, live = tables.topic_queue_table, tables.broker_live_table
+    every = [queues for row in rows.values() for queues in row]
+    for name, expected in {
+        "topics_of_broker": _index((queues.broker_name, topic) for topic, row in rows.items() for queues in row),
+        "brokers_on_connection": _index((entry.connection_id, key) for key, entry in live.items()),
+        "carried_on": _index((connection_id, key) for key, found in tables.carriers.items() for connection_id in found),
+        "topic_names": {topic: topic for topic in tables.topic_names},
+        "route_count": len(every),
+        "queue_count": sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in every),
+    }.items():
+        if getattr(tables, name) != expected:
+            yield f"{name} is {getattr(tables, name)!r}, not {expected!r}"
+
+
+def _index(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
+    found = defaultdict(set)
+    for key, value in pairs:
+        found[key].add(value)
+    return found
+
+
+def _table_violations(tables: RouteTables) -> Iterator[str]:
+    groups, live = tables.broker_addr_table, tables.broker_live_table
+    if frozenset().union(*tables.cluster_addr_table.values()) != frozenset(groups):
+        yield "cluster_addr_table and broker_addr_table name different brokers"
+    yield from (f"empty cluster {name}" for name, names in tables.cluster_addr_table.items() if not names)
+    yield from (f"empty group {name}" for name, group in groups.items() if not group.broker_addrs)
+    for topic, row in tables.topic_queue_table.items():
+        names = [queues.broker_name for queues in row]
+        if not names or names != sorted(set(names)) or not groups.keys() >= set(names):
+            yield f"row of {topic}: {names}"
+    for topic, by_broker in tables.topic_queue_mapping_info_table.items():
+        if not by_broker or not all(tables.queues_of(topic, name) for name in by_broker):
+            yield f"mappings of {topic}: {by_broker}"
+    in_groups = {(name, number, addr) for name, group in groups.items() for number, addr in group.broker_addrs.items()}
+    alive = {(entry.broker_name, entry.broker_id, key.broker_addr) for key, entry in live.items()}
+    yield from (f"{one} is in its group or live, and not both" for one in in_groups ^ alive)
+
+
+def _live_violations(tables: RouteTables) -> Iterator[str]:
+    live = tables.broker_live_table
+    if tables.deadline_of.keys() != live.keys():
+        yield "deadline_of is not what the live table says"
+    for key, deadline in tables.deadline_of.items():
+        if deadline > live[key].expires_at() or (deadline, key) not in tables.deadlines:
+            yield f"{key} has no deadline"
+    for key, entry in live.items():
+        if entry.broker_name not in tables.cluster_addr_table.get(key.cluster_name, ()):
+            yield f"{entry.broker_name} is not in its cluster {key.cluster_name}"
+    if not tables.topic_queue_table.keys() <= tables.topic_names.keys():
+        yield "topic_names lacks topics"
+    yield from (f"filter servers of {key}" for key, found in tables.filter_server_table.items() if key not in live)
+    for key, carriers in tables.carriers.items():
+        if key not in live or live[key].connection_id in carriers or not 0 < len(carriers) <= MAX_CARRIERS:
+            yield f"carriers of {key}: {carriers}"
