@@ -1,12 +1,10 @@
 """docker/check/bundle.py hands an image to a runtime as closed as compose.yml does."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.guard import GUARD_SECONDS
+from tests.docker.python import run
 
 SCRIPT = Path(__file__).parents[2] / "docker" / "check" / "bundle.py"
 IMAGE = {
@@ -24,46 +22,21 @@ IMAGE = {
 }
 
 
-def bundled(tmp_path: Path, *flags: str) -> tuple[dict[str, Any], list[str]]:
-    """The runtime's configuration, and what was printed."""
-    (tmp_path / "image.json").write_text(json.dumps(IMAGE), encoding="utf-8")
-    place = ("--netns", "/run/netns/h1", "--hostname", "h1", "--data", str(tmp_path))
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(SCRIPT),
-            str(tmp_path / "image.json"),
-            "/rootfs",
-            str(tmp_path / "bundle"),
-            *place,
-            *flags,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=GUARD_SECONDS,
-        check=True,
-    )
-    config: dict[str, Any] = json.loads((tmp_path / "bundle" / "config.json").read_text(encoding="utf-8"))
-    return config, done.stdout.splitlines()
+def test_a_container_is_as_closed_as_compose_makes_it(tmp_path: Path) -> None:
+    """Nothing can be written but the volume and /tmp; the image's own user, command and health check; no capability."""
+    image, bundle = tmp_path / "image.json", tmp_path / "bundle"
+    image.write_text(json.dumps(IMAGE), encoding="utf-8")
+    flags = ("--netns", "/run/netns/h1", "--hostname", "h1", "--data", str(tmp_path), "--mount", "/a:/etc/x")
+    done = run(str(SCRIPT), str(image), "/rootfs", str(bundle), *flags)
+    assert (0, ["/bin/check", "/livez"]) == (done.returncode, done.stdout.splitlines())
 
-
-def test_nothing_can_be_written_but_the_volume_and_tmp(tmp_path: Path) -> None:
-    """The root is read-only, and so is what is mounted besides."""
-    config, _ = bundled(tmp_path, "--mount", "/a:/etc/x")
+    config: dict[str, Any] = json.loads((bundle / "config.json").read_text(encoding="utf-8"))
+    process = config["process"]
     binds = {mount["destination"]: mount["options"] for mount in config["mounts"] if mount["type"] == "bind"}
-
     assert config["root"] == {"path": "/rootfs", "readonly": True}
     assert binds.keys() == {"/var/lib/x", "/etc/x"}
     assert ("rw" in binds["/var/lib/x"], "ro" in binds["/etc/x"]) == (True, True)
-
-
-def test_the_process_is_the_images_own_without_rights(tmp_path: Path) -> None:
-    """Its user, its command, its health check; no capability, and none to be had."""
-    config, printed = bundled(tmp_path)
-    process = config["process"]
-
     assert process["user"] == {"uid": 10001, "gid": 10001}
     assert process["args"] == ["/bin/serve", "--config", "/etc/x"]
     assert process["noNewPrivileges"]
     assert not any(process["capabilities"].values())
-    assert printed == ["/bin/check", "/livez"]

@@ -1,16 +1,13 @@
 """The Dockerfiles keep the rules of docker/README.md, and the health check tells well from unwell."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.docker.python import run
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -37,20 +34,19 @@ def test_there_are_three() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_base_is_one_argument_with_a_full_version(path: Path) -> None:
-    """Both stages stand on it, so that a virtual environment fits when it is copied."""
-    found = instructions(path)
+def test_an_image_keeps_the_rules(path: Path) -> None:
+    """Both stages stand on one base, an argument with a full version, so that a virtual environment can be copied.
+
+    What comes from an index is checked by hash, and everything else comes from what was checked. It runs as a number,
+    since who runs it could not check a name, and ends on SIGTERM, which a shell would swallow.
+    """
+    found, image = instructions(path), last_stage(path)
 
     assert found[0][0] == "ARG"
     assert re.fullmatch(r"BASE_IMAGE=\S+:\d+\.\d+\.\d+-\S+", found[0][1])
     assert ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"] == [value for word, value in found if word == "FROM"]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_image_runs_as_a_number_and_ends_on_sigterm(path: Path) -> None:
-    """A name could not be checked by who runs it; a shell would swallow the signal."""
-    image = last_stage(path)
-
+    for call in re.findall(r"-m pip (.*?)(?:&&|$)", " ".join(value for word, value in found if word == "RUN")):
+        assert "--require-hashes --requirement locks/" in call or "--no-index" in call, call
     assert ("10001:10001", "SIGTERM") == (image["USER"], image["STOPSIGNAL"])
     assert all(isinstance(json.loads(image[word]), list) for word in ("ENTRYPOINT", "CMD", "VOLUME") if word in image)
     assert re.search(r"CMD\s+\[", image["HEALTHCHECK"]) or image["HEALTHCHECK"] == "NONE"
@@ -59,42 +55,25 @@ def test_the_image_runs_as_a_number_and_ends_on_sigterm(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_nothing_is_installed_that_is_not_in_a_lock(path: Path) -> None:
-    """What comes from an index is checked by hash; everything else comes from what was checked."""
-    text = " ".join(value for word, value in instructions(path) if word == "RUN")
-
-    for call in re.findall(r"-m pip (.*?)(?:&&|$)", text):
-        assert "--require-hashes --requirement locks/" in call or "--no-index" in call, call
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_is_copied_is_there_and_not_ignored(path: Path) -> None:
     """.dockerignore lets through what the images are built from."""
     let_through = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    for word, value in instructions(path):
-        source = value.split()[0]
-        if word == "COPY" and source not in {"--from=build", "."}:
-            assert (ROOT / source).exists(), source
-            assert any(f"!{part}" in let_through for part in (source, *map(str, Path(source).parents))), source
+    sources = {value.split()[0] for word, value in instructions(path) if word == "COPY"}
+    for source in sources - {"--from=build", "."}:
+        assert (ROOT / source).exists(), source
+        assert any(f"!{part}" in let_through for part in (source, *map(str, Path(source).parents))), source
 
 
 def well(*path: str, **environ: str) -> tuple[int, str]:
     """What the images' health check says: exit code and output."""
-    done = subprocess.run(
-        [sys.executable, "-I", str(DOCKER / "healthcheck.py"), *path],
-        env=os.environ | environ,
-        capture_output=True,
-        text=True,
-        timeout=GUARD_SECONDS,
-        check=False,
-    )
+    done = run("-I", str(DOCKER / "healthcheck.py"), *path, **environ)
     return done.returncode, done.stdout
 
 
 def test_the_health_check_of_a_server(tmp_path: Path) -> None:
     """Well while it serves, with the reason when it does not."""
     with Daemon(tmp_path, "--http-listen", "127.0.0.1:0") as daemon:
-        port = daemon.wait_for("listening")["http"][0].rpartition(":")[2]
+        port = daemon.http_address[1]
         listen = f"0.0.0.0:{port}"
 
         assert well(NAMESRV_HTTP_LISTEN=listen) == (0, "")

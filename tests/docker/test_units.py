@@ -1,17 +1,13 @@
 """The systemd units start our commands with options that exist."""
 
 import configparser
-import os
-import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from namesrv.settings.model import Settings
-from tests.support.guard import GUARD_SECONDS
+from tests.docker.python import run, unknown_flags
 
 UNITS = Path(__file__).parents[2] / "docker" / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
@@ -36,27 +32,13 @@ def environment(path: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
-def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """A command of ours, with no setting of the developer's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
-    return subprocess.run(
-        [sys.executable, *command],
-        env=kept | environ,
-        capture_output=True,
-        text=True,
-        timeout=GUARD_SECONDS,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.stem)
 def test_a_unit_starts_a_command_with_flags_that_there_are(path: Path) -> None:
     """A flag that is none would end the service at its start."""
     program, *flags = shlex.split(unit(path)["Service"]["ExecStart"])
     assert program == f"/opt/namesrv/bin/{path.stem}"
 
-    shown = run("-m", MODULES[path.stem], "--help").stdout
-    assert [] == [flag for flag in flags if flag.startswith("--") and flag not in re.findall(r"--[a-z-]+", shown)]
+    assert set() == unknown_flags(flags, "-m", MODULES[path.stem])
 
 
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.stem)
@@ -89,19 +71,14 @@ def test_the_daemon_tells_systemd_and_is_told() -> None:
     assert int(service["LimitNOFILE"]) > Settings.model_fields["max_connections"].default + 1000
 
 
-def test_the_example_settings_are_accepted() -> None:
-    """Each name is a setting's, and each value is in its range."""
+def test_the_examples_are_accepted() -> None:
+    """Each name is a setting's, each value is in its range, and the side-car starts with its file as it is."""
     settings = environment(UNITS / "namesrv.env")
-
     assert {name.removeprefix("NAMESRV_").lower() for name in settings} <= set(Settings.model_fields)
-    done = run("-m", "namesrv", "--check-config", **settings)
-    assert (0, "") == (done.returncode, done.stderr)
 
-
-def test_the_example_of_the_agent_is_accepted() -> None:
-    """The side-car starts with it as it is."""
-    done = run("-m", "namesrv_broker_agent", "--config", str(UNITS / "agent.toml"), "--check-config")
-    assert (0, "") == (done.returncode, done.stderr)
+    daemon = run("-m", "namesrv", "--check-config", **settings)
+    agent = run("-m", "namesrv_broker_agent", "--config", str(UNITS / "agent.toml"), "--check-config")
+    assert [(0, "")] * 2 == [(done.returncode, done.stderr) for done in (daemon, agent)]
 
 
 def test_the_report_reads_what_the_daemon_writes() -> None:

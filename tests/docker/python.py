@@ -1,0 +1,24 @@
+"""Runs our commands as the containers and units do."""
+
+import os
+import re
+import subprocess
+import sys
+
+from tests.support.guard import GUARD_SECONDS
+
+
+def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Python with these words, and with no setting of the developer's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
+    command = [sys.executable, *words]
+    return subprocess.run(
+        command, env=kept | environ, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False
+    )
+
+
+def unknown_flags(flags: list[str], *helped: str) -> set[str]:
+    """The flags that a command's --help does not name."""
+    shown = run(*helped, "--help")
+    assert shown.returncode == 0, shown.stderr
+    return {flag for flag in flags if flag.startswith("--")} - set(re.findall(r"--[a-z-]+", shown.stdout))
