@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.docker.python import run
+from tests.docker.commands import run
 
 SCRIPT = Path(__file__).parents[2] / "docker" / "check" / "bundle.py"
 IMAGE = {

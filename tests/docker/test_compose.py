@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from namesrv.settings.model import Settings
-from tests.docker.python import run, unknown_flags
+from tests.docker.commands import run, unknown_flags
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.python import run
+from tests.docker.commands import run
 from tests.support.daemon import Daemon
 
 ROOT = Path(__file__).parents[2]

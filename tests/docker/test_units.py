@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from namesrv.settings.model import Settings
-from tests.docker.python import run, unknown_flags
+from tests.docker.commands import run, unknown_flags
 
 UNITS = Path(__file__).parents[2] / "docker" / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
