@@ -72,13 +72,10 @@ class LineFiles:
 
     def is_due(self, wall: float) -> bool:
         """Whether lines of this moment belong into a new file."""
-        return (
-            self._fd < 0
-            or hour_of(wall) != self._hour
-            # somebody removed it
-            or os.fstat(self._fd).st_nlink == 0
-            or self._good_bytes >= self._max_file_bytes
-        )
+        if self._fd < 0 or hour_of(wall) != self._hour or self._good_bytes >= self._max_file_bytes:
+            return True
+        # somebody removed it
+        return os.fstat(self._fd).st_nlink == 0
 
     def begin(self, wall: float) -> None:
         """Begin a new file for lines of this moment; the one before has to be ended.
@@ -147,7 +144,7 @@ class LineFiles:
         for path in self._files(CLOSED_SUFFIX):
             with contextlib.suppress(FileNotFoundError):
                 found.append((path, path.stat()))
-        self._watch(wall, steady, [status.st_mtime for _, status in found])
+        self._notice_steps(wall, steady, max((status.st_mtime for _, status in found), default=None))
         keep_seconds = retention.keep_days * _SECONDS_PER_DAY
         is_doubted = steady - self._steady_since < keep_seconds
         oldest = -math.inf if is_doubted else wall - keep_seconds
@@ -164,14 +161,13 @@ class LineFiles:
             _remove_empty(path.parent, self.directory)
         return Removal(removed, is_doubted)
 
-    def _watch(self, wall: float, steady: float, modified: list[float]) -> None:
-        """Notice steps of the wall clock: against the steady one, and at first against the newest file."""
-        offset, before = wall - steady, self._offset
-        self._offset = offset
-        if before is None:
-            is_even = not modified or -_MAX_STEP_SECONDS <= wall - max(modified) <= _MAX_PAUSE_SECONDS
+    def _notice_steps(self, wall: float, steady: float, newest: float | None) -> None:
+        """Of the wall clock: against the steady one, and at first against the newest file."""
+        before, self._offset = self._offset, wall - steady
+        if before is not None:
+            is_even = abs(self._offset - before) <= _MAX_STEP_SECONDS
         else:
-            is_even = abs(offset - before) <= _MAX_STEP_SECONDS
+            is_even = newest is None or -_MAX_STEP_SECONDS <= wall - newest <= _MAX_PAUSE_SECONDS
         if not is_even:
             self._steady_since = steady
 
@@ -220,24 +216,15 @@ def compress(path: Path) -> Path:
 
 
 def _is_locked(path: Path) -> bool:
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    with contextlib.suppress(OSError), path.open("r+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    return True
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
     """Remove a folder that holds nothing any more, and those above it, up to the root."""
-    while folder != root:
-        try:
+    with contextlib.suppress(OSError):
+        while folder != root:
             folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
+            folder = folder.parent

@@ -1,8 +1,7 @@
 """Lines written to disk by a thread, so that the loop never waits for the disk.
 
 The loop puts items into a bounded queue; one thread makes lines of them and writes them, another one compresses files
-that are closed. When the queue is full, items are counted as dropped and never waited for. A disk that does not take
-the lines is tried again until it does.
+that are closed. When the queue is full, items are counted as dropped. A disk that fails is tried again until it works.
 """
 
 import asyncio
@@ -16,11 +15,13 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from namesrv_runtime.line_files import LineFiles, Retention, compress, hour_of
+
+T = TypeVar("T")
 
 # Two seconds of a hundred thousand heartbeats; an item takes about 200 bytes for each unit of its weight.
 DEFAULT_MAX_QUEUED: Final = 200_000
@@ -188,7 +189,7 @@ class LineLog:
             self._wake.wait(FLUSH_SECONDS)
             self._write_queued()
         self._write_queued()
-        self._end_file()
+        self._archive_file()
         self._archive.put(None)
 
     def _write_queued(self) -> None:
@@ -196,33 +197,30 @@ class LineLog:
         while items:
             first = items[0]
             # before lines are made: their numbers come after that of the new file's first line
-            if self._files.is_due(first.wall) and not self._persist(lambda item=first: self._begin_file(item)):  # type: ignore[misc]
+            if self._files.is_due(first.wall) and not self._persist(self._begin_file, first):
                 return
             lines, taken = self._next_lines(hour_of(first.wall))
-            made = b"".join(lines)
-            if not self._persist(lambda made=made: self._files.write(made)):  # type: ignore[misc]
+            if not self._persist(self._files.write, b"".join(lines)):
                 self.dropped += len(lines)
             self._taken += taken
             self._closing.wait(_PAUSE_SECONDS)
 
     def _next_lines(self, hour: int) -> tuple[list[bytes], int]:
         """Some lines of one hour, and the weight that was taken out of the queue for them."""
-        items = self._items
+        items, encoder = self._items, self._encoder
         made: list[bytes] = []
         taken = 0
         most = min(max(self.queued // _CHUNKS_QUEUED, _LEAST_CHUNK), _MOST_CHUNK)
         while items and taken < most and hour_of(items[0].wall) == hour:
             item = items.popleft()
             taken += item.weight
-            if type(item.what) is _Dropped:
-                made.append(self._encoder.dropped(item.what.lines, item))
-            else:
-                made.append(self._encoder.line(item))
+            lost = item.what.lines if type(item.what) is _Dropped else 0
+            made.append(encoder.dropped(lost, item) if lost else encoder.line(item))
         return made, taken
 
     def _begin_file(self, item: Item) -> None:
         if self._files.is_due(item.wall):
-            self._end_file()
+            self._archive_file()
             is_later = self._files.count > 0
             self._files.begin(item.wall)
             # only now, when there is a file: it counts as a line
@@ -230,13 +228,21 @@ class LineLog:
         self._files.write(self._opening)
         self._opening = b""
 
-    def _persist(self, action: Callable[[], None]) -> bool:
+    def _archive_file(self) -> None:
+        path = self._files.end()
+        if path is not None:
+            self._archive.put(path)
+
+    def _persist(self, action: Callable[[T], None], what: T) -> bool:
         """Have the disk do it, however long that takes; False when the end came first."""
         while True:
             try:
-                action()
+                action(what)
             except OSError as error:
-                self._failed(error)
+                if not self._is_failing:
+                    self._is_failing = True
+                    fields = {"directory": self._files.directory, "error": error, "queued": self.queued}
+                    self._report(logging.ERROR, "heartbeat_log_not_written", fields)
                 if self._closing.wait(_RETRY_SECONDS):
                     if time.monotonic() > self._deadline:
                         return False
@@ -247,43 +253,31 @@ class LineLog:
                     self._report(logging.INFO, "heartbeat_log_written_again", {"dropped": self.dropped})
                 return True
 
-    def _failed(self, error: OSError) -> None:
-        if not self._is_failing:
-            self._is_failing = True
-            fields = {"directory": self._files.directory, "error": error, "queued": self.queued}
-            self._report(logging.ERROR, "heartbeat_log_not_written", fields)
-
-    def _end_file(self) -> None:
-        path = self._files.end()
-        if path is not None:
-            self._archive.put(path)
-
     # -- the compressing thread ---------------------------------------------------------------------------------------
 
     def _archive_all(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        for path in self._files.left_open():
-            self._compress(path)
-        self._remove_old()
+        closed = list(self._files.left_open())
         while True:
-            closed = self._archive.get()
-            if closed is None:
+            for path in closed:
+                try:
+                    compress(path)
+                except OSError as error:
+                    # the next start tries again; until then it is read as it is
+                    self._report(logging.WARNING, "heartbeat_log_not_compressed", {"path": path, "error": error})
+            self._remove_old()
+            path_or_end = self._archive.get()
+            if path_or_end is None:
                 self._is_archived = True
                 return
-            self._compress(closed)
-            self._remove_old()
-
-    def _compress(self, path: Path) -> None:
-        try:
-            compress(path)
-        except OSError as error:
-            # the next start tries again; until then it is read as it is
-            self._report(logging.WARNING, "heartbeat_log_not_compressed", {"path": path, "error": error})
+            closed = [path_or_end]
 
     def _remove_old(self) -> None:
+        # where there is a clock that goes on while the machine sleeps: to wake up is no step of the wall clock
+        steady = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
         try:
-            removed, is_clock_doubted = self._files.remove_old(time.time(), _steady_seconds(), self.retention)
+            removed, is_clock_doubted = self._files.remove_old(time.time(), steady, self.retention)
         except OSError as error:
             self._report(logging.WARNING, "heartbeat_log_not_removed", {"error": error})
             return
@@ -292,11 +286,6 @@ class LineLog:
         if is_clock_doubted and not self._is_clock_doubted:
             self._report(logging.WARNING, "heartbeat_log_clock_doubted", {"kept_days": self.retention.keep_days})
         self._is_clock_doubted = is_clock_doubted
-
-
-def _steady_seconds() -> float:
-    # where there is one that goes on while the machine sleeps: to wake up is no step of the wall clock
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class _Dropped(NamedTuple):

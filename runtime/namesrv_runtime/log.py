@@ -56,7 +56,8 @@ def configure(level: str, log_format: str, descriptor: int = STANDARD_ERROR) -> 
     """
     root = logging.getLogger()
     root.setLevel(level.upper())
-    formatter = _formatter(log_format, descriptor)
+    is_text = os.isatty(descriptor) if log_format == "auto" else log_format == "text"
+    formatter = TextFormatter() if is_text else JsonFormatter()
     for writer in _writers():
         if writer.descriptor == descriptor:
             writer.setFormatter(formatter)
@@ -138,10 +139,8 @@ class _LineWriter(logging.Handler):
         super().__init__()
         self.descriptor = descriptor
         self.setFormatter(formatter)
-        # lines that were lost, in all
-        self.lost = 0
-        # of these, the ones that the log does not tell of yet
-        self._untold = 0
+        # lines that were lost, in all, and of these the ones that the log does not tell of yet
+        self.lost = self._untold = 0
         # lines until they are written, and their bytes
         self._queue: deque[_Queued] = deque()
         self._queued_bytes = 0
@@ -226,12 +225,6 @@ def _encoded(line: str) -> bytes:
     return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
-def _formatter(log_format: str, descriptor: int) -> logging.Formatter:
-    if log_format == "auto":
-        log_format = "text" if os.isatty(descriptor) else "json"
-    return JsonFormatter() if log_format == "json" else TextFormatter()
-
-
 def _content(record: logging.LogRecord) -> tuple[str, dict[str, object]]:
     if isinstance(record, _EventRecord):
         name, fields = record.msg, {key: _plain(value) for key, value in record.fields.items()}
@@ -249,18 +242,20 @@ def _time(record: logging.LogRecord) -> str:
 
 def _plain(value: object) -> object:
     """The value as JSON types of bounded size; floats to three digits, which for seconds are milliseconds."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < _MAX_INT else _cut(hex(value))
-    if isinstance(value, float):
-        return round(value, 3) if math.isfinite(value) else str(value)
-    if isinstance(value, BaseException):
-        return _cut(f"{type(value).__name__}: {value}")
-    if isinstance(value, list | tuple | AbstractSet):
-        items = [_plain(item) for item in islice(value, MAX_ITEMS)]
-        return items if len(value) <= MAX_ITEMS else [*items, f"...[+{len(value) - MAX_ITEMS}]"]
-    return _cut(str(value))
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return value if abs(value) < _MAX_INT else _cut(hex(value))
+        case float():
+            return round(value, 3) if math.isfinite(value) else str(value)
+        case BaseException():
+            return _cut(f"{type(value).__name__}: {value}")
+        case list() | tuple() | AbstractSet():
+            items = [_plain(item) for item in islice(value, MAX_ITEMS)]
+            return items if len(value) <= MAX_ITEMS else [*items, f"...[+{len(value) - MAX_ITEMS}]"]
+        case _:
+            return _cut(str(value))
 
 
 def _cut(text: str, limit: int = MAX_VALUE_CHARS) -> str:
@@ -271,12 +266,16 @@ def _cut(text: str, limit: int = MAX_VALUE_CHARS) -> str:
 
 
 def _text(value: object) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list):
-        return ",".join(map(_text, value)) or '""'
-    # strings are cut already, tracebacks to a limit of their own
-    return quoted(value, MAX_TRACEBACK_CHARS) if isinstance(value, str) else str(value)
+    match value:
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+        case list():
+            return ",".join(map(_text, value)) or '""'
+        case str():
+            # cut already, tracebacks to a limit of their own
+            return quoted(value, MAX_TRACEBACK_CHARS)
+        case _:
+            return str(value)
 
 
 def _escaped(character: str) -> str:

@@ -64,19 +64,15 @@ def check_source(source: str) -> str:
         if kind == "dns":
             parse_address(rest)
         elif kind in ("http", "https"):
-            _check_url(source)
+            parts = urlsplit(source)
+            # reading the port raises ValueError if it is no number or too large
+            if not parts.hostname or parts.port == 0 or not source.isprintable() or " " in source:
+                raise ValueError("URL without a host")
         elif source:
             parse_list(source)
     except ValueError as error:
         raise ValueError(f"name servers {source!r}: {error}") from error
     return source
-
-
-def _check_url(url: str) -> None:
-    parts = urlsplit(url)
-    # reading the port raises ValueError if it is no number or too large
-    if not parts.hostname or parts.port == 0 or not url.isprintable() or " " in url:
-        raise ValueError("URL without a host")
 
 
 async def resolve(source: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -161,10 +157,8 @@ class NameServerList:
         except NameServerSourceError as error:
             self.last_error = str(error)
         else:
-            self.last_error = None
-            is_other = set(found) != set(self.addresses)
-            self.addresses = found
-            if is_other:
+            self.last_error, before, self.addresses = None, self.addresses, found
+            if set(found) != set(before):
                 self._on_change(found)
         self.looked.set()
 
