@@ -21,9 +21,8 @@ from namesrv_remoting.codes import MASTER_ID, Permission, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
-from namesrv_runtime.clock import Clock, SystemClock
+from namesrv_runtime.clock import Clock, SystemClock, timeout_on
 from namesrv_runtime.name_servers import NameServerList
-from namesrv_runtime.timeouts import timeout_on
 
 P = ParamSpec("P")
 T = TypeVar("T")

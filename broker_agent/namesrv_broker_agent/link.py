@@ -21,8 +21,7 @@ from namesrv_remoting.errors import (
     ResponseError,
 )
 from namesrv_runtime.backoff import Backoff
-from namesrv_runtime.clock import Clock
-from namesrv_runtime.timeouts import timeout_on
+from namesrv_runtime.clock import Clock, timeout_on
 
 Status = Literal["connecting", "registered", "unreachable", "stopped"]
 # The shortest period is this part of the setting: four always fit into four times the setting.

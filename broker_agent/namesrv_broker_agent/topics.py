@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import Permission
-from namesrv_runtime.durable_file import remove_leftovers
-from namesrv_runtime.sealed_file import enveloped, unseal, write_sealed
+from namesrv_runtime.durable_file import enveloped, remove_leftovers, unseal, write_sealed
 
 # In UTF-8: RocketMQ's compressed registration counts bytes.
 MAX_TOPIC_BYTES: Final = 255

@@ -10,7 +10,7 @@ import pytest
 
 from namesrv_broker_agent.topics import TopicStateError, TopicTable
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
-from namesrv_runtime.sealed_file import write_sealed
+from namesrv_runtime.durable_file import write_sealed
 
 ORDERS = TopicConfig("orders", 8, 8)
 BILLS = TopicConfig("bills", 4, 4, 4, 1)

@@ -1,8 +1,12 @@
-"""The system clock is the machine's."""
+"""The system clock is the machine's, and a wait ends when the clock says so."""
 
+import asyncio
 import time
 
-from namesrv_runtime.clock import Clock, SystemClock
+import pytest
+
+from namesrv_runtime.clock import Clock, SystemClock, timeout_on
+from tests.support.fake_clock import FakeClock, settle
 
 
 async def test_system_clock_is_the_machines() -> None:
@@ -16,3 +20,43 @@ async def test_system_clock_is_the_machines() -> None:
     assert before[0] <= now[0] <= time.monotonic() - 0.009
     assert before[1] <= now[1] <= time.time()
     assert "SystemClock()" == repr(clock)
+
+
+async def wait_on(clock: FakeClock, seconds: float, event: asyncio.Event | None = None) -> str:
+    """Wait for an event, but not longer than so many seconds; without one, fail."""
+    async with timeout_on(clock, seconds):
+        await settle()
+        if event is None:
+            raise LookupError("broker-a")
+        await event.wait()
+    return "came"
+
+
+async def test_block_is_ended_when_its_time_is_up() -> None:
+    """After 2.9 s it still waits, after 3.0 s it is a TimeoutError; no time at all needs no clock to move."""
+    clock = FakeClock()
+    task = asyncio.create_task(wait_on(clock, 3.0, asyncio.Event()))
+    await clock.advance(2.9)
+    assert not task.done()
+
+    await clock.advance(0.1)
+    with pytest.raises(TimeoutError):
+        await task
+    for seconds in (0.0, -1.0):
+        with pytest.raises(TimeoutError):
+            await wait_on(clock, seconds, asyncio.Event())
+
+
+async def test_every_other_end_is_left_alone() -> None:
+    """An event in time, a cancellation from outside, an exception: they come out, and nothing sleeps any more."""
+    clock, event = FakeClock(), asyncio.Event()
+    came, cancelled = (asyncio.create_task(wait_on(clock, 3.0, each)) for each in (event, asyncio.Event()))
+    with pytest.raises(LookupError, match="broker-a"):
+        await wait_on(clock, 3.0)
+    await clock.advance(2.9)
+
+    event.set()
+    cancelled.cancel()
+    await settle()
+
+    assert ("came", True, 0) == (came.result(), cancelled.cancelled(), clock.sleepers)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_runtime.sealed_file import SealedFileError, enveloped, seal, unseal, write_sealed
+from namesrv_runtime.durable_file import SealedFileError, enveloped, seal, unseal, write_sealed
 
 CONTENT = b'{"version":1,"names":["\\u540d","\\ud800"],"more":null}'
 DOCUMENT = {"version": 1, "names": ["名", "\ud800"], "more": None}

@@ -6,8 +6,7 @@ from typing import Final
 
 from namesrv_client.settings import ClientSettings
 from namesrv_runtime.address import parse_address
-from namesrv_runtime.clock import Clock
-from namesrv_runtime.timeouts import timeout_on
+from namesrv_runtime.clock import Clock, timeout_on
 
 # RocketMQ's tables from 5.1.4 on, and before: (latency from, left alone for), in milliseconds, largest first
 _TABLES: Final = {

@@ -17,8 +17,7 @@ from namesrv_client.routes.server import SERVER_FAILED, Server, Take
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemError_
-from namesrv_runtime.clock import Clock
-from namesrv_runtime.timeouts import timeout_on
+from namesrv_runtime.clock import Clock, timeout_on
 
 # asks a server, with so many seconds for each question
 Ask = Callable[[Server, float], Awaitable[None]]

@@ -17,7 +17,7 @@ from namesrv_remoting.bodies.answers import read_route
 from namesrv_remoting.bodies.route import route_to_json
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.sealed_file import unseal, write_sealed
+from namesrv_runtime.durable_file import unseal, write_sealed
 
 logger: Final = logging.getLogger(__name__)
 

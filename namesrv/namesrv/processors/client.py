@@ -19,7 +19,7 @@ from namesrv_remoting.bodies.extensions import Pull, pull_in_steps
 from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
-from namesrv_runtime.timeouts import timeout_on
+from namesrv_runtime.clock import timeout_on
 
 T = TypeVar("T")
 

@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from namesrv_runtime.durable_file import remove_leftovers, set_aside
+from namesrv_runtime.durable_file import SealedFileError, remove_leftovers, set_aside, unseal, write_sealed
 from namesrv_runtime.log import event
-from namesrv_runtime.sealed_file import SealedFileError, unseal, write_sealed
 
 logger = logging.getLogger(__name__)
 

@@ -24,8 +24,7 @@ from namesrv_remoting.errors import (
 from namesrv_remoting.frames import MAX_FRAME_BYTES
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.backoff import DEFAULT_BACKOFF, Backoff, ConnectFailure
-from namesrv_runtime.clock import Clock
-from namesrv_runtime.timeouts import timeout_on
+from namesrv_runtime.clock import Clock, timeout_on
 
 # what a closing client leaves to a slow peer, to read what was sent last
 _FLUSH_SECONDS: Final = 1.0

@@ -10,7 +10,7 @@ from namesrv_client import Route, RouteUnavailableError
 from namesrv_client.routes.snapshot import RouteSnapshot, RouteSnapshotError
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from namesrv_runtime.sealed_file import write_sealed
+from namesrv_runtime.durable_file import write_sealed
 from tests.support.dead_ends import refusing_port
 from tests.support.fake_clock import FakeClock
 from tests.support.passing_time import passing

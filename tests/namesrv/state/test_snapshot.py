@@ -15,7 +15,7 @@ from namesrv.state.snapshot import (
     load,
     save,
 )
-from namesrv_runtime.sealed_file import SealedFileError, seal
+from namesrv_runtime.durable_file import SealedFileError, seal
 
 MASTER = ExpectedBroker("c", "broker-a", 0, "10.0.0.1:10911")
 SLAVE = ExpectedBroker("c", "broker-a", 1, "10.0.0.2:10911")
