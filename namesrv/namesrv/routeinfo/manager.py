@@ -39,7 +39,7 @@ from namesrv.routeinfo.records import (
 )
 from namesrv.routeinfo.registration import Plan, check_registration, master_of, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import Carrier, Changes, Prepared, QueueRow, Rerouted, RouteTables
+from namesrv.routeinfo.tables import MAX_CARRIERS, Carrier, Changes, Prepared, QueueRow, Rerouted, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.aio.steps import run_in_steps
@@ -50,6 +50,7 @@ from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 # Heartbeats over a connection that is not the broker's own are noted this often: it only matters for which of several
 # connections takes over.
 CARRIER_GRAIN_SECONDS: Final = 1.0
+_NO_CARRIERS: Final[Mapping[int, Carrier]] = {}
 # listener of heartbeats: the broker, its live entry, the silence before
 Touched = Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None]
 
@@ -247,7 +248,13 @@ class RouteInfoManager:
         if silent > HEARTBEAT_SECONDS:
             self._on_late_heartbeat(silent - HEARTBEAT_SECONDS)
         if connection_id != live.connection_id:
-            connection_id = self._heard_elsewhere(key, live, connection_id, now)
+            carriers = self.tables.carriers.get(key, _NO_CARRIERS)
+            carrier = carriers.get(connection_id)
+            if len(carriers) < MAX_CARRIERS if carrier is None else now - carrier.heard >= CARRIER_GRAIN_SECONDS:
+                connection_id = self._heard_elsewhere(key, live, connection_id, now)
+            else:
+                # nothing new: should its own connection have ended, one of these takes over
+                connection_id = live.connection_id
         heard = live.heard(now, connection_id, state)
         if heard.connection_id == live.connection_id:
             # its deadline moves on, and the indexes stay as they are
@@ -268,10 +275,7 @@ class RouteInfoManager:
             return live.connection_id
         if not self._is_connected(live.connection_id):
             return connection_id
-        carriers = self.tables.carriers.get(key)
-        known = None if carriers is None else carriers.get(connection_id)
-        if known is None or now - known.heard >= CARRIER_GRAIN_SECONDS:
-            self.tables.carry(key, connection_id, Carrier(registered=False, heard=now))
+        self.tables.carry(key, connection_id, Carrier(registered=False, heard=now))
         return live.connection_id
 
     def is_registered(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.liveness import LivenessClock
-from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.routeinfo.manager import CARRIER_GRAIN_SECONDS, RouteInfoManager
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -382,6 +382,30 @@ async def test_strangers_cannot_make_a_broker_remember_thousands(scene: RouteSce
     await scene.close(100)
     assert 1 == live(scene, M).connection_id
     assert [] == violations(scene.tables)
+
+
+async def test_heartbeats_over_many_connections_ask_for_nothing_that_is_known(scene: RouteScene) -> None:
+    """A gateway may carry a thousand brokers over a hundred connections: nothing is looked up or noted again."""
+
+    class Closed(set[int]):
+        asked = 0
+
+        def __contains__(self, number: object) -> bool:
+            self.asked += 1
+            return super().__contains__(number)
+
+    await scene.register(MASTER)
+    for number in range(2, 3 * MAX_CARRIERS):
+        scene.manager.touch(M, number)
+    known, scene.closed = dict(scene.tables.carriers[M]), Closed()
+
+    for number in range(2, 3 * MAX_CARRIERS):
+        scene.manager.touch(M, number)
+
+    assert (0, known, 1) == (scene.closed.asked, scene.tables.carriers[M], live(scene, M).connection_id)
+    scene.pass_time(CARRIER_GRAIN_SECONDS)
+    scene.manager.touch(M, 2)
+    assert 1_001.0 == scene.tables.carriers[M][2].heard
 
 
 @pytest.mark.parametrize(("connection_id", "stays_on"), [(0, 1), (8, 1)], ids=["older", "hung up"])
