@@ -4,6 +4,7 @@ Headers and bodies are spelt and read here without the code under test.
 """
 
 import json
+import re
 import struct
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -138,6 +139,18 @@ def value(answer: Answer) -> Any:
     if not answer.body:
         return None
     return native_value(answer.body) if answer.serialize_type == NATIVE else json.loads(answer.body)
+
+
+def java_value(answer: Answer) -> Any:
+    """The same in Java's names, text keys and without nulls, however it is spelt."""
+    return _java(value(answer))
+
+
+def _java(members: Any) -> Any:
+    if isinstance(members, dict):
+        camel = {re.sub("_(.)", lambda found: found[1].upper(), str(name)): each for name, each in members.items()}
+        return {name: _java(each) for name, each in camel.items() if each is not None}
+    return [_java(each) for each in members] if isinstance(members, list) else members
 
 
 def meaning(frame: bytes) -> Any:

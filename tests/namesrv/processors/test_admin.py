@@ -1,9 +1,12 @@
-"""Answers to operators' tools, in every header (106, 205, 206, 224, 304, 311 to 313, 327)."""
+"""Answers to operators' tools, in every header (106, 205, 206, 216, 217, 224, 304, 311 to 313, 327)."""
 
-from typing import Any
+import json
 
 import pytest
 
+from namesrv.processors.topic_lists import LargeLists
+from namesrv_remoting.errors import SystemBusyError
+from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     SPELLINGS,
@@ -11,11 +14,12 @@ from tests.support.namesrv_peer import (
     NamesrvPeer,
     Spelling,
     fields,
+    java_value,
+    native,
     native_registration,
     outcome,
     registration,
     topic_config,
-    value,
 )
 from tests.support.raw_peer import until
 
@@ -26,19 +30,13 @@ ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 
 
-def topic_list(spelling: Spelling, *topics: str, broker_addr: str | None = None) -> dict[str, Any]:
-    """A TopicList as its value."""
-    if spelling == "native":
-        return {"topic_list": list(topics), "broker_addr": broker_addr}
-    return {"topicList": list(topics), **({} if broker_addr is None else {"brokerAddr": broker_addr})}
-
-
 async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
     """What the route says who may do: broker name -> permission; asked in JSON and natively."""
-    route = value(await peer.call(105, {"topic": topic}))
-    found = {queues["brokerName"]: queues["perm"] for queues in route["queueDatas"]}
-    route = value(await peer.call(105, {"topic": topic}, spelling="native"))
-    assert found == {queues["broker_name"]: queues["perm"] for queues in route["queue_datas"]}
+    found, natively = [
+        {queues["brokerName"]: queues["perm"] for queues in java_value(answer)["queueDatas"]}
+        for answer in [await peer.call(105, {"topic": topic}, spelling=spelling) for spelling in ("json", "native")]
+    ]
+    assert found == natively
     return found
 
 
@@ -46,65 +44,33 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
 
 
 @in_all_spellings
-async def test_cluster_info_of_nothing(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Two empty tables."""
-    answer = await peer.call(106, spelling=spelling)
-
-    names = (
-        ("broker_addr_table", "cluster_addr_table") if spelling == "native" else ("brokerAddrTable", "clusterAddrTable")
-    )
-    assert (0, None, {}) == (*outcome(answer), fields(answer))
-    assert {name: {} for name in names} == value(answer)
-
-
-@in_all_spellings
 async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Java writes the ids without quotes; quoted they are read by everybody. Natively they are integers."""
-    await peer.register(MASTER, __ZONE_NAME="zone-1", enableActingMaster="true")
-    await peer.register(SLAVE, __ZONE_NAME="zone-1", enableActingMaster="true")
+    """Java writes the ids without quotes; quoted they are read by everybody."""
+    answer = await peer.call(106, spelling=spelling)
+    assert (0, None, {}) == (*outcome(answer), fields(answer))
+    assert {"brokerAddrTable": {}, "clusterAddrTable": {}} == java_value(answer)
+    for broker in (MASTER, SLAVE):
+        await peer.register(broker, __ZONE_NAME="zone-1", enableActingMaster="true")
     await peer.register(ELSEWHERE)
 
-    found = value(await peer.call(106, spelling=spelling))
-
-    if spelling == "native":
-        assert {
-            "broker_addr_table": {
-                "broker-a": {
-                    "cluster": "cluster-1",
-                    "broker_name": "broker-a",
-                    "broker_addrs": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"},
-                    "zone_name": "zone-1",
-                    "enable_acting_master": True,
-                },
-                "broker-c": {
-                    "cluster": "cluster-2",
-                    "broker_name": "broker-c",
-                    "broker_addrs": {0: "10.0.1.1:10911"},
-                    "zone_name": None,
-                    "enable_acting_master": False,
-                },
+    assert {
+        "brokerAddrTable": {
+            "broker-a": {
+                "brokerAddrs": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"},
+                "brokerName": "broker-a",
+                "cluster": "cluster-1",
+                "enableActingMaster": True,
+                "zoneName": "zone-1",
             },
-            "cluster_addr_table": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
-        } == found
-    else:
-        assert {
-            "brokerAddrTable": {
-                "broker-a": {
-                    "brokerAddrs": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"},
-                    "brokerName": "broker-a",
-                    "cluster": "cluster-1",
-                    "enableActingMaster": True,
-                    "zoneName": "zone-1",
-                },
-                "broker-c": {
-                    "brokerAddrs": {"0": "10.0.1.1:10911"},
-                    "brokerName": "broker-c",
-                    "cluster": "cluster-2",
-                    "enableActingMaster": False,
-                },
+            "broker-c": {
+                "brokerAddrs": {"0": "10.0.1.1:10911"},
+                "brokerName": "broker-c",
+                "cluster": "cluster-2",
+                "enableActingMaster": False,
             },
-            "clusterAddrTable": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
-        } == found
+        },
+        "clusterAddrTable": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
+    } == java_value(await peer.call(106, spelling=spelling))
 
 
 # -- write permission (205, 327) -------------------------------------------------------------------------------------
@@ -113,7 +79,7 @@ async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spellin
 @in_all_spellings
 async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In routes that were cached, for this broker only, through a changed registration, until it is added back."""
-    await peer.register(MASTER, registration("T", topic_config("U", perm=4), "V"))
+    await peer.register(MASTER, registration("T", topic_config("U", perm=4), topic_config("V", perm=15)))
     await peer.register(OTHER)
     assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
 
@@ -128,36 +94,101 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     answer = await peer.call(327, {"brokerName": "broker-a"}, spelling=spelling)
     assert (0, None, {"addTopicCount": "4"}) == (*outcome(answer), fields(answer))
     assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
+    # 6, as in Java: inherit (1) and priority (8) are dropped
+    assert {"broker-a": 6} == await perms(peer, "V")
 
-
-async def test_wiped_permission_ends_with_the_broker(peer: NamesrvPeer) -> None:
-    """A broker that comes back starts with its own permissions, as operators expect."""
-    await peer.register(MASTER)
-    await peer.call(205, {"brokerName": "broker-a"})
-
+    # who comes back starts with its own permissions, as operators expect
+    await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
     await peer.call(104, MASTER.ext)
     await peer.register(MASTER)
+    assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
 
-    assert {"broker-a": 6} == await perms(peer)
-
-
-async def test_added_permission_has_no_other_bit(peer: NamesrvPeer) -> None:
-    """6, as in Java: inherit (1) and priority (8) are dropped."""
-    await peer.register(MASTER, registration(topic_config("T", perm=15), "U"))
-
-    await peer.call(327, {"brokerName": "broker-a"})
-
-    assert {"broker-a": 6} == await perms(peer)
-
-
-@in_all_spellings
-async def test_permissions_of_an_unknown_broker(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Nothing was wiped or added, which is a success; a missing name is not."""
     for code, count in ((205, "wipeTopicCount"), (327, "addTopicCount")):
         answer = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
         assert (0, None, {count: "0"}) == (*outcome(answer), fields(answer))
-
         assert (1, "field brokerName is missing") == outcome(await peer.call(code, None, spelling=spelling))
+
+
+# -- one topic (216, 217) --------------------------------------------------------------------------------------------
+
+
+@in_all_spellings
+async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """Everywhere, or in one cluster; what does not exist is a success and changes nothing."""
+    await peer.register(MASTER)
+    await peer.register(ELSEWHERE)
+    both = {"broker-a": 6, "broker-c": 6}
+    for ext, left in (
+        ({"topic": "nothing"}, both),
+        ({"topic": "T", "clusterName": "nowhere"}, both),
+        ({"topic": "T", "clusterName": "cluster-1"}, {"broker-c": 6}),
+    ):
+        answer = await peer.call(216, ext, spelling=spelling)
+        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        assert left == await perms(peer)
+
+    await peer.call(216, {"topic": "U"}, spelling=spelling)
+    assert 17 == (await peer.call(105, {"topic": "U"})).code
+    assert (1, "field topic is missing") == outcome(await peer.call(216, None, spelling=spelling))
+
+
+def route_body(spelling: Spelling, *brokers: str) -> bytes:
+    """The body of a 217: 3 queues to read, 2 to write, read-only, on each broker."""
+    counts = {"read_queue_nums": 3, "write_queue_nums": 2, "perm": 4, "topic_sys_flag": 1}
+    if spelling == "native":
+        queues = [{"broker_name": name, **counts} for name in brokers]
+        return native({"queue_datas": queues, "broker_datas": [{"anything": 1}]})
+    camel = dict(zip(("readQueueNums", "writeQueueNums", "perm", "topicSysFlag"), counts.values(), strict=True))
+    queues = [{"brokerName": name, **camel} for name in brokers]
+    return json.dumps({"queueDatas": queues, "brokerDatas": [{"anything": 1}]}).encode()
+
+
+@in_all_spellings
+async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """Broker by broker; an unknown one is ignored with success, as in Java, and what stands after it."""
+    await peer.register(MASTER)
+    await peer.register(OTHER)
+    for topic, brokers in (("T", ["broker-b"]), ("new", ["broker-b"]), ("U", ["broker-a", "nobody", "broker-b"])):
+        answer = await peer.call(217, {"topic": topic}, route_body(spelling, *brokers), spelling=spelling)
+        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+    ignored = route_body(spelling, "nobody")
+    assert 0 == (await peer.call(217, {"topic": "other"}, ignored, spelling=spelling)).code
+
+    assert {"broker-a": 6, "broker-b": 4} == await perms(peer)
+    assert {"broker-a": 4, "broker-b": 6} == await perms(peer, "U")
+    assert 17 == (await peer.call(105, {"topic": "other"})).code
+    queues = {"brokerName": "broker-b", "readQueueNums": 3, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 1}
+    assert [queues] == java_value(await peer.call(105, {"topic": "new"}))["queueDatas"]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "body", "reason"),
+    [
+        ("json", b"", None),
+        *(("json", body, None) for body in (b"{}", b'{"queueDatas":[]}', b'{"queueDatas":null}')),
+        ("native", native({"queue_datas": []}), None),
+        ("native", native({"queue_datas": None}), None),
+        ("native", native({}), None),
+        ("json", b"[]", "Expected `object`, got `array`"),
+        ("json", b'{"queueDatas":[{}]}', "Object missing required field `brokerName` - at `$.queueDatas[0]`"),
+        ("binary", b'{"queueDatas":5}', "Expected `array | null`, got `int` - at `$.queueDatas`"),
+        ("native", b'{"queueDatas":[]}', "Expected `object`, got `int`"),
+        (
+            "native",
+            native({"queue_datas": [{"broker_name": "broker-a", "read_queue_nums": 1, "write_queue_nums": 1}]}),
+            "Object missing required field `perm` - at `$.queue_datas[0]`",
+        ),
+    ],
+)
+async def test_topic_without_queues_changes_nothing(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling, body: bytes, reason: str | None
+) -> None:
+    """No body, no member, none is a success; what cannot be read is refused with what is wrong."""
+    answer = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
+
+    refused = (1, f"body of TopicRouteData cannot be read: {reason}")
+    assert ((0, None) if reason is None else refused) == outcome(answer)
+    assert [] == server.effects
 
 
 # -- lists of topics (206, 224, 304, 311 to 313) ---------------------------------------------------------------------
@@ -166,56 +197,69 @@ async def test_permissions_of_an_unknown_broker(peer: NamesrvPeer, spelling: Spe
 @in_all_spellings
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
     """All; those of a cluster; names of clusters and brokers; those whose first queues are flagged so."""
+    for code in (206, 304, 311, 312, 313):
+        assert {"topicList": []} == java_value(await peer.call(code, spelling=spelling))
     unit, unit_sub, both = (topic_config(name, flags=n) for n, name in enumerate(("unit", "sub", "both"), start=1))
     await peer.register(MASTER, registration(unit, unit_sub, both, "plain"))
     # only the first queues of a topic are looked at, which are those of broker-a
     await peer.register(ELSEWHERE, registration("unit", topic_config("plain", flags=3), "far"))
 
-    async def listed(code: int, ext: dict[str, str] | None = None) -> Any:
-        answer = await peer.call(code, ext, spelling=spelling)
+    for code, cluster, names in (
+        (206, None, ["unit", "sub", "both", "plain", "far"]),
+        (224, "cluster-1", ["unit", "sub", "both", "plain"]),
+        (224, "cluster-2", ["unit", "plain", "far"]),
+        (224, "nowhere", []),
+        (304, None, ["broker-a", "broker-c", "cluster-1", "cluster-2"]),
+        (311, None, ["unit", "both"]),
+        (312, None, ["sub", "both"]),
+        (313, None, ["sub"]),
+    ):
+        answer = await peer.call(code, {"cluster": cluster} if cluster else None, spelling=spelling)
         assert (0, None, {}) == (*outcome(answer), fields(answer))
-        return value(answer)
-
-    def topics(*names: str, broker_addr: str | None = None) -> dict[str, Any]:
-        return topic_list(spelling, *names, broker_addr=broker_addr)
-
-    assert topics("unit", "sub", "both", "plain", "far") == await listed(206)
-    assert topics("unit", "sub", "both", "plain") == await listed(224, {"cluster": "cluster-1"})
-    assert topics("unit", "plain", "far") == await listed(224, {"cluster": "cluster-2"})
-    assert topics() == await listed(224, {"cluster": "nowhere"})
-    assert topics("broker-a", "broker-c", "cluster-1", "cluster-2", broker_addr="10.0.0.1:10911") == await listed(304)
-    assert topics("unit", "both") == await listed(311)
-    assert topics("sub", "both") == await listed(312)
-    assert topics("sub") == await listed(313)
-    missing = await peer.call(224, spelling=spelling)
-    assert (1, "field cluster is missing") == outcome(missing)
+        addr = {"brokerAddr": "10.0.0.1:10911"} if code == 304 else {}
+        assert {"topicList": names, **addr} == java_value(answer), (code, cluster)
+    assert (1, "field cluster is missing") == outcome(await peer.call(224, spelling=spelling))
 
 
 @pytest.mark.settings(max_frame_bytes=1 << 20)
-async def test_list_is_made_once_for_each_change(server: InProcess) -> None:
+async def test_list_is_made_once_for_each_change(server: InProcess, peer: NamesrvPeer) -> None:
     """One that is too large is not made again either, until the tables change; a change is seen at once."""
-    peer, other = await server.connect(), await server.connect()
+    other, only_t = await server.connect(), {"topicList": ["T"]}
     await peer.register(MASTER, native_registration("T"), spelling="native")
-    for spelling in ("json", "native", "json", "native"):
-        assert topic_list(spelling, "T") == value(await peer.call(206, spelling=spelling))
+    spellings: list[Spelling] = ["json", "native", "json", "native"]
+    assert [only_t] * 4 == [java_value(await peer.call(206, spelling=spelling)) for spelling in spellings]
     for number in range(4):
         names = [f"topic-{number}{at:0100}" for at in range(3_000)]
         broker = Broker(f"far-{number}", 0, f"10.0.2.{number}:10911", "cluster-2")
         await other.register(broker, native_registration(*names), spelling="native")
     for _ in range(2):
         assert (1, "list of more than 1048576 bytes") == outcome(await peer.call(206))
-    assert topic_list("json", "T") == value(await peer.call(224, {"cluster": "cluster-1"}))
+    assert only_t == java_value(await peer.call(224, {"cluster": "cluster-1"}))
     await server.hang_up(other)
     await until(lambda: len(server.namesrv.manager.tables.topic_queue_table) == 1)
-    assert topic_list("json", "T") == value(await peer.call(206))
+    assert only_t == java_value(await peer.call(206))
 
 
-@in_all_spellings
-async def test_lists_of_an_empty_server(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Lists without topics, and no broker's address."""
-    for code in (206, 304, 311, 312, 313):
-        answer = await peer.call(code, spelling=spelling)
-        assert (0, topic_list(spelling)) == (answer.code, value(answer))
+def test_an_address_gets_so_many_large_lists_and_then_so_many_per_second() -> None:
+    """Small ones do not count, other addresses are given theirs, and only those that got much lately are kept."""
+    clock, mib = FakeClock(monotonic=100.0), 1024 * 1024
+    lists = LargeLists(clock)
+    for _ in range(4):
+        lists.give("10.0.0.1", 16 * mib)
+    with pytest.raises(SystemBusyError, match=r"^too many large lists for 10\.0\.0\.1, try again in 1\.0 s$"):
+        lists.give("10.0.0.1", 16 * mib)
+    lists.give("10.0.0.1", 1000)
+    lists.give("10.0.0.2", 16 * mib)
+
+    clock.stall(1.0)
+    lists.give("10.0.0.1", 16 * mib)
+    with pytest.raises(SystemBusyError):
+        lists.give("10.0.0.1", 16 * mib)
+
+    for number in range(5_000):
+        lists.give(f"address-{number}", 16 * mib)
+        clock.stall(0.01)
+    assert len(lists._given) <= 1_000
 
 
 @in_all_spellings

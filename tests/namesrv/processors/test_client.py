@@ -1,4 +1,4 @@
-"""Answers to producers and consumers that ask for one route (105), in every header."""
+"""Answers to producers and consumers that ask for one route (105), in every header, zones and acting masters too."""
 
 import struct
 from pathlib import Path
@@ -13,11 +13,11 @@ from tests.support.namesrv_peer import (
     NamesrvPeer,
     Spelling,
     fields,
+    java_value,
     native_registration,
     outcome,
     registration,
     topic_config,
-    value,
 )
 
 MASTER = Broker()
@@ -45,36 +45,10 @@ async def test_route_names_groups_and_queues(
 
     assert is_fast == server.namesrv.fast_lane.pulls
     assert (0, None, {}) == (*outcome(answer), fields(answer))
-    if spelling == "native":
-        assert {
-            "broker_datas": [
-                {
-                    "cluster": "cluster-1",
-                    "broker_name": "broker-a",
-                    "broker_addrs": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"},
-                    "zone_name": None,
-                    "enable_acting_master": False,
-                }
-            ],
-            "queue_datas": [
-                {
-                    "broker_name": "broker-a",
-                    "read_queue_nums": 4,
-                    "write_queue_nums": 2,
-                    "perm": 6,
-                    "topic_sys_flag": 0,
-                }
-            ],
-            "filter_server_table": {},
-            "order_topic_conf": None,
-            "topic_queue_mapping_by_broker": None,
-        } == value(answer)
-    else:
-        assert (
-            b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"broker-a",'
-            b'"cluster":"cluster-1","enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":'
-            b'"broker-a","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":2}]}'
-        ) == answer.body
+    addrs = {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
+    group = {"cluster": "cluster-1", "brokerName": "broker-a", "brokerAddrs": addrs, "enableActingMaster": False}
+    queues = {"brokerName": "broker-a", "readQueueNums": 4, "writeQueueNums": 2, "perm": 6, "topicSysFlag": 0}
+    assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == java_value(answer)
 
 
 async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
@@ -95,20 +69,14 @@ async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
 
 
 @in_all_spellings
-async def test_unknown_topic_has_no_route(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Code 17 and Java's remark, which points to the FAQ."""
-    answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
-
+async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """Code 17 and Java's remark, which points to the FAQ; no topic at all says so, where Java answers 17, too."""
     remark = (
         "No topic route info in name server for the topic: T\n"
         "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
     )
+    answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
     assert (17, remark, {}, b"") == (*outcome(answer), fields(answer), answer.body)
-
-
-@in_all_spellings
-async def test_question_without_a_topic_says_so(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Java answers 17 for the topic null."""
     assert (1, "field topic is missing") == outcome(await peer.call(105, None, spelling=spelling))
     assert (1, "field topic is missing") == outcome(await peer.call(105, {"x": "y"}, spelling=spelling))
     if spelling != "binary":  # where empty is absent
@@ -128,41 +96,18 @@ async def test_topic_may_be_called_anything(peer: NamesrvPeer, spelling: Spellin
 @in_all_spellings
 async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvPeer, spelling: Spelling) -> None:
     """By address, and by broker name; Java's brokers send the mapping's ids without quotes."""
-    mapping = {"T": {"topic": "T", "bname": "broker-a", "totalQueues": 2, "epoch": 3, "currIdMap": {0: 1}}}
+    mapping: dict[str, Any] = {
+        "T": {"topic": "T", "bname": "broker-a", "totalQueues": 2, "epoch": 3, "currIdMap": {0: 1}}
+    }
     body = registration("T", "U", filter_servers=("10.0.0.1:30000",), mappings=mapping)
     await peer.register(MASTER, body.replace(b'{"0":1}', b"{0:1}"))
 
-    route = value(await peer.call(105, {"topic": "T"}, spelling=spelling))
-    other = value(await peer.call(105, {"topic": "U"}, spelling=spelling))
+    route = java_value(await peer.call(105, {"topic": "T"}, spelling=spelling))
+    other = java_value(await peer.call(105, {"topic": "U"}, spelling=spelling))
 
-    filters = {"10.0.0.1:10911": ["10.0.0.1:30000"]}
-    if spelling == "native":
-        assert filters == route["filter_server_table"]
-        assert {
-            "broker-a": {
-                "topic": "T",
-                "bname": "broker-a",
-                "scope": None,
-                "epoch": 3,
-                "total_queues": 2,
-                "dirty": False,
-                "curr_id_map": {0: 1},
-            }
-        } == route["topic_queue_mapping_by_broker"]
-        assert other["topic_queue_mapping_by_broker"] is None
-    else:
-        assert filters == route["filterServerTable"]
-        assert {
-            "broker-a": {
-                "topic": "T",
-                "bname": "broker-a",
-                "epoch": 3,
-                "totalQueues": 2,
-                "dirty": False,
-                "currIdMap": {"0": 1},
-            }
-        } == route["topicQueueMappingByBroker"]
-        assert "topicQueueMappingByBroker" not in other
+    assert {"10.0.0.1:10911": ["10.0.0.1:30000"]} == route["filterServerTable"]
+    assert {"broker-a": {**mapping["T"], "dirty": False, "currIdMap": {"0": 1}}} == route["topicQueueMappingByBroker"]
+    assert "topicQueueMappingByBroker" not in other
 
 
 # -- order configuration ---------------------------------------------------------------------------------------------
@@ -170,20 +115,23 @@ async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvP
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
 @on_both_roads
-@pytest.mark.settings(order_message_enable=True)
+@pytest.mark.settings(admin_enabled=True)
 async def test_order_configuration_follows_every_change(
     peer: NamesrvPeer, spelling: Spelling, detour: dict[str, Any]
 ) -> None:
-    """Put and delete show in the very next answer of a route that was cached before."""
-    member = "order_topic_conf" if spelling == "native" else "orderTopicConf"
+    """Once enabled, put and delete show in the very next answer of a route that was cached before."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
     await peer.register(MASTER)
 
     async def conf(topic: str = "T") -> Any:
-        return value(await peer.call(105, {"topic": topic, **detour}, spelling=spelling)).get(member)
+        answer = await peer.call(105, {"topic": topic, **detour}, spelling=spelling)
+        return java_value(answer).get("orderTopicConf")
 
     assert await conf() is None
     await peer.call(100, {**order, "value": "broker-a:8"})
+    # Java's clients take the static-topic path only without it
+    assert await conf() is None
+    await peer.call(318, None, b"orderMessageEnable=true")
     assert "broker-a:8" == await conf()
     assert await conf("U") is None
     await peer.call(100, {**order, "value": "broker-a:4"})
@@ -192,50 +140,117 @@ async def test_order_configuration_follows_every_change(
     assert await conf() is None
 
 
-@pytest.mark.settings(admin_enabled=True)
-async def test_order_configuration_is_left_out_unless_enabled(peer: NamesrvPeer) -> None:
-    """Java's clients take the static-topic path only without it; switched on, it shows at once."""
-    await peer.register(MASTER)
-    await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
-    assert "orderTopicConf" not in value(await peer.call(105, {"topic": "T"}))
-
-    await peer.call(318, None, b"orderMessageEnable=true")
-
-    assert "broker-a:8" == value(await peer.call(105, {"topic": "T"}))["orderTopicConf"]
-
-
 # -- readiness -------------------------------------------------------------------------------------------------------
 
 
 @in_all_spellings
 async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spelling: Spelling) -> None:
-    """Code 1 and, because a Java client changes servers only then, the end of the connection."""
+    """Code 1 and, because a Java client changes servers only then, the end of the connection; a broker stays."""
     async with namesrv_in_process(tmp_path) as server:
         await (await server.connect()).register(MASTER)
 
     async with namesrv_in_process(tmp_path) as server:
-        assert not server.namesrv.is_ready()
-        peer = await server.connect()
+        client, broker = await server.connect(), await server.connect()
+        assert (1, "name server not ready") == outcome(await client.call(105, {"topic": "T"}, spelling=spelling))
+        assert await client.at_end()
 
-        answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
+        await broker.register(OTHER, spelling=spelling)
+        assert (1, "name server not ready") == outcome(await broker.call(105, {"topic": "T"}, spelling=spelling))
+        # the one that was expected opens the gate
+        await broker.register(MASTER, spelling=spelling)
+        assert (0, None) == outcome(await broker.call(105, {"topic": "T"}, spelling=spelling))
 
-        assert (1, "name server not ready") == outcome(answer)
-        assert await peer.at_end()
+
+# -- zones -----------------------------------------------------------------------------------------------------------
+
+
+async def three_groups(peer: NamesrvPeer) -> None:
+    """Topic T on a group in zone-1, on one in no zone, and on one in zone-2 whose master is down."""
+    await peer.register(MASTER, registration("T", "U", filter_servers=("f1",)), __ZONE_NAME="Zone-1")
+    await peer.register(OTHER, registration("T", "U", filter_servers=("f2",)))
+    await peer.register(
+        Broker("broker-c", 1, "10.0.0.5:10911"), registration("T", "U"), __ZONE_NAME="zone-2", enableActingMaster="true"
+    )
+
+
+@pytest.mark.parametrize(
+    ("zone", "names"),
+    [
+        ({"__ZONE_MODE": "true", "__ZONE_NAME": "zone-1"}, ["broker-a", "broker-c"]),
+        ({"__ZONE_MODE": "TRUE", "__ZONE_NAME": "ZONE-1"}, ["broker-a", "broker-c"]),
+        ({"__ZONE_MODE": "true", "__ZONE_NAME": "zone-2"}, ["broker-c"]),
+        ({"__ZONE_MODE": "true", "__ZONE_NAME": "nowhere"}, ["broker-c"]),
+        ({"__ZONE_MODE": "true", "__ZONE_NAME": "  "}, ["broker-a", "broker-b", "broker-c"]),
+        ({"__ZONE_MODE": "true"}, ["broker-a", "broker-b", "broker-c"]),
+        ({"__ZONE_MODE": "false", "__ZONE_NAME": "zone-1"}, ["broker-a", "broker-b", "broker-c"]),
+        ({"__ZONE_MODE": "yes", "__ZONE_NAME": "zone-1"}, ["broker-a", "broker-b", "broker-c"]),
+        ({"__ZONE_NAME": "zone-1"}, ["broker-a", "broker-b", "broker-c"]),
+    ],
+)
+async def test_client_in_a_zone_sees_its_own_groups(peer: NamesrvPeer, zone: dict[str, str], names: list[str]) -> None:
+    """Those of its zone, whatever the case, and those whose master is down; queues and filter servers go along."""
+    await three_groups(peer)
+    filters = {"10.0.0.1:10911": ["f1"], "10.0.0.3:10911": ["f2"]}
+    addrs = {"broker-a": "10.0.0.1:10911", "broker-b": "10.0.0.3:10911"}
+    left = {addrs[name]: filters[addrs[name]] for name in names if name in addrs}
+
+    for detour in ({}, ORDINARY, {}):
+        route = java_value(await peer.call(105, {"topic": "T", **zone, **detour}))
+        assert names == [group["brokerName"] for group in route["brokerDatas"]]
+        assert names == [queues["brokerName"] for queues in route["queueDatas"]]
+        assert left == route["filterServerTable"]
+    for spelling in SPELLINGS:
+        route = java_value(await peer.call(105, {"topic": "T", **zone}, spelling=spelling))
+        assert names == [group["brokerName"] for group in route["brokerDatas"]]
+
+
+@pytest.mark.parametrize("spelling", ["json", "native"])
+async def test_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """What the fast lane keeps per zone is forgotten with the rest; an unknown topic has no route in any zone."""
+    zone = {"__ZONE_MODE": "true", "__ZONE_NAME": "zone-1"}
+    await three_groups(peer)
+
+    async def groups() -> list[str]:
+        route = java_value(await peer.call(105, {"topic": "T", **zone}, spelling=spelling))
+        return [group["brokerName"] for group in route["brokerDatas"]]
+
+    assert ["broker-a", "broker-c"] == await groups()
+    await peer.register(OTHER, registration("T", "U"), __ZONE_NAME="zone-1")
+    assert ["broker-a", "broker-b", "broker-c"] == await groups()
+    await peer.call(104, MASTER.ext)
+    assert ["broker-b", "broker-c"] == await groups()
+    assert 17 == (await peer.call(105, {"topic": "X", **zone}, spelling=spelling)).code
+
+
+# -- acting master ---------------------------------------------------------------------------------------------------
 
 
 @in_all_spellings
-async def test_server_that_is_not_ready_keeps_its_brokers(tmp_path: Path, spelling: Spelling) -> None:
-    """A broker asks for routes, too; it gets the same answer and stays."""
-    async with namesrv_in_process(tmp_path) as server:
-        await (await server.connect()).register(MASTER)
+@pytest.mark.settings(admin_enabled=True)
+async def test_slave_of_the_lowest_id_stands_in_for_the_master(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """Under id 0, without write permission, until the master is back; only while the setting says so."""
+    sync_topic = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
+    for broker in (MASTER, SLAVE, Broker(id=2, addr="10.0.0.4:10911")):
+        await peer.register(broker, registration("T", sync_topic), enableActingMaster="true")
+    slaves = {"1": "10.0.0.2:10911", "2": "10.0.0.4:10911"}
+    assert ({"0": "10.0.0.1:10911", **slaves}, 6) == await seen(peer, spelling)
 
-    async with namesrv_in_process(tmp_path) as server:
-        assert not server.namesrv.is_ready()
-        peer = await server.connect()
-        await peer.register(OTHER, spelling=spelling)
+    await peer.call(104, MASTER.ext)
+    assert (slaves, 4) == await seen(peer, spelling)
+    # the routes that were cached follow
+    await peer.call(318, None, b"supportActingMaster=true")
+    assert ({"0": "10.0.0.2:10911", "2": "10.0.0.4:10911"}, 4) == await seen(peer, spelling)
+    # by this one the brokers of the group learn who is really there
+    assert (slaves, 4) == await seen(peer, spelling, sync_topic)
+    await peer.call(318, None, b"supportActingMaster=false")
+    assert (slaves, 4) == await seen(peer, spelling)
 
-        assert (1, "name server not ready") == outcome(await peer.call(105, {"topic": "T"}, spelling=spelling))
+    await peer.call(318, None, b"supportActingMaster=true")
+    await peer.register(MASTER, registration("T", sync_topic), enableActingMaster="true")
+    assert ({"0": "10.0.0.1:10911", **slaves}, 6) == await seen(peer, spelling)
 
-        # the one that was expected opens the gate
-        await peer.register(MASTER, spelling=spelling)
-        assert (0, None) == outcome(await peer.call(105, {"topic": "T"}, spelling=spelling))
+
+async def seen(peer: NamesrvPeer, spelling: Spelling, topic: str = "T") -> tuple[dict[str, str], int]:
+    """Addresses and permission in the route of a topic that has one group."""
+    route = java_value(await peer.call(105, {"topic": topic}, spelling=spelling))
+    return route["brokerDatas"][0]["brokerAddrs"], route["queueDatas"][0]["perm"]

@@ -10,9 +10,7 @@ from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
-    Spelling,
     fields,
-    native,
     native_registration,
     native_topic,
     outcome,
@@ -42,39 +40,19 @@ async def test_single_topic_is_a_first_registration(server: InProcess, peer: Nam
     assert BROKER.name in server.namesrv.manager.tables.broker_addr_table
 
 
-async def test_full_registration_drops_what_it_does_not_name(server: InProcess, peer: NamesrvPeer) -> None:
-    """Of this broker only, and whatever the setting delete-topic-with-broker-registration says."""
-    other = Broker("broker-b", 0, "10.0.0.2:10911")
-    await peer.register(BROKER, native_registration("T", "U"), spelling="native", **FULL)
-    await peer.register(other, native_registration("U"), spelling="native", kind="full", agentId="agent-2")
+async def test_full_one_drops_what_it_does_not_name_and_a_delta_does_not(server: InProcess, peer: NamesrvPeer) -> None:
+    """A delta adds, changes and deletes; it is not taken for a repetition of a full one in the same words."""
+    await peer.register(BROKER, native_registration("S", "T", "U", "V"), spelling="native", **FULL)
+    await peer.register(BROKER, native_registration("T", "U", "V", counter=2), spelling="native", **FULL)
+    assert {"T", "U", "V"} == topics(server)
 
-    await peer.register(BROKER, native_registration("T", counter=2), spelling="native", **FULL)
-
-    tables = server.namesrv.manager.tables
-    assert {"T", "U"} == topics(server)
-    assert ["broker-b"] == [queues.broker_name for queues in tables.topic_queue_table["U"]]
-
-
-async def test_delta_adds_changes_and_deletes(server: InProcess, peer: NamesrvPeer) -> None:
-    """What it does not name stays."""
-    await peer.register(BROKER, native_registration("T", "U", "V"), spelling="native", **FULL)
-
-    delta = native_registration(native_topic("U", read=16), "W", counter=2, deleted_topics=["T", "unknown"])
-    assert (0, None) == outcome(await peer.register(BROKER, delta, spelling="native", **DELTA))
-
-    assert {"U", "V", "W"} == topics(server)
+    delta = native_registration(native_topic("U", read=16), "W", counter=3, deleted_topics=["T", "unknown"])
+    for kind, left in ((DELTA, {"U", "V", "W"}), (FULL, {"U", "W"}), (DELTA, {"U", "W"})):
+        assert (0, None) == outcome(await peer.register(BROKER, delta, spelling="native", **kind))
+        assert left == topics(server)
     queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
     assert (16, 8) == (queues and queues.read_queue_nums, queues and queues.write_queue_nums)
-
-
-async def test_delta_with_the_words_of_the_last_full_one_is_another_thing(server: InProcess, peer: NamesrvPeer) -> None:
-    """It is not taken for a repetition: what it lists as deleted goes, which a full one does not heed."""
-    body = native_registration("T", "U", deleted_topics=["U"])
-    await peer.register(BROKER, body, spelling="native", **FULL)
-    assert {"T", "U"} == topics(server)
-
-    await peer.register(BROKER, body, spelling="native", **DELTA)
-    assert {"T"} == topics(server)
+    assert ["full", "full", "delta", "full", "delta"] == [effect.kind for effect in server.taken(Registered)]
 
 
 @pytest.mark.parametrize(
@@ -171,43 +149,3 @@ async def test_number_of_an_unchanged_registration_counts(server: InProcess, pee
     await peer.call(104, stale, spelling="native")
 
     assert {"T"} == topics(server)
-
-
-async def test_static_mapping_dies_with_its_topic(server: InProcess, peer: NamesrvPeer) -> None:
-    """A full registration without the mapping takes it out of the route; so does a delta that deletes the topic."""
-    mapping = {"topic": "T", "bname": "broker-a", "epoch": 1, "total_queues": 2, "curr_id_map": {0: 0, 1: 1}}
-    with_mapping = native_registration("T", topic_queue_mapping_info_map={"T": mapping})
-    mapped = server.namesrv.manager.tables.topic_queue_mapping_info_table
-
-    await peer.register(BROKER, with_mapping, spelling="native", **FULL)
-    assert {0: 0, 1: 1} == mapped["T"]["broker-a"].curr_id_map
-    await peer.register(BROKER, native_registration("T"), spelling="native", **FULL)
-    assert {} == mapped
-
-    await peer.register(BROKER, with_mapping, spelling="native", **FULL)
-    await peer.register(BROKER, native({"deleted_topics": ["T"]}), spelling="native", **DELTA)
-    assert {} == mapped
-
-
-@pytest.mark.parametrize("spelling", ["json", "native"])
-async def test_filter_servers_come_and_go(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
-    """An empty list removes them; natively, none at all leaves them as they are."""
-    listed = server_list(spelling, ("10.0.0.1:30000",))
-    tables = server.namesrv.manager.tables
-
-    await peer.register(BROKER, listed, spelling=spelling)
-    assert [("10.0.0.1:30000",)] == list(tables.filter_server_table.values())
-
-    if spelling == "native":
-        await peer.register(BROKER, native_registration("T", "U"), spelling=spelling)
-        assert [("10.0.0.1:30000",)] == list(tables.filter_server_table.values())
-
-    await peer.register(BROKER, server_list(spelling, ()), spelling=spelling)
-    assert {} == tables.filter_server_table
-
-
-def server_list(spelling: Spelling, servers: tuple[str, ...]) -> bytes:
-    """A registration with filter servers."""
-    if spelling == "native":
-        return native_registration("T", "U", filter_server_list=list(servers))
-    return registration("T", "U", filter_servers=servers)

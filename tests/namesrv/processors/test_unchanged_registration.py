@@ -3,7 +3,6 @@
 Java's brokers send their whole table every 30 s, nearly always the same one.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from tests.support.namesrv_peer import (
     Spelling,
     fields,
     native_registration,
-    native_value,
     registration,
     topic_config,
 )
@@ -100,126 +98,51 @@ async def test_refused_registration_is_not_remembered(server: InProcess, peer: N
     assert [] == kinds(server)
 
 
-Touch = Callable[[NamesrvPeer], Awaitable[Any]]
-
-
-def delete_topic(peer: NamesrvPeer) -> Awaitable[Any]:
-    """216."""
-    return peer.call(216, {"topic": "T"})
-
-
-def delete_topic_in_cluster(peer: NamesrvPeer) -> Awaitable[Any]:
-    """216 with a cluster."""
-    return peer.call(216, {"topic": "T", "clusterName": "cluster-1"})
-
-
-def register_topic(peer: NamesrvPeer) -> Awaitable[Any]:
-    """217."""
-    queues = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":1,"writeQueueNums":1,"perm":6}]}'
-    return peer.call(217, {"topic": "T"}, queues)
-
-
-def register_foreign_topic(peer: NamesrvPeer) -> Awaitable[Any]:
-    """217 for a topic that the broker does not register."""
-    queues = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":1,"writeQueueNums":1,"perm":6}]}'
-    return peer.call(217, {"topic": "X"}, queues)
-
-
-def wipe(peer: NamesrvPeer) -> Awaitable[Any]:
-    """205."""
-    return peer.call(205, {"brokerName": "broker-a"})
-
-
-def add(peer: NamesrvPeer) -> Awaitable[Any]:
-    """327."""
-    return peer.call(327, {"brokerName": "broker-a"})
-
-
-def unregister(peer: NamesrvPeer) -> Awaitable[Any]:
-    """104."""
-    return peer.call(104, MASTER.ext)
-
-
-def change_setting(peer: NamesrvPeer) -> Awaitable[Any]:
-    """318: from now on a registration drops topics."""
-    return peer.call(318, None, b"deleteTopicWithBrokerRegistration=true")
-
-
-def slave_joins(peer: NamesrvPeer) -> Awaitable[Any]:
-    """Another instance of the group."""
-    return peer.register(SLAVE)
-
-
-def other_master(peer: NamesrvPeer) -> Awaitable[Any]:
-    """Another address takes the id."""
-    return peer.register(MASTER._replace(addr="10.0.0.9:10911"))
+QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":1,"writeQueueNums":1,"perm":6}]}'
 
 
 @pytest.mark.parametrize(
-    "touch",
+    ("code", "ext", "body", "touches_others"),
     [
-        delete_topic,
-        delete_topic_in_cluster,
-        register_topic,
-        register_foreign_topic,
-        wipe,
-        add,
-        unregister,
-        change_setting,
-        slave_joins,
-        other_master,
+        (216, {"topic": "T"}, b"", False),
+        (216, {"topic": "T", "clusterName": "cluster-1"}, b"", False),
+        (217, {"topic": "T"}, QUEUES, False),
+        # one that the broker does not register
+        (217, {"topic": "X"}, QUEUES, False),
+        (205, {"brokerName": "broker-a"}, b"", False),
+        (327, {"brokerName": "broker-a"}, b"", False),
+        (104, MASTER.ext, b"", False),
+        # from now on a registration drops topics
+        (318, {}, b"deleteTopicWithBrokerRegistration=true", True),
+        # another instance of the group, and another address that takes the id
+        (103, SLAVE.ext, registration("T", "U"), False),
+        (103, MASTER._replace(addr="10.0.0.9:10911").ext, registration("T", "U"), False),
     ],
 )
 @pytest.mark.settings(admin_enabled=True)
-async def test_registration_is_read_anew_after(server: InProcess, peer: NamesrvPeer, touch: Touch) -> None:
-    """Whatever else touches a broker's topics or group makes its next registration count in full, once."""
+async def test_registration_is_read_anew_when_something_else_touched_its_broker(
+    server: InProcess, peer: NamesrvPeer, code: int, ext: dict[str, Any], body: bytes, *, touches_others: bool
+) -> None:
+    """In full, once; that of a broker with other topics is still known."""
     await peer.register(MASTER)
-    await touch(peer)
+    await peer.register(OTHER, registration("V", "W"))
+    assert 0 == (await peer.call(code, ext, body)).code
     server.effects.clear()
 
     for _ in range(2):
         assert 0 == (await peer.register(MASTER)).code
+    await peer.register(OTHER, registration("V", "W"))
 
-    assert ["full", "unchanged"] == kinds(server)
+    assert ["full", "unchanged", "full" if touches_others else "unchanged"] == kinds(server)
     assert {"T", "U"} <= server.namesrv.manager.tables.topic_queue_table.keys()
-
-
-@pytest.mark.parametrize("touch", [wipe, delete_topic, register_topic, unregister])
-async def test_what_touches_another_broker_changes_nothing(server: InProcess, peer: NamesrvPeer, touch: Touch) -> None:
-    """Topics of its own on another group: that broker's registration is still known."""
-    await peer.register(MASTER)
-    await peer.register(OTHER, registration("V", "W"))
-    await touch(peer)
-    server.effects.clear()
-
-    await peer.register(OTHER, registration("V", "W"))
-
-    assert ["unchanged"] == kinds(server)
 
 
 async def test_delta_makes_the_full_one_count_again(server: InProcess, peer: NamesrvPeer) -> None:
     """And a delta is never taken for a repetition."""
-    ext: dict[str, Any] = {"agentId": "agent-1"}
     for kind in ("full", "delta", "delta", "full", "full"):
-        await peer.register(MASTER, native_registration("T"), spelling="native", kind=kind, **ext)
+        await peer.register(MASTER, native_registration("T"), spelling="native", kind=kind, agentId="agent-1")
 
     assert ["full", "delta", "delta", "full", "unchanged"] == kinds(server)
-
-
-async def test_slave_brings_its_topics_when_the_master_is_gone(server: InProcess) -> None:
-    """It registers what it always registered, and from now on that counts, without write permission."""
-    peer, client = await server.connect(), await server.connect()
-    slaves_topics = registration("T", "U", "only-here")
-    await peer.register(MASTER, enableActingMaster="true")
-    await peer.register(SLAVE, slaves_topics, enableActingMaster="true")
-    assert 17 == (await client.call(105, {"topic": "only-here"})).code
-    await peer.call(104, MASTER.ext)
-
-    await peer.register(SLAVE, slaves_topics, enableActingMaster="true")
-
-    route = native_value((await client.call(105, {"topic": "only-here"}, spelling="native")).body)
-    assert {1: "10.0.0.2:10911"} == route["broker_datas"][0]["broker_addrs"]
-    assert 4 == route["queue_datas"][0]["perm"]
 
 
 @pytest.mark.settings(admin_enabled=True)
@@ -229,7 +152,7 @@ async def test_setting_applies_to_what_is_registered_next(server: InProcess, pee
     await peer.register(MASTER, registration("T", "U"))
     assert {"T", "U", "V"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
-    await change_setting(peer)
+    await peer.call(318, None, b"deleteTopicWithBrokerRegistration=true")
     await peer.register(MASTER, registration("T", "U"))
 
     assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
@@ -241,15 +164,3 @@ async def test_same_bytes_in_another_spelling_are_not_the_same(server: InProcess
     await peer.register(MASTER, b"", spelling="native")
 
     assert ["full", "full"] == kinds(server)
-
-
-async def test_equal_registration_over_a_newer_connection_moves_there(server: InProcess) -> None:
-    """The end of the older connection evicts nobody."""
-    older, newer = await server.connect(), await server.connect()
-    await older.register(MASTER)
-    await newer.register(MASTER)
-    assert ["full", "unchanged"] == kinds(server)
-
-    await server.hang_up(older)
-
-    assert 0 == (await newer.call(105, {"topic": "T"})).code
