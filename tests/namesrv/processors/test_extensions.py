@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from namesrv import version
+from namesrv.processors import processors
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
+    TIMESTAMP,
     Broker,
     NamesrvPeer,
     Spelling,
@@ -21,6 +23,7 @@ from tests.support.namesrv_peer import (
 from tests.support.raw_peer import until
 
 MASTER = Broker()
+SLAVE = Broker(id=1, addr="10.0.0.2:10911")
 ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS = range(20001, 20006)
 
@@ -51,8 +54,10 @@ async def test_question_that_is_none_is_refused(peer: NamesrvPeer, code: int) ->
 
 @pytest.mark.settings(nameserver_name="ns-1")
 async def test_server_info_describes_the_run(server: InProcess) -> None:
-    """What it is, how much it knows, what it has done."""
-    peer, other = await server.connect(), await server.connect()
+    """What it is, how much it knows, what it has done, and whom it refused."""
+    peer, other, hostile = await server.connect(), await server.connect(), await server.connect()
+    hostile.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert await hostile.at_end()
     await peer.register(MASTER)
     await peer.register(ELSEWHERE, registration("U", "V"))
     await peer.call(904, MASTER.ext)
@@ -79,7 +84,7 @@ async def test_server_info_describes_the_run(server: InProcess) -> None:
         "watchers": 0,
         "pulls": 2,
         "heartbeats": 1,
-        "refusals": {},
+        "refusals": {"frame_too_large": 1},
         "last_event_seq": 4,
     } == await ask(peer, SERVER_INFO)
 
@@ -99,17 +104,6 @@ async def test_server_info_tells_whom_it_waits_for(tmp_path: Path) -> None:
     waiting = "not ready: waiting 42 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
     assert (False, waiting) == (info["ready"], info["readiness"])
     assert first != info["boot_id"]
-
-
-async def test_server_info_counts_refusals(server: InProcess) -> None:
-    """By reason."""
-    peer, hostile = await server.connect(), await server.connect()
-    hostile.send(b"GET / HTTP/1.1\r\n\r\n")
-    assert await hostile.at_end()
-
-    info = await ask(peer, SERVER_INFO)
-
-    assert {"frame_too_large": 1} == info["refusals"]
 
 
 async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) -> None:
@@ -151,6 +145,157 @@ async def test_recent_events_can_be_asked_for_in_parts(server: InProcess, peer: 
     assert [6, 1005] == [(await numbers())[0], (await numbers())[-1]]
     refused = await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")
     assert 1 == refused.code
+
+
+async def test_connections_are_listed_with_what_they_are(server: InProcess) -> None:
+    """The role comes from what was asked: brokers stay brokers, clients may ask what tools ask."""
+    broker, client, admin, silent = [await server.connect() for _ in range(4)]
+    await broker.register(MASTER)
+    await server.clock.advance(1)
+    await broker.call(105, {"topic": "T"})
+    await broker.call(106)
+    await client.call(105, {"topic": "T"}, spelling="native")
+    await client.call(105, {"topic": "absent"}, spelling="native")
+    await client.call(106, spelling="native")
+    await admin.call(106, spelling="binary")
+    await server.clock.advance(2)
+
+    found = (await ask(admin, LIST_CONNECTIONS))["connections"]
+
+    assert {
+        "id": server.connection_of(broker).id,
+        "peer": broker.address,
+        "proxied": None,
+        "role": "broker",
+        "protocol": "json",
+        "since_ms": 1_700_000_000_000,
+        "last_request_seconds": 2.0,
+        "requests": 3,
+        "in_flight": 0,
+        "unsent_bytes": 0,
+    } == found[0]
+    seen = [(one["peer"], one["role"], one["protocol"], one["requests"], one["in_flight"]) for one in found]
+    assert [
+        (broker.address, "broker", "json", 3, 0),
+        (client.address, "client", "msgpack", 3, 0),
+        (admin.address, "admin", "msgpack", 2, 1),
+        (silent.address, None, None, 0, 0),
+    ] == seen
+
+    async def peers(role: str | None) -> list[str]:
+        return [one["peer"] for one in (await ask(admin, LIST_CONNECTIONS, role=role))["connections"]]
+
+    assert [broker.address] == await peers("broker")
+    assert [client.address] == await peers("client")
+    assert [admin.address] == await peers("admin")
+    assert 4 == len(await peers(None))
+    assert [] == await peers("stranger")
+
+
+async def test_role_comes_from_what_was_asked(server: InProcess) -> None:
+    """A tool that asks for routes counts as client, a heartbeat makes a broker: on both roads."""
+    broker, fast, ordinary, known, unknown = [await server.connect() for _ in range(5)]
+    await broker.register(MASTER)
+    for peer, topic in ((fast, "T"), (ordinary, "absent")):
+        await peer.call(106)
+        assert "admin" == server.connection_of(peer).role
+        await peer.call(105, {"topic": topic})
+        assert "client" == server.connection_of(peer).role
+    await known.call(904, MASTER.ext)
+    await unknown.call(904, Broker("broker-z").ext)
+    assert ["broker", "broker"] == [server.connection_of(one).role for one in (known, unknown)]
+
+    # what waits until something happens has a class of its own, for metrics
+    kinds = processors(server.namesrv).kinds
+    assert {"broker", "client", "admin", "watch"} == set(kinds.values())
+    assert ("broker", "client", "admin", "watch") == tuple(kinds[code] for code in (103, 105, 106, 20001))
+
+
+@pytest.mark.settings(proxy_protocol="optional")
+async def test_connection_through_a_proxy_names_both_ends(peer: NamesrvPeer) -> None:
+    """The socket's peer, and the one that the proxy names."""
+    peer.send(b"PROXY TCP4 192.0.2.1 192.0.2.2 40000 9876\r\n")
+
+    (found,) = (await ask(peer, LIST_CONNECTIONS))["connections"]
+
+    assert (peer.address, "192.0.2.1:40000") == (found["peer"], found["proxied"])
+
+
+async def test_brokers_are_listed_with_their_age(server: InProcess, peer: NamesrvPeer) -> None:
+    """Everything that is known of them, on the liveness clock."""
+    await peer.register(MASTER, registration("T", "U", "V", counter=7, state_version=2), haServerAddr="ha")
+    await peer.call(205, {"brokerName": "broker-a"})
+    await server.clock.advance(100)
+    agent = await server.connect()
+    body = native_registration("T", counter=3)
+    ext: dict[str, Any] = {"agentId": "agent-1", "registrationSeq": 4, "heartbeatTimeoutMillis": 10_000}
+    await agent.register(ELSEWHERE, body, spelling="native", **ext)
+    await server.clock.advance(1.5)
+    state = {"disk_used": 0.25, "note": None}
+    await agent.call(904, ELSEWHERE.ext, native({"state": state}), spelling="native")
+    await server.clock.advance(0.5)
+
+    found = await ask(peer, LIST_BROKERS)
+
+    assert server.namesrv.boot_id == found["boot_id"]
+    assert [
+        {
+            "cluster": "cluster-1",
+            "broker_name": "broker-a",
+            "broker_id": 0,
+            "broker_addr": "10.0.0.1:10911",
+            "ha_server_addr": "ha",
+            "age_seconds": 102.0,
+            "expires_in_seconds": 18.0,
+            "expiry_seconds": 120.0,
+            "data_version": {"counter": 7, "state_version": 2, "timestamp": TIMESTAMP},
+            "topics": 3,
+            "write_wiped": True,
+            "agent_id": None,
+            "registration_seq": None,
+            "connection": server.connection_of(peer).id,
+            "protocol": "rocketmq",
+            "state": None,
+        },
+        {
+            "cluster": "cluster-2",
+            "broker_name": "broker-c",
+            "broker_id": 0,
+            "broker_addr": "10.0.1.1:10911",
+            "ha_server_addr": None,
+            "age_seconds": 0.5,
+            "expires_in_seconds": 9.5,
+            "expiry_seconds": 10.0,
+            "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP},
+            "topics": 1,
+            "write_wiped": False,
+            "agent_id": "agent-1",
+            "registration_seq": 4,
+            "connection": server.connection_of(agent).id,
+            "protocol": "msgpack",
+            "state": state,
+        },
+    ] == found["brokers"]
+
+
+async def test_brokers_can_be_listed_by_cluster_and_name(peer: NamesrvPeer) -> None:
+    """Both, or either; nobody of an unknown one."""
+    for broker in (MASTER, SLAVE, Broker("broker-b", 0, "10.0.0.3:10911"), ELSEWHERE):
+        await peer.register(broker)
+
+    # a registration without a DataVersion has none to show
+    await peer.register(ELSEWHERE, native({"topic_configs": []}), spelling="native")
+
+    async def addrs(**members: str) -> list[str]:
+        return [one["broker_addr"] for one in (await ask(peer, LIST_BROKERS, **members))["brokers"]]
+
+    assert ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.1.1:10911"] == await addrs()
+    assert ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"] == await addrs(cluster="cluster-1")
+    assert ["10.0.0.1:10911", "10.0.0.2:10911"] == await addrs(broker_name="broker-a")
+    assert ["10.0.1.1:10911"] == await addrs(cluster="cluster-2", broker_name="broker-c")
+    assert [] == await addrs(cluster="cluster-2", broker_name="broker-a")
+    (found,) = (await ask(peer, LIST_BROKERS, cluster="cluster-2"))["brokers"]
+    assert found["data_version"] is None
 
 
 @pytest.mark.settings(drain_seconds=100.0)

@@ -1,8 +1,6 @@
 """Answers about the key-value configuration (100, 101, 102, 219), in every header."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,12 +42,8 @@ async def test_what_is_not_there_is_not_found(peer: NamesrvPeer, spelling: Spell
     assert (22, "No config item, Namespace: N Key: k", {}) == (*outcome(answer), fields(answer))
     answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
     assert (22, "No config item, Namespace: N", {}) == (*outcome(answer), fields(answer))
-
-
-async def test_refusal_of_java_has_an_empty_object_or_none(peer: NamesrvPeer) -> None:
-    """101's answer has a header class, 219's has none."""
-    assert {} == (await peer.call(GET, entry())).ext_fields
-    assert (await peer.call(LIST, {"namespace": "N"})).ext_fields is None
+    # 101's answer has a header class in Java, 219's has none
+    assert ({}, None) == ((await peer.call(GET, entry())).ext_fields, (await peer.call(LIST, entry())).ext_fields)
 
 
 @in_all_spellings
@@ -76,42 +70,20 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
     ("ext", "remark"),
     [
         (entry(value="12345678901"), "field value: value of 11 bytes, limit 10: '12345678901'..."),
-        (
-            entry(value="\u00e9" * 6),
-            "field value: value of 12 bytes, limit 10: '\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9'...",
-        ),
         (entry(key="third", value="v"), "field key: key 'third' exceeds the limit of 2 keys in namespace 'N'"),
         (entry("third", value="v"), "field namespace: namespace 'third' exceeds the limit of 2 namespaces"),
-        (entry(key="x" * 256, value="v"), f"field key: key of 256 characters, limit 255: {'x' * 40!r}..."),
-        (entry("a\nb", value="v"), "field namespace: namespace with a control character: 'a\\nb'"),
         (entry(key="", value="v"), "field key is empty"),
     ],
 )
-async def test_change_beyond_a_limit_names_the_field(tmp_path: Path, ext: dict[str, str], remark: str) -> None:
+@pytest.mark.settings(kv_max_value_bytes=10, kv_max_keys_per_namespace=2, kv_max_namespaces=2)
+async def test_change_beyond_a_limit_names_the_field(peer: NamesrvPeer, ext: dict[str, str], remark: str) -> None:
     """And changes nothing."""
-    limits: dict[str, Any] = {"kv_max_value_bytes": 10, "kv_max_keys_per_namespace": 2, "kv_max_namespaces": 2}
-    async with namesrv_in_process(tmp_path, **limits) as server:
-        peer = await server.connect()
-        for namespace, key in (("N", "k"), ("N", "l"), ("M", "k")):
-            assert 0 == (await peer.call(PUT, entry(namespace, key, "1234567890"))).code
-        before = (tmp_path / "kvConfig.json").read_bytes()
+    for namespace, key in (("N", "k"), ("N", "l"), ("M", "k")):
+        assert 0 == (await peer.call(PUT, entry(namespace, key, "1234567890"))).code
 
-        assert (1, remark) == outcome(await peer.call(PUT, ext))
+    assert (1, remark) == outcome(await peer.call(PUT, ext))
 
-        assert before == (tmp_path / "kvConfig.json").read_bytes()
-        assert "1234567890" == fields(await peer.call(GET, entry()))["value"]
-
-
-async def test_change_is_on_disk_when_it_is_answered(tmp_path: Path) -> None:
-    """In Apache's format; another server in this directory knows it."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.call(PUT, entry(value="v"))
-        assert {"configTable": {"N": {"k": "v"}}} == json.loads((tmp_path / "kvConfig.json").read_bytes())
-
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        assert {"value": "v"} == fields(await peer.call(GET, entry()))
+    assert {"table": {"k": "1234567890", "l": "1234567890"}} == value(await peer.call(LIST, {"namespace": "N"}))
 
 
 async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path) -> None:
