@@ -1,11 +1,14 @@
 """A sample of what an analysis hands to the report, with something of everything."""
 
+import json
+from pathlib import Path
 from typing import Any, Final
 
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 
 MINUTE_MS: Final = 60_000
 END_MS: Final = MIDNIGHT_MS + 240 * MINUTE_MS
+_SUMMARY: Final = Path(__file__).with_suffix(".json")
 NOTHING: Final[dict[str, int | None]] = {
     "count": 0,
     **dict.fromkeys(("p50", "p90", "p95", "p99", "p999", "max", "mean")),
@@ -21,83 +24,11 @@ def stats(count: int, p50: int, p99: int) -> dict[str, int | None]:
 
 def sample_summary(*, topic: str = "orders", broker: str = "c1/broker-a/0") -> dict[str, Any]:
     """The content of summary.json after a bad morning."""
-    return {
-        "schema": 1,
-        "input": {
-            "lines": 120_345,
-            "bad": 3,
-            "duplicates": 12,
-            "newer_version": 0,
-            "unknown_events": 1,
-            "left_out": 0,
-            "dropped_by_writers": 7,
-            "clock_steps": 1,
-            "files": 2,
-            "events": {"heartbeat": 120_000, "evict": 42},
-            "truncated_files": 1,
-            "from_ms": MIDNIGHT_MS,
-            "until_ms": MIDNIGHT_MS + 240 * MINUTE_MS,
-            "nameservers": ["ns-1", "ns-2"],
-            "per_file": [_file("a.jsonl.gz", bad=3, truncated=True), _file("b.jsonl.gz")],
-        },
-        "settings": [
-            {
-                "nameserver": "ns-1",
-                "boot_id": "boot-1",
-                "version": "0.1.0",
-                "scan_interval_ms": 10_000,
-                "broker_expiry_ms": 120_000,
-                "from_ms": MIDNIGHT_MS,
-                "until_ms": MIDNIGHT_MS + 240 * MINUTE_MS,
-            }
-        ],
-        "bound_ms": 160_000,
-        "registry": {
-            "all": stats(42, 109_700, 128_000),
-            "lower": stats(42, 75_000, 98_000),
-            "by_reason": {"silent": stats(40, 106_000, 128_000), "disconnected": stats(2, 3_000, 9_000)},
-            "by_nameserver": {"ns-1": stats(22, 105_000, 128_000), "ns-2": stats(20, 104_000, 127_000)},
-            "by_cluster": {"c1": stats(42, 105_000, 128_000)},
-            "by_broker": {broker: stats(3, 105_000, 128_000)},
-            "over_bound": 1,
-        },
-        "client": {
-            "all": stats(180, 126_800, 157_000),
-            "by_reason": {"silent": stats(180, 121_000, 157_000)},
-            "by_topic": {topic: stats(180, 121_000, 157_000)},
-            "by_client": {"10.0.9.1:40000#7": stats(9, 121_000, 157_000)},
-            "exposed": 192,
-            "seen": 180,
-            "censored": {"returned": 2, "client_gone": 7, "log_end": 3},
-            "unknown_revisions": 0,
-        },
-        "false_evictions": {"count": 2, "by_broker": {broker: 2}},
-        "exposed_pulls": {"total": 431, "by_broker": {broker: 431}, "by_topic": {topic: 431}},
-        "near_misses": {"count": 5, "by_broker": {broker: 5}, "worst": None},
-        "divergence": {
-            "total_ms": 63_000,
-            "episodes": 9,
-            "longest_ms": 9_800,
-            "by_broker": {broker: {"total_ms": 63_000, "episodes": 9, "longest_ms": 9_800}},
-        },
-        "as_logged": {"logged": 40, "replayed": 40, "missing": 0, "extra": 0, "other_scan": 0, "exact": True},
-        "what_if": [],
-        "worst": [],
-        "findings": [
-            {
-                "severity": "critical",
-                "code": "over_bound",
-                "text": "1 brokers stayed registered longer than explained.",
-            },
-            {"severity": "warning", "code": "false_evictions", "text": "2 brokers were evicted although alive."},
-            {"severity": "info", "code": "exposed_pulls", "text": "431 answers still had a broker that was dead."},
-        ],
-    }
-
-
-def _file(name: str, *, bad: int = 0, truncated: bool = False) -> dict[str, Any]:
-    numbers = dict.fromkeys(("duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers"), 0)
-    return {"file": name, "truncated": truncated, "lines": 60_000, "bad": bad, "clock_steps": 0, **numbers}
+    text = _SUMMARY.read_text(encoding="utf-8")
+    for name, value in (("TOPIC", topic), ("BROKER", broker)):
+        text = text.replace(f'"{name}"', json.dumps(value))
+    summary: dict[str, Any] = json.loads(text)
+    return summary
 
 
 def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:
