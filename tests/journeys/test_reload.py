@@ -77,4 +77,4 @@ def test_terminal(tmp_path: Path) -> None:
         os.kill(terminal.pid, signal.SIGHUP)
         terminal.wait_for("reloaded")
         terminal.hang_up()
-        assert 0 == terminal.wait_until_ended()
+        assert 0 == terminal.wait()

@@ -2,19 +2,18 @@
 
 import http.client
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.guard import GUARD_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """What came back."""
+class HttpAnswer(NamedTuple):
+    """What came back; headers by name in lower case."""
 
     status: int
-    # by name in lower case
     headers: Mapping[str, str]
     body: bytes
 
@@ -60,13 +59,10 @@ class Scrape:
 
 def ask(address: tuple[str, int], target: str, method: str = "GET") -> HttpAnswer:
     """One request over a connection of its own."""
-    connection = http.client.HTTPConnection(*address, timeout=GUARD_SECONDS)
-    try:
+    with closing(http.client.HTTPConnection(*address, timeout=GUARD_SECONDS)) as connection:
         connection.request(method, target)
         answer = connection.getresponse()
         return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
-    finally:
-        connection.close()
 
 
 def scrape(address: tuple[str, int]) -> Scrape:

@@ -32,22 +32,22 @@ class Peer:
         self, address: tuple[str, int] | socket.socket, *, native: bool = False, receive_buffer_bytes: int = 0
     ) -> None:
         self._type = SerializeType.MSGPACK if native else SerializeType.JSON
-        if isinstance(address, socket.socket):
-            # one that a test has accepted: it plays the server
-            self._socket = address
-        else:
-            self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
-            if receive_buffer_bytes:
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-            self._socket.settimeout(GUARD_SECONDS)
-            try:
-                self._socket.connect(address)
-            except OSError:
-                self._socket.close()
-                raise
         self._reader = FrameReader(max_header_bytes=1 << 20)
         self._frames: list[Frame] = []
         self._last_opaque = 0
+        if isinstance(address, socket.socket):
+            # one that a test has accepted: it plays the server
+            self._socket = address
+            return
+        self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        if receive_buffer_bytes:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self._socket.settimeout(GUARD_SECONDS)
+        try:
+            self._socket.connect(address)
+        except OSError:
+            self._socket.close()
+            raise
 
     @property
     def native(self) -> bool:
@@ -67,19 +67,14 @@ class Peer:
     ) -> int:
         """Send a request; its opaque."""
         self._last_opaque += 1
-        self.send_bytes(
-            encode_command(
-                RemotingCommand(
-                    code=code,
-                    opaque=self._last_opaque,
-                    flag=flag,
-                    version=version or CURRENT_VERSION,
-                    ext_fields=ext_fields,
-                    body=body,
-                    serialize_type=self._type,
-                )
-            )
-        )
+        message: dict[str, Any] = {
+            "flag": flag,
+            "version": version or CURRENT_VERSION,
+            "ext_fields": ext_fields,
+            "body": body,
+        }
+        command = RemotingCommand(code, self._last_opaque, ext_fields=ext_fields, serialize_type=self._type, **message)
+        self.send_bytes(encode_command(command))
         return self._last_opaque
 
     def send_bytes(self, data: bytes) -> None:

@@ -1,6 +1,5 @@
 """A Spark cluster for tests: a master and two workers, as processes of their own on loopback."""
 
-import os
 import re
 import shutil
 from contextlib import ExitStack
@@ -32,11 +31,13 @@ class SparkCluster:
     def __enter__(self) -> Self:
         with ExitStack() as starting:
             self._running = starting
-            master = self._start("master", _MASTER)
-            said = master.wait_for("Starting Spark master at spark://", within=START_SECONDS)
+            self._work.mkdir(parents=True, exist_ok=True)
+            (self._work / "log4j2.properties").write_text(_LOGGING)
+            said = self._start("master", _MASTER).wait_for("Starting Spark master at spark://", within=START_SECONDS)
             self.url = _found(r"(spark://127\.0\.0\.1:\d+)", said)
-            workers = [self._start(f"worker-{number}", *self._worker(number)) for number in range(_WORKERS)]
-            for worker in workers:
+            flags = (_WORKER, "--cores", "1", "--memory", "1g", "--work-dir")
+            names = [f"worker-{number}" for number in range(_WORKERS)]
+            for worker in [self._start(name, *flags, str(self._work / name), self.url) for name in names]:
                 worker.wait_for("Successfully registered with master", within=START_SECONDS)
             self._running = starting.pop_all()
         return self
@@ -44,32 +45,20 @@ class SparkCluster:
     def __exit__(self, *raised: object) -> None:
         self._running.close()
 
-    def _worker(self, number: int) -> list[str]:
-        folder = self._work / f"worker-{number}"
-        return [_WORKER, "--cores", "1", "--memory", "1g", "--work-dir", str(folder), self.url]
-
     def _start(self, name: str, java_class: str, *arguments: str) -> TalkingProcess:
-        java = shutil.which("java") or "java"
-        classpath = f"{SPARK_HOME}/jars/*"
-        logging = self._work / "log4j2.properties"
-        logging.parent.mkdir(parents=True, exist_ok=True)
-        logging.write_text(_LOGGING)
+        (core,) = (SPARK_HOME / "jars").glob("spark-core_*.jar")
+        logging = f"-Dlog4j2.configurationFile={self._work / 'log4j2.properties'}"
         process = TalkingProcess(
-            *(java, "-Xmx384m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={logging}", *_OPENS),
-            *("-cp", classpath, java_class, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments),
+            *(shutil.which("java") or "java", "-Xmx384m", "-XX:+UseSerialGC", logging, *_OPENS),
+            *("-cp", f"{SPARK_HOME}/jars/*", java_class, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+            *arguments,
             SPARK_LOCAL_IP="127.0.0.1",
             SPARK_LOCAL_DIRS=str(self._work / f"{name}-scratch"),
             SPARK_HOME=str(SPARK_HOME),
             # workers launch executors by it, and look for a build of Spark when nobody tells them
-            SPARK_SCALA_VERSION=_scala_version(),
-            PATH=os.environ["PATH"],
+            SPARK_SCALA_VERSION=_found(r"spark-core_([0-9.]+)-", core.name),
         )
         return self._running.enter_context(process)
-
-
-def _scala_version() -> str:
-    (core,) = (SPARK_HOME / "jars").glob("spark-core_*.jar")
-    return _found(r"spark-core_([0-9.]+)-", core.name)
 
 
 def _found(pattern: str, line: str) -> str:

@@ -57,10 +57,6 @@ class Terminal:
         os.close(self._descriptor)
         self._descriptor = -1
 
-    def wait_until_ended(self) -> int:
-        """The exit code, once the command has ended; nothing more is read."""
-        return self._process.wait(GUARD_SECONDS)
-
     def type(self, text: str) -> None:
         """Type."""
         os.write(self._descriptor, text.encode())
@@ -72,16 +68,15 @@ class Terminal:
     def interrupt_prompt(self) -> None:
         """Press Ctrl-C at a prompt until something is shown: one between prompt and read gets lost in readline."""
         deadline = time.monotonic() + GUARD_SECONDS
-        while True:
-            self.interrupt()
-            if select.select([self._descriptor], [], [], 2.0)[0]:
-                return
+        self.interrupt()
+        while not select.select([self._descriptor], [], [], 2.0)[0]:
             assert time.monotonic() < deadline, self.shown
+            self.interrupt()
 
     def wait(self) -> int:
-        """The exit code, once all was read."""
+        """The exit code, once all was read that can be."""
         deadline = time.monotonic() + GUARD_SECONDS
-        while self._read(deadline):
+        while self._descriptor >= 0 and self._read(deadline):
             pass
         return self._process.wait(GUARD_SECONDS)
 
