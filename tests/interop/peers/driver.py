@@ -56,7 +56,7 @@ class Driver(JavaProcess):
     def _start(self, kind: str, name: str, *words: str, settings: dict[str, int]) -> None:
         self.tell(" ".join([kind, name, *words, *(f"{key}={value}" for key, value in settings.items())]))
         self.wait_until(lambda: self.events("started", name=name) or self.events("error"), within=GUARD_SECONDS)
-        assert [] == self.events("error")
+        assert not self.events("error"), self.events("error")
 
     def send(self, name: str, topic: str, count: int, prefix: str) -> set[str]:
         """Send `prefix-0` and so on, one after the other; the bodies that were acknowledged."""
