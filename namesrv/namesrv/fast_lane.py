@@ -223,7 +223,7 @@ class FastLane:
             answer = self._in_zone(self._json_cache, topic, ext) or self._json_cache.fill(topic)
         if answer is None:
             return None
-        self._count_pull(connection, topic, answer, SerializeType.JSON)
+        self._count_pull(connection, topic, answer)
         return _json_frame(answer, asked.opaque)
 
     def _pull_native(self, connection: ServerConnection, asked: _NativeHeader, ext: _Ext) -> bytes | None:
@@ -236,7 +236,7 @@ class FastLane:
             answer = self._in_zone(self._native_cache, topic, ext) or self._native_cache.fill(topic)
         if answer is None:
             return None
-        self._count_pull(connection, topic, answer, SerializeType.MSGPACK)
+        self._count_pull(connection, topic, answer)
         return answer[0] + asked.opaque.to_bytes(4, signed=True) + answer[1]
 
     def _in_zone(self, cache: RouteCache[T], topic: str, ext: _Ext) -> T | None:
@@ -245,7 +245,7 @@ class FastLane:
             return None
         return cache.fill_zone(topic, zone)
 
-    def _count_pull(self, connection: ServerConnection, topic: str, answer: object, serialize_type: int) -> None:
+    def _count_pull(self, connection: ServerConnection, topic: str, answer: object) -> None:
         self.pulls += 1
         if self._first_served is not None:
             served = connection.served
@@ -253,10 +253,8 @@ class FastLane:
                 self._first_served(connection, topic, answer)
             if self._late_topics and topic in self._late_topics:
                 self._late_pulls[topic] += 1
-        connection.requests += 1
-        connection.serialize_type = serialize_type
-        if not connection.is_broker:
-            connection.role = "client"
+        if connection.role != "client":
+            connection.note_role("client")
 
     # -- heartbeats ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +264,7 @@ class FastLane:
             return None
         if self._manager.touch(key, connection.id) is None:
             return None
-        self._count_heartbeat(connection, SerializeType.JSON)
+        self._count_heartbeat(connection)
         return b"" if asked.flag & FLAG_ONEWAY else _json_frame(_NO_BODY, asked.opaque)
 
     def _data_version_json(
@@ -287,7 +285,7 @@ class FastLane:
             except BadRequestError:
                 return None
         self._manager.touch(key, connection.id)
-        self._count_heartbeat(connection, SerializeType.JSON)
+        self._count_heartbeat(connection)
         self.data_versions += 1
         if asked.flag & FLAG_ONEWAY:
             return b""
@@ -307,16 +305,14 @@ class FastLane:
         except BadRequestError:
             return None
         self._manager.touch(key, connection.id, state)
-        self._count_heartbeat(connection, SerializeType.MSGPACK)
+        self._count_heartbeat(connection)
         before, after = self._native_no_body
         return before + asked.opaque.to_bytes(4, signed=True) + after
 
-    def _count_heartbeat(self, connection: ServerConnection, serialize_type: int) -> None:
+    def _count_heartbeat(self, connection: ServerConnection) -> None:
         self.heartbeats += 1
-        connection.requests += 1
-        connection.serialize_type = serialize_type
-        connection.role = "broker"
-        connection.is_broker = True
+        if connection.role != "broker":
+            connection.note_role("broker")
 
 
 _new_tuple: Final = tuple.__new__

@@ -24,7 +24,7 @@ _SERIALIZE_TYPES: Final = frozenset(SerializeType)
 
 
 class Frame(NamedTuple):
-    """One frame, cut but not understood. For the binary header, `header` runs on into the body (see its serializer)."""
+    """One frame, cut but not understood."""
 
     serialize_type: int
     header: bytes
@@ -86,11 +86,8 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
 def cut_frame(data: memoryview, at: int, end: int) -> Frame:
     """The frame that lies between `at` and `end`, as `needed_bytes` said."""
     (word,) = LENGTH.unpack_from(data, at + 4)
-    serialize_type, body_at = word >> 24, at + 8 + (word & 0xFFFFFF)
-    # Java's binary decoder stops where the ext fields end and takes the rest as the body, so that its serializer has
-    # to see past the declared header.
-    header_end = end if serialize_type == SerializeType.ROCKETMQ else body_at
-    return Frame(serialize_type, bytes(data[at + 8 : header_end]), bytes(data[body_at:end]))
+    body_at = at + 8 + (word & 0xFFFFFF)
+    return Frame(word >> 24, bytes(data[at + 8 : body_at]), bytes(data[body_at:end]))
 
 
 class FrameReader:

@@ -32,13 +32,6 @@ def test_frames_are_cut(stream: bytes, frames: list[Frame]) -> None:
     assert Fed(frames, None) == feed(stream)
 
 
-def test_binary_header_runs_on_into_the_body() -> None:
-    """Its serializer decides where it ends; the declared end tells how long the body is."""
-    stream = b"\x00\x00\x00\x0a\x01\x00\x00\x04headbo"
-
-    assert Fed([Frame(1, b"headbo", b"bo")], None) == feed(stream)
-
-
 @pytest.mark.parametrize(
     ("stream", "error"),
     [

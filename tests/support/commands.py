@@ -24,4 +24,4 @@ def decode(stream: bytes) -> RemotingCommand:
 
 def decode_header(serialize_type: int, header: bytes, body: bytes = b"") -> RemotingCommand:
     """The command with this header."""
-    return decode_frame(Frame(serialize_type, header + body if serialize_type == 1 else header, body))
+    return decode_frame(Frame(serialize_type, header, body))

@@ -227,7 +227,7 @@ class HeartbeatLog:
         if isinstance(record, ServedAnswers):
             if record.epoch == self._served_epoch:
                 self._served_pairs -= len(record.revisions)
-            connection.served = None
+            connection.keep(None)
             self._note(self._clock.monotonic(), ClientGone(client_name(connection)))
 
     def pulled(self, topics: Iterable[str]) -> None:
@@ -242,7 +242,8 @@ class HeartbeatLog:
             self._served_epoch += 1
         record = connection.served
         if not isinstance(record, ServedAnswers) or record.epoch != self._served_epoch:
-            record = connection.served = ServedAnswers(self._served_epoch)
+            record = ServedAnswers(self._served_epoch)
+            connection.keep(record)
         return record
 
     # -- handing over -------------------------------------------------------------------------------------------------

@@ -75,11 +75,7 @@ def processors(namesrv: Namesrv) -> Processors:
 
 def _noting(role: str, handler: Handler) -> Handler:
     async def note_and_handle(request: Request) -> Reply:
-        connection = request.connection
-        # a broker asks for routes too, and stays a broker
-        if not connection.is_broker and (role != "admin" or not connection.role):
-            connection.role = role
-            connection.is_broker = role == "broker"
+        request.connection.note_role(role)
         return await handler(request)
 
     return note_and_handle

@@ -8,18 +8,20 @@ many are in work, and nobody gets a further answer before the last one is read.
 
 import asyncio
 import contextlib
+import mmap
 import select
 import socket
 import time
 from collections import deque
 from collections.abc import Coroutine
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.limits import BROKER_CODES, PROBING_CODES, ServerLimits
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
-from namesrv_remoting.frames import HEAD, LENGTH, Frame, cut_frame, needed_bytes
+from namesrv_remoting.frames import HEAD, LENGTH, Frame, needed_bytes
 from namesrv_remoting.proxy_header import read_proxy_header
 from namesrv_remoting.serializers import decode_frame
 from namesrv_runtime.clock import Clock
@@ -34,6 +36,8 @@ _MAX_QUEUED_BYTES: Final = 256 * 1024
 _TURN_SECONDS: Final = 0.005
 # From here on a request is worth accounting for.
 _SMALL_BYTES: Final = 4 * 1024
+# Up to here the body of a large frame is copied, in a millisecond, so that its handlers have bytes.
+_COPIED_BYTES: Final = 4 * 1024 * 1024
 _NEVER: Final = float("inf")
 _SERIALIZE_TYPES: Final = (0, 1, 77)
 
@@ -64,10 +68,6 @@ class ConnectionOwner(Protocol):
     fast_lane: FastLane
     bytes_received: int
     bytes_sent: int
-
-    def draw_connection_id(self) -> int:
-        """A number that no connection had before."""
-        ...
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that ends with the server."""
@@ -102,97 +102,114 @@ class ConnectionOwner(Protocol):
         ...
 
 
+class _LargeFrame:
+    """A frame whose header was judged, and whose body is received where it stays.
+
+    Pages of the memory come as they are filled, and go without another use of the heap: bytes that grow, or are joined
+    in the end, keep the loop for 10 ms when there are 16 MiB of them.
+    """
+
+    def __init__(self, data: bytes, header_end: int, size: int) -> None:
+        self.size = size
+        self._serialize_type = data[4]
+        self._header = data[8:header_end]
+        self._body = mmap.mmap(-1, max(1, size - header_end))
+        self._left = size - header_end
+        self.fill(data[header_end:size])
+
+    def fill(self, data: bytes) -> bytes:
+        """Take what belongs to it, and return the rest."""
+        taken = data[: self._left]
+        self._body.write(taken)
+        self._left -= len(taken)
+        return data[len(taken) :]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing."""
+        return not self._left
+
+    def cut(self) -> Frame:
+        """The frame. A slice of its body is bytes, and whoever reads a body of this size reads slices."""
+        size = self._body.tell()
+        body = self._body[:size] if size <= _COPIED_BYTES else cast("bytes", self._body)
+        return Frame(self._serialize_type, self._header, body)
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class ServerConnection(asyncio.Protocol):
-    """One peer of a server."""
+    """One peer of a server. `id` grows with every connection and never comes back; registrations are fenced with it."""
 
-    __slots__ = (
-        "_answers_read",
-        "_buffer",
-        "_buffer_bytes",
-        "_closing",
-        "_deadline_frame",
-        "_deadline_write",
-        "_has_passed",
-        "_is_held",
-        "_is_on_probation",
-        "_is_refused",
-        "_is_short_of_memory",
-        "_is_write_paused",
-        "_needed",
-        "_owner",
-        "_preamble",
-        "_queue",
-        "_queued_bytes",
-        "_reserved_frame",
-        "_transport",
-        "_unsent_bytes",
-        "_watches",
-        "id",
-        "ip",
-        "is_broker",
-        "last_read",
-        "opened_wall",
-        "peer",
-        "proxied",
-        "requests",
-        "role",
-        "serialize_type",
-        "served",
-    )
+    _owner: ConnectionOwner
+    id: int
+    # who: the socket's address with and without its port, and the address a proxy named, for people only
+    peer: str = field(default="?", init=False)
+    ip: str = field(default="?", init=False)
+    proxied: str | None = field(default=None, init=False)
+    # broker, client or admin, by what it asked last of these
+    role: str = field(default="", init=False)
+    # what the server's owner keeps about it
+    served: Any = field(default=None, init=False)
+    serialize_type: int = field(default=-1, init=False)
+    requests: int = field(default=0, init=False)
+    opened_wall: float = field(init=False)
+    last_read: float = field(init=False)
+    _transport: asyncio.Transport | None = field(default=None, init=False)
+    # What was received and is not answered yet: the beginning of a frame, or frames that have to wait; None when the
+    # last read ended with a frame's end. From `_needed` bytes on there is something new to see in it.
+    _buffer: bytearray | None = field(default=None, init=False)
+    _needed: int = field(default=0, init=False)
+    # a frame that was let in, and is received in place of that
+    _large: _LargeFrame | None = field(default=None, init=False)
+    # what the two are charged with
+    _buffer_bytes: int = field(default=0, init=False)
+    # a PROXY header may come first; a broker's request has to
+    _preamble: bool = field(init=False)
+    _is_on_probation: bool = field(default=False, init=False)
+    # its next frame is one that may come before that
+    _has_passed: bool = field(default=False, init=False)
+    # whole frames wait in the buffer until earlier ones are answered and read
+    _is_held: bool = field(default=False, init=False)
+    # a large frame waits for memory
+    _is_short_of_memory: bool = field(default=False, init=False)
+    _queue: deque[tuple[RemotingCommand, int]] | None = field(default=None, init=False)
+    _queued_bytes: int = field(default=0, init=False)
+    # tasks of the requests that may take long; the queue has one of its own while it is not empty
+    _watches: set[asyncio.Task[None]] | None = field(default=None, init=False)
+    _closing: bool = field(default=False, init=False)
+    # nothing that still comes is looked at; the last answers may be on their way
+    _is_refused: bool = field(default=False, init=False)
+    _is_write_paused: bool = field(default=False, init=False)
+    # waits for the end of that pause, once somebody does
+    _answers_read: asyncio.Event | None = field(default=None, init=False)
+    # what of the unsent data is charged
+    _unsent_bytes: int = field(default=0, init=False)
+    # when the frame that is being received has to be complete; when the peer has to have read its answers
+    _deadline_frame: float = field(default=_NEVER, init=False)
+    _deadline_write: float = field(default=_NEVER, init=False)
 
-    def __init__(self, owner: ConnectionOwner) -> None:
-        self._owner = owner
-        # grows with every connection and never comes back: what registrations are fenced with
-        self.id = owner.draw_connection_id()
-        # who: the socket's address with and without its port, and the address a proxy named, for people only
-        self.peer = "?"
-        self.ip = "?"
-        self.proxied: str | None = None
-        # broker, client or admin, by what it asked last of these
-        self.role = ""
-        self.is_broker = False
-        self.serialize_type = -1
-        self.opened_wall = owner.clock.wall()
-        self.last_read = owner.clock.monotonic()
-        self.requests = 0
-        # what the server's owner keeps about it
-        self.served: Any = None
-        self._transport: asyncio.Transport | None = None
-        # What was received and is not answered yet: the beginning of a frame, or frames that have to wait; None when
-        # the last read ended with a frame's end. From `_needed` bytes on there is something new to see in it.
-        self._buffer: bytearray | None = None
-        self._needed = 0
-        # what the buffer is charged with
-        self._buffer_bytes = 0
-        # the size of the large frame that the buffer begins with, once it was let in
-        self._reserved_frame = 0
-        # a PROXY header may come first; a broker's request has to
-        self._preamble = owner.limits.proxy_protocol
-        self._is_on_probation = False
-        # its next frame is one that may come before that
-        self._has_passed = False
-        # whole frames wait in the buffer until earlier ones are answered and read
-        self._is_held = False
-        # a large frame waits for memory
-        self._is_short_of_memory = False
-        self._queue: deque[tuple[RemotingCommand, int]] | None = None
-        self._queued_bytes = 0
-        # tasks of the requests that may take long; the queue has one of its own while it is not empty
-        self._watches: set[asyncio.Task[None]] | None = None
-        self._closing = False
-        # nothing that still comes is looked at; the last answers may be on their way
-        self._is_refused = False
-        self._is_write_paused = False
-        # waits for the end of that pause, once somebody does
-        self._answers_read: asyncio.Event | None = None
-        # what of the unsent data is charged
-        self._unsent_bytes = 0
-        # when the frame that is being received has to be complete; when the peer has to have read its answers
-        self._deadline_frame = _NEVER
-        self._deadline_write = _NEVER
+    def __post_init__(self) -> None:
+        """Look at the owner's clock and limits."""
+        self.opened_wall = self._owner.clock.wall()
+        self.last_read = self._owner.clock.monotonic()
+        self._preamble = self._owner.limits.proxy_protocol
 
     def __repr__(self) -> str:
         return f"<ServerConnection [{self.id} from {self.peer} | {self.role or 'silent'} | {self.requests} requests]>"
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether it has ever asked what only brokers ask."""
+        return self.role == "broker"
+
+    def note_role(self, role: str) -> None:
+        """It asks what peers of this role ask; a broker stays one, and a client that asks what admins do, too."""
+        if not self.is_broker and (role != "admin" or not self.role):
+            self.role = role
+
+    def keep(self, served: object) -> None:
+        """Keep something about this peer for the server's owner."""
+        self.served = served
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -273,11 +290,6 @@ class ServerConnection(asyncio.Protocol):
         """Requests that wait for their answer."""
         return len(self._queue or ()) + len(self._watches or ())
 
-    @property
-    def is_inside_frame(self) -> bool:
-        """Whether a frame has begun and not ended: what the deadlines of frames are about."""
-        return bool(self._buffer) and not self._is_held
-
     def check_deadlines(self, now: float) -> None:
         """Close the connection if the peer is too late with something."""
         if self._deadline_write < now:
@@ -289,7 +301,7 @@ class ServerConnection(asyncio.Protocol):
             self.data_received(b"")
         elif self._deadline_frame < now:
             self._check_frame_deadline(now)
-        elif not self._buffer and not self.in_flight:
+        elif not self._buffer and self._large is None and not self.in_flight:
             self._check_silence(now)
 
     def _check_frame_deadline(self, now: float) -> None:
@@ -343,8 +355,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _drop_buffer(self) -> None:
         self._charge_buffer(0)
-        self._buffer = None
-        self._reserved_frame = 0
+        self._buffer = self._large = None
         self._is_held = self._is_short_of_memory = False
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -418,7 +429,11 @@ class ServerConnection(asyncio.Protocol):
         owner = self._owner
         owner.bytes_received += len(data)
         self.last_read = owner.clock.monotonic()
-        if self._buffer is not None:
+        if self._large is not None:
+            data = self._filled(self._large, data)
+            if not data:
+                return
+        elif self._buffer is not None:
             data = self._joined(data)
             if not data:
                 return
@@ -443,6 +458,8 @@ class ServerConnection(asyncio.Protocol):
             serialize_type = word >> 24
             answer = fast_lane(self, serialize_type, data[at + 8 : body_at], data, body_at, end)
             if answer is not None:
+                self.requests += 1
+                self.serialize_type = serialize_type
                 if end == size and not answers:
                     # one question, one answer: how nearly everybody asks
                     if answer:
@@ -462,9 +479,7 @@ class ServerConnection(asyncio.Protocol):
                             self._is_held = True
                             break
             elif serialize_type in _SERIALIZE_TYPES:
-                # the binary header's serializer looks past the declared header
-                header_end = end if serialize_type == 1 else body_at
-                error = self._receive(Frame(serialize_type, data[at + 8 : header_end], data[body_at:end]))
+                error = self._receive(Frame(serialize_type, data[at + 8 : body_at], data[body_at:end]))
                 if error is not None:
                     self.write(b"".join(answers))
                     self.refuse(error)
@@ -496,10 +511,7 @@ class ServerConnection(asyncio.Protocol):
             if len(buffer) > self._buffer_bytes:
                 self._charge_buffer(len(buffer))
             return b""
-        reserved = self._reserved_frame
         self._drop_buffer()
-        if reserved:
-            return self._end_large_frame(buffer, reserved)
         data = bytes(buffer)
         if self._preamble:
             data = self._strip_proxy_header(data)
@@ -520,12 +532,18 @@ class ServerConnection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self.data_received, b"")
         return data[: 4 + length]
 
-    def _end_large_frame(self, buffer: bytearray, end: int) -> bytes:
-        with memoryview(buffer) as view:
-            error = self._receive(cut_frame(view, 0, end))
-            self._deadline_frame = _NEVER
-            if error is None:
-                return bytes(view[end:])
+    def _filled(self, large: _LargeFrame, data: bytes) -> bytes:
+        """What comes behind the large frame, if this read completes it; else nothing."""
+        data = large.fill(data)
+        if not large.is_complete:
+            return b""
+        # there is something only if the frame was complete when it was let in
+        data = bytes(self._buffer or b"") + data
+        self._drop_buffer()
+        self._deadline_frame = _NEVER
+        error = self._receive(large.cut())
+        if error is None:
+            return data
         self.refuse(error)
         return b""
 
@@ -545,9 +563,12 @@ class ServerConnection(asyncio.Protocol):
             if self._deadline_frame == _NEVER:
                 seconds = limits.whole_frame_seconds if self._has_spoken else limits.first_frame_seconds
                 self._deadline_frame = self.last_read + seconds if seconds else _NEVER
-        self._buffer = bytearray(data)
         self._needed = needed
-        self._charge_buffer(max(len(data), self._buffer_bytes))
+        if self._large is not None:
+            self._buffer = bytearray(data[needed:])
+        else:
+            self._buffer = bytearray(data)
+            self._charge_buffer(len(data))
         if len(data) >= needed and not self._is_held and not self._is_short_of_memory:
             self.data_received(b"")
         else:
@@ -580,7 +601,8 @@ class ServerConnection(asyncio.Protocol):
             raise RemoteProtocolError(message, reason="frame_too_large")
         self._is_short_of_memory = not self.reserve(size)
         if not self._is_short_of_memory:
-            self._reserved_frame = self._buffer_bytes = size
+            self._buffer_bytes = size
+            self._large = _LargeFrame(data, header_end, size)
             # its time begins now, however long it has waited
             self._deadline_frame = _NEVER
         return size

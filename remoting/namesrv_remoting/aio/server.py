@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from itertools import count
 from typing import Any, Final, Protocol
 
 from namesrv_remoting.aio.budget import MemoryBudget
@@ -90,7 +91,7 @@ class RemotingServer:
         self._sockets_per_ip: Counter[str] = Counter()
         # who came when only brokers' places were left, and may not have begun as one yet; longest ago first
         self._on_probation: dict[int, ServerConnection] = {}
-        self._last_connection_id = 0
+        self._ids = count(1)
         self._servers: list[asyncio.Server] = []
 
     # -- listening ----------------------------------------------------------------------------------------------------
@@ -106,7 +107,9 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         bound: list[tuple[str, int]] = []
         for host in hosts:
-            server = await loop.create_server(lambda: ServerConnection(self), host, port, backlog=BACKLOG)
+            server = await loop.create_server(
+                lambda: ServerConnection(self, next(self._ids)), host, port, backlog=BACKLOG
+            )
             self._servers.append(server)
             for listening in server.sockets:
                 name = listening.getsockname()
@@ -114,6 +117,9 @@ class RemotingServer:
             port = port or bound[0][1]
         self.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
         return bound
+
+    def _connection(self) -> ServerConnection:
+        return ServerConnection(self, next(self._ids))
 
     def stop_accepting(self) -> None:
         """Accept no more connections; the open ones stay."""
@@ -147,11 +153,6 @@ class RemotingServer:
             connection.abort()
 
     # -- what connections call ----------------------------------------------------------------------------------------
-
-    def draw_connection_id(self) -> int:
-        """A number that no connection had before."""
-        self._last_connection_id += 1
-        return self._last_connection_id
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that the server's TaskGroup owns."""

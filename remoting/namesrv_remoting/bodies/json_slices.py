@@ -68,7 +68,7 @@ class JsonSlices:
     def object(self, at: int, readers: Mapping[str, Reader]) -> Steps[int]:
         """Read an object of few members, each with its reader; the others are skipped, and not checked."""
         at = self._opened(at)
-        if self._data.startswith(b"}", at):
+        if self._data[at : at + 1] == b"}":
             return at + 1
         for _ in range(_MAX_MEMBERS):
             key, at = self._key(at)
@@ -88,12 +88,12 @@ class JsonSlices:
         self, at: int, decoder: msgspec.json.Decoder[T], slice_bytes: int, take: Callable[[T], None]
     ) -> Steps[int]:
         """Read an object of many members, and have them taken slice by slice, each an object of some of them."""
-        if not self._data.startswith(b"{", at):
+        if self._data[at : at + 1] != b"{":
             values, end = yield from self.value(at, decoder, MAX_VALUE_BYTES)
             take(values)
             return end
         at = self._opened(at)
-        if self._data.startswith(b"}", at):
+        if self._data[at : at + 1] == b"}":
             return at + 1
         is_last = False
         while not is_last:
@@ -168,7 +168,7 @@ class JsonSlices:
         return end
 
     def _opened(self, at: int) -> int:
-        if not self._data.startswith(b"{", at):
+        if self._data[at : at + 1] != b"{":
             self._fail("expected an object", at)
         return self._blanks(at + 1)
 

@@ -42,16 +42,16 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame, whose `header` runs on to the end of the frame.
+    """The command in a frame.
 
     The body begins where the ext fields end and keeps its length, whatever the declared header length says: that is
     what Java's decoder does.
 
     Raises:
-        RemoteProtocolError: a length is beyond its limit or the frame, or text is not UTF-8.
+        RemoteProtocolError: a length is beyond its limit or the header, or text is not UTF-8.
     """
-    data = frame.header
-    declared = len(data) - len(frame.body)
+    data, body = frame.header, frame.body
+    declared = len(data)
     try:
         code, language, version, opaque, flag = _FIXED.unpack_from(data)
         remark, at = _text(data, _FIXED.size, _INT32, "remark", declared)
@@ -60,9 +60,10 @@ def decode(frame: Frame) -> RemotingCommand:
     except (struct.error, UnicodeDecodeError) as error:
         message = f"binary header: {error}"
         raise RemoteProtocolError(message, reason="header") from error
-    if end > declared:
-        message = f"binary header of {declared} bytes ends after {end}"
-        raise RemoteProtocolError(message, reason="header")
+    if end < declared:
+        # one copy: it may be large
+        with memoryview(body) as view:
+            body = b"".join((data[end:], view[: max(0, len(body) + end - declared)]))[: len(body)]
     return RemotingCommand(
         code=code,
         opaque=opaque,
@@ -71,7 +72,7 @@ def decode(frame: Frame) -> RemotingCommand:
         language=language if language in _LANGUAGES else LanguageCode.OTHER,
         remark=remark,
         ext_fields=ext_fields,
-        body=data[end : end + len(frame.body)],
+        body=body,
         serialize_type=SerializeType.ROCKETMQ,
     )
 

@@ -31,7 +31,7 @@ KNOWN = 105
 
 def connection_to(dispatcher: Dispatcher) -> ServerConnection:
     """A connection that nobody has made yet."""
-    return ServerConnection(RemotingServer(dispatcher, Heard(), clock=FakeClock(), tasks=asyncio.TaskGroup()))
+    return ServerConnection(RemotingServer(dispatcher, Heard(), clock=FakeClock(), tasks=asyncio.TaskGroup()), 1)
 
 
 def dispatcher_of(handle: Handler, *, max_frame_bytes: int = 1 << 20) -> Dispatcher:
@@ -194,12 +194,12 @@ async def test_refusal_may_carry_ext_fields() -> None:
     assert {} == answer.ext_fields
 
 
-@pytest.mark.parametrize(("is_broker", "closes"), [(False, True), (True, False)])
-async def test_not_ready_sends_clients_away(is_broker: bool, closes: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(("role", "closes"), [("client", True), ("broker", False)])
+async def test_not_ready_sends_clients_away(role: str, closes: bool) -> None:  # noqa: FBT001
     """A Java client changes servers only when its connection dies; a broker's must stay."""
     dispatcher = dispatcher_of(raises(NotReadyError()))
     connection = connection_to(dispatcher)
-    connection.is_broker = is_broker
+    connection.note_role(role)
 
     answer = await dispatcher.answer(Request(RemotingCommand(KNOWN), connection))
 

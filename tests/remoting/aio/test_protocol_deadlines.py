@@ -176,7 +176,7 @@ async def test_idle_peer_is_closed_when_asked_for() -> None:
         idle, busy, broker = await served.connect(), await served.connect(), await served.connect()
         for peer in (idle, busy, broker):
             await peer.ask(FRAME)
-        served.connection_of(broker).is_broker = True
+        served.connection_of(broker).note_role("broker")
         await served.clock.advance(100)
         await busy.send_slowly(FRAME[:1])
         await served.clock.advance(20)

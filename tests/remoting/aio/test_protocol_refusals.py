@@ -188,7 +188,7 @@ async def test_broker_stays_while_the_server_is_not_ready() -> None:
 
     async with serving({PULL: refuse}) as served:
         peer = await served.connect()
-        served.connection_of(peer).is_broker = True
+        served.connection_of(peer).note_role("broker")
 
         assert 1 == (await peer.ask(json_frame(PULL, 7))).code
         assert 0 == (await peer.ask(json_frame(ECHO, 8))).code
