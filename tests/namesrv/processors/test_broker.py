@@ -157,11 +157,15 @@ async def test_body_that_is_none_changes_nothing(
     assert is_empty(server)
 
 
-async def test_crc_has_31_bits(peer: NamesrvPeer) -> None:
+@pytest.mark.parametrize("topics", [2, 40_000], ids=["small", "in pieces"])
+async def test_crc_has_31_bits(peer: NamesrvPeer, topics: int) -> None:
     """Java's CRC is a non-negative int: a checksum with the highest bit set arrives without it."""
-    body = next(body for n in range(99) if zlib.crc32(body := registration("T", "U", counter=n)) >> 31)
+    said = registration(*(f"T{number}" for number in range(topics)))
+    body = next(body for n in range(99) if zlib.crc32(body := said + b" " * n) >> 31)
+    crc = zlib.crc32(body) - (1 << 31)
 
-    assert 0 == (await peer.register(MASTER, body, bodyCrc32=str(zlib.crc32(body) - (1 << 31)))).code
+    assert "crc32 not match" == (await peer.register(MASTER, body, bodyCrc32=str(crc ^ 1))).remark
+    assert 0 == (await peer.register(MASTER, body, bodyCrc32=str(crc))).code
 
 
 async def test_single_topic_is_no_first_registration(server: InProcess, peer: NamesrvPeer) -> None:

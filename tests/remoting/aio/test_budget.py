@@ -1,5 +1,6 @@
 """No peer holds more memory than its share, and nobody else notices."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -116,6 +117,32 @@ async def test_large_frames_are_received_up_to_the_bound_of_their_request() -> N
         other.send(registration(7, 4 * MEBIBYTE)[:100])
         assert await other.at_end()
         assert ["frame_too_large"] == served.heard.reasons
+
+
+@pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
+async def test_large_frame_is_received_where_it_stays(spell: Spell) -> None:
+    """No part of 12 MiB is joined, copied or moved on the heap, which would keep the loop for 10 ms."""
+    sizes: list[int] = []
+
+    async def measure(request: Request) -> Reply:
+        sizes.append(len(request.command.body))
+        assert b"y" == request.command.body[-1:]
+        return Reply()
+
+    frame = spell(REGISTER, 7, None, bytes(12 * MEBIBYTE - 1) + b"y")
+    async with serving({REGISTER: measure}) as served:
+        peer = await served.connect()
+        tracemalloc.start()
+        try:
+            for at in range(0, len(frame), 65536):
+                peer.send(frame[at : at + 65536])
+                await peer.writer.drain()
+            assert 7 == (await peer.receive()).opaque
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert [12 * MEBIBYTE] == sizes
+    assert most < 2 * MEBIBYTE
 
 
 async def test_large_frame_waits_for_memory() -> None:
