@@ -290,6 +290,11 @@ class ServerConnection(asyncio.Protocol):
         """Requests that wait for their answer."""
         return len(self._queue or ()) + len(self._watches or ())
 
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether a frame has begun and not ended: what the deadlines of frames are about."""
+        return (self._large is not None or bool(self._buffer)) and not self._is_held
+
     def check_deadlines(self, now: float) -> None:
         """Close the connection if the peer is too late with something."""
         if self._deadline_write < now:
@@ -301,7 +306,7 @@ class ServerConnection(asyncio.Protocol):
             self.data_received(b"")
         elif self._deadline_frame < now:
             self._check_frame_deadline(now)
-        elif not self._buffer and self._large is None and not self.in_flight:
+        elif not self.is_inside_frame and not self.in_flight:
             self._check_silence(now)
 
     def _check_frame_deadline(self, now: float) -> None:
