@@ -102,8 +102,8 @@ fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000
 	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) -o faulthandler_timeout=0 tests/fuzz $(ARGS)
 
 .PHONY: mutation
-mutation: setup ## change the tables and the wire in MUTANTS (400) small ways: which of them do their tests notice?
-	@sh tools/mutation.sh $${MUTANTS:-400}
+mutation: setup ## change tables, wire, link and keeper in MUTANTS (100) small ways each: which do their tests notice?
+	@sh tools/mutation.sh $${MUTANTS:-100} $(ONLY)
 
 .PHONY: lock
 lock: ## write locks/ anew from pyproject.toml (ARGS=--upgrade for the newest versions)

@@ -1,19 +1,26 @@
 #!/bin/sh
-# Changes the tables and the wire in some hundred small ways, one at a time, and looks whether their tests notice.
-# mutation.sh COUNT: so many mutants of all that there are, the same ones each time; all of them would take hours.
+# Changes tables, wire, the agent's link and the client's keeper in some hundred small ways, one at a time, and looks
+# whether their tests notice.
+# mutation.sh COUNT [PATTERN]: so many mutants of each package, the same ones each time, or only of functions whose
+# dotted name matches the pattern; all of them would take hours.
 set -eu
 cd "$(dirname "$0")/.."
 count=$1
+pattern=${2:-.}
 scratch=build/mutation
 .venv/bin/python -c 'import mutmut' 2>/dev/null ||
     .venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement locks/mutation.txt
 rm -rf "$scratch"
-mkdir -p "$scratch/src" "$scratch/tests/namesrv"
+mkdir -p "$scratch/src" "$scratch/tests/namesrv" "$scratch/tests/client"
 # mutmut names a module by its path: side by side below src/ it is that of an import
 cp -R runtime/namesrv_runtime remoting/namesrv_remoting namesrv/namesrv broker_agent/namesrv_broker_agent \
     client/namesrv_client "$scratch/src/"
-cp -R tests/conftest.py tests/support tests/golden tests/remoting "$scratch/tests/"
+cp -R tests/conftest.py tests/support tests/golden tests/remoting tests/broker_agent "$scratch/tests/"
 cp -R tests/namesrv/routeinfo "$scratch/tests/namesrv/"
+cp -R tests/client/routes "$scratch/tests/client/"
+# these need files of the whole tree, and say nothing of a link
+rm -f "$scratch"/tests/broker_agent/test_cli.py "$scratch"/tests/broker_agent/test_config_file.py \
+    "$scratch"/tests/broker_agent/test_example.py
 cp pyproject.toml "$scratch/"
 # mutmut asks for tests by their ids, and pytest finds none whose id has a :: in it, as that of an IPv6 address
 printf '\n\ndef pytest_make_parametrize_id(argname):\n    return argname\n' >>"$scratch/tests/conftest.py"
@@ -21,12 +28,21 @@ cd "$scratch"
 mutmut=../../.venv/bin/mutmut
 # one of each kind makes them all, and learns which tests run what
 "$mutmut" run --max-children 1 'namesrv.routeinfo.liveness.*__mutmut_1' >setup.txt 2>&1 || { tail -c 2000 setup.txt; exit 1; }
-"$mutmut" results --all true | awk '{ sub(/:$/, "", $1); print $1 }' | sort >mutants.txt
-# every so-many-th, so that each module has its share
-step=$(($(wc -l <mutants.txt) / count + 1))
-awk -v step="$step" 'NR % step == 0' mutants.txt >chosen.txt
-echo "$(wc -l <chosen.txt) of $(wc -l <mutants.txt) mutants"
-xargs "$mutmut" run --max-children "$(nproc)" <chosen.txt >run.txt 2>&1 || { tail -c 2000 run.txt; exit 1; }
-"$mutmut" results --all true | grep -F -f chosen.txt | grep -v 'not checked' >results.txt
-grep -v -e killed -e timeout results.txt || true
-awk '/killed|timeout/ { noticed++ } END { printf "noticed: %d of %d, %.0f %%\n", noticed, NR, 100 * noticed / NR }' results.txt
+"$mutmut" results --all true | awk '{ sub(/:$/, "", $1); print $1 }' | grep -e "$pattern" | sort >mutants.txt
+# every so-many-th of each package, so that each module has its share
+for package in namesrv namesrv_remoting namesrv_broker_agent namesrv_client; do
+    grep "^$package\." mutants.txt >"$package.txt" || continue
+    step=$(($(wc -l <"$package.txt") / count + 1))
+    awk -v step="$step" 'NR % step == 0' "$package.txt" >"$package.chosen.txt"
+    echo "$package: $(wc -l <"$package.chosen.txt") of $(wc -l <"$package.txt") mutants"
+done
+cat ./*.chosen.txt | xargs "$mutmut" run --max-children "$(nproc)" >run.txt 2>&1 || { tail -c 2000 run.txt; exit 1; }
+"$mutmut" results --all true >all.txt
+for chosen in ./*.chosen.txt; do
+    # whole names: one may begin as another does
+    sed 's/$/:/' "$chosen" >names.txt
+    grep -F -f names.txt all.txt | grep -v 'not checked' >results.txt || true
+    grep -v -e killed -e timeout results.txt || true
+    awk -v package="$(basename "$chosen" .chosen.txt)" '/killed|timeout/ { noticed++ }
+        END { printf "%s: noticed %d of %d, %.0f %%\n", package, noticed, NR, NR ? 100 * noticed / NR : 0 }' results.txt
+done
