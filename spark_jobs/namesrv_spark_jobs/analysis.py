@@ -1,10 +1,10 @@
 """From the files of heartbeat logs to everything that a report says: the one entry into the Spark part.
 
-`analyse` is the only place that runs Spark's jobs; what it calls takes and returns DataFrames.
-The session is the caller's, and is best built with `SESSION_CONF`.
+`analyse` and what it has from `pipeline` are the only places that run Spark's jobs; what they call takes and returns
+DataFrames. The session is the caller's, and is best built with `SESSION_CONF`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,21 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.pipeline import Lines, Staging, Tables, at_once, make, read
-from namesrv_spark_jobs.report.summary import Found, curve, downtimes, gap_rows, summary, timeline_rows
-from namesrv_spark_jobs.transforms import (
-    boots,
-    distributions,
-    divergence,
-    line_counts,
-    lives,
-    output_rows,
-    replay,
-    silences,
-)
-from namesrv_spark_jobs.transforms.distributions import metric_rows, whole_ms
+from namesrv_spark_jobs.pipeline import Staging, Tables, at_once, make, read
+from namesrv_spark_jobs.report.summary import charts, summary
+from namesrv_spark_jobs.transforms import boots, divergence, line_counts, lives, output_rows, replay, silences
 from namesrv_spark_jobs.transforms.extract import BAD_PART, bad_lines
-from namesrv_spark_jobs.transforms.output_rows import client_rows, interval_rows, label, replayed_rows
+from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 Rows = list[dict[str, Any]]
@@ -62,11 +52,11 @@ class Analysis:
 
     # the content of summary.json: plain dicts, lists, str, int, bool, None; dump it with sort_keys=True
     summary: dict[str, Any]
-    # one row per evicted life, columns as `tables.INTERVAL_COLUMNS`; `date` is the UTC day of its removal, YYYY-MM-DD
+    # one row per evicted life, columns as `output_rows.INTERVAL_COLUMNS`; `date` is the UTC day of its removal
     intervals: DataFrame
-    # one row per (eviction, client, topic) that was exposed, columns as `tables.CLIENT_COLUMNS`
+    # one row per (eviction, client, topic) that was exposed, columns as `output_rows.CLIENT_COLUMNS`
     clients: DataFrame
-    # one row per replayed eviction under the logged settings, columns as `tables.REPLAYED_COLUMNS`
+    # one row per replayed eviction under the logged settings, columns as `output_rows.REPLAYED_COLUMNS`
     replayed: DataFrame
     # the rows of metrics.csv, each with the keys of METRIC_COLUMNS, sorted
     metrics: list[dict[str, Any]]
@@ -80,15 +70,7 @@ METRIC_COLUMNS = (
     "scope",  # all, reason, nameserver, cluster, broker, topic, client
     "key",  # "" for all
     "measure",  # registry (upper), registry_lower, client
-    "count",
-    "p50",
-    "p90",
-    "p95",
-    "p99",
-    "p999",
-    "max",
-    "mean",
-    "total_ms",
+    *("count", "p50", "p90", "p95", "p99", "p999", "max", "mean", "total_ms"),
 )
 
 # charts:
@@ -130,193 +112,92 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
     lines = read(store, files, options)
-    _require_events(lines)
-    tables = make(store, lines, options, progress)
-    progress("summing up")
-    intervals = store.stored(
-        interval_rows(tables.intervals, tables.exposures, tables.pulls, redact=options.redact), "interval_rows"
-    )
-    rows = client_rows(tables.exposures, tables.intervals, redact=options.redact)
-    shown = store.stored(rows, "client_rows")
-    asked = _Asked(list(taken_in or files), options, cut)
-    found, charts = _collect(store, tables, asked, intervals, shown)
-    made = summary(found)
-    return Analysis(
-        summary=made,
-        intervals=intervals,
-        clients=shown,
-        replayed=replayed_rows(tables.as_logged, tables.clocks.boots, tables.brokers, redact=options.redact),
-        metrics=metric_rows(found.distributions),
-        charts={**charts, "bound_ms": made["bound_ms"], "worst": made["worst"], "what_if": made["what_if"]},
-        bad=bad_lines(tables.lines.bad, tables.lines.files, options),
-    )
-
-
-def _require_events(lines: Lines) -> None:
     counted = lines.tallied.groupBy((F.col("part") == BAD_PART).alias("is_bad")).agg(F.sum("lines").alias("lines"))
     numbers = {row["is_bad"]: row["lines"] for row in counted.collect()}
     if False not in numbers:
         raise NothingToReadError(numbers.get(True, 0))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What the analysis was asked for, and which of its files end too early."""
-
-    files: Sequence[str]
-    options: Options
-    truncated: Sequence[str]
-
-
-def _collect(
-    store: Staging, tables: Tables, asked: _Asked, intervals: DataFrame, clients: DataFrame
-) -> tuple[Found, dict[str, Any]]:
-    """What the summary is made of, and what the charts draw."""
-    grid = asked.options.what_if
-    stored = at_once(
-        {
-            "values": lambda: store.stored(_values(tables, clients), "values"),
-            "lives": lambda: store.stored(_named_lives(tables), "named_lives"),
-            "near": lambda: store.stored(_near_misses(tables), "near_misses"),
-        }
+    tables = make(store, lines, options, progress)
+    progress("summing up")
+    rows = output_rows.interval_rows(tables.intervals, tables.exposures, tables.pulls, redact=options.redact)
+    intervals = store.stored(rows, "interval_rows")
+    rows = output_rows.client_rows(tables.exposures, tables.intervals, redact=options.redact)
+    clients = store.stored(rows, "client_rows")
+    told = _told(store, tables, options, intervals, clients)
+    told["files"] = line_counts.per_file(list(taken_in or files), told["files"] + told["clock_steps"], cut)
+    made = summary(told, options)
+    return Analysis(
+        summary=made,
+        intervals=intervals,
+        clients=clients,
+        replayed=output_rows.replayed_rows(tables.as_logged, tables.boots, tables.brokers, redact=options.redact),
+        metrics=output_rows.metric_rows(told["distributions"]),
+        charts=charts(told, made),
+        bad=bad_lines(lines.bad, lines.files, options),
     )
-    values, named, near = stored["values"], stored["lives"], stored["near"]
-    told = at_once(
-        {
-            "files": lambda: _files(tables, asked),
-            "events": lambda: _rows(line_counts.by_event(tables.lines.tallied).orderBy("event")),
-            "distributions": lambda: _rows(_distributions(values)),
-            "flags": lambda: _rows(_flags(tables)),
-            "exposed": lambda: _rows(tables.exposures.groupBy("outcome").agg(F.count(F.lit(1)).alias("count"))),
-            "false_evictions": lambda: _rows(_by(tables.intervals.filter("is_false"), label(), F.count(F.lit(1)))),
-            "pulls_by_broker": lambda: _rows(_by(_pulls(tables), label(), F.sum("pulls"))),
-            "pulls_by_topic": lambda: _rows(_by(tables.pulls, F.col("topic"), F.sum("pulls"))),
-            "near_misses": lambda: _rows(
-                _by(near, F.col("broker"), F.count(F.lit(1)), F.max("silence").alias("longest"))
-            ),
-            "worst_near_miss": lambda: _worst_near_miss(near, tables),
-            "episodes": lambda: _episodes(named, tables),
-            "replay": lambda: _rows(replay.compared(tables.lives, tables.as_logged)),
-            "what_if": lambda: _rows(replay.judged(_evictions(tables))),
-            "what_if_clients": lambda: _rows(replay.with_polls(_evictions(tables), grid.poll_ms)),
-            "worst": lambda: _worst(intervals),
-            "curves": lambda: _rows(distributions.curves(values)),
-            "timeline": lambda: _rows(output_rows.timeline(named, tables.clocks.boots)),
-            "gaps": lambda: _rows(silences.gap_bins(tables.points)),
-        }
+
+
+def _told(
+    store: Staging, tables: Tables, options: Options, intervals: DataFrame, clients: DataFrame
+) -> dict[str, Rows]:
+    """Rows of what the summary and the charts are made of: of bounded number, each under the name of what they tell."""
+    # all lives, open ones as well, with the names of their brokers
+    named_lives = tables.lives.drop(*_NAMES).join(tables.brokers, on=["key", "who"], how="left")
+    near_misses = lives.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
+    stored = store.all_stored(
+        values=output_rows.distributed_values(tables.intervals, clients),
+        named_lives=named_lives,
+        near_misses=near_misses.withColumn("broker", label()),
     )
-    charts = _charts(told.pop("curves"), told.pop("timeline"), told.pop("gaps"), tables)
-    (flags,), (replayed,) = told.pop("flags"), told.pop("replay")
-    found = Found(
-        **told,
-        flags=flags,
-        replay=replayed,
-        boots=[row.asDict() for row in tables.clocks.boot_rows],
-        truncated=len(asked.truncated),
-        policies=replay.policies(grid),
-        poll_ms=asked.options.poll_ms,
-        polls_ms=grid.poll_ms,
-    )
-    return found, charts
-
-
-def _rows(table: DataFrame) -> Rows:
-    return [row.asDict(recursive=True) for row in table.collect()]
-
-
-def _values(tables: Tables, clients: DataFrame) -> DataFrame:
-    of_clients = clients.withColumn("staleness", F.rint(F.col("staleness_ms") * 1000).cast("long"))
-    return distributions.registry_values(tables.intervals).unionByName(distributions.client_values(of_clients))
+    values, named, near = stored["values"], stored["named_lives"], stored["near_misses"]
+    count, lines = F.count(F.lit(1)), tables.lines
+    anchors = tables.moments.filter(F.col("event").isin(*ANCHORS))
+    steps = boots.clock_steps(anchors).join(F.broadcast(lines.files), on="file", how="left").drop("file")
+    evicted = tables.intervals.select("key", "evict_seq", *_NAMES)
+    pulls = tables.pulls.join(evicted, on=["key", "evict_seq"], how="inner")
+    logged = tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
+    evictions = tables.evictions.unionByName(logged)
+    over_bound = F.count(F.when(F.col("is_over_bound"), 1)).alias("over_bound")
+    asked = {
+        "files": line_counts.by_file(lines.tallied),
+        "clock_steps": steps.groupBy(F.col("name").alias("file")).agg(count.alias("clock_steps")),
+        "events": line_counts.by_event(lines.tallied).orderBy("event"),
+        "distributions": output_rows.distributions(values),
+        "over_bound": tables.intervals.agg(over_bound),
+        "unknown_revisions": tables.unknown_revisions.agg(count.alias("unknown_revisions")),
+        "exposed": tables.exposures.groupBy("outcome").agg(count.alias("count")),
+        "false_evictions": _by(tables.intervals.filter("is_false"), label(), count),
+        "pulls_by_broker": _by(pulls, label(), F.sum("pulls")),
+        "pulls_by_topic": _by(tables.pulls, F.col("topic"), F.sum("pulls")),
+        "near_misses": _by(near, F.col("broker"), count, F.max("silence").alias("longest")),
+        "worst_near_miss": _worst_near_miss(near, tables.boots),
+        "replay": replay.compared(tables.lives, tables.as_logged),
+        "what_if": replay.judged(evictions),
+        "what_if_clients": replay.with_polls(evictions, options.what_if.poll_ms),
+        "worst": _worst(intervals),
+        "curves": output_rows.curves(values),
+        "timeline": output_rows.timeline(named, tables.boots),
+        "gaps": silences.gap_bins(tables.points),
+    }
+    # disagreement takes two
+    if len({row["nameserver"] for row in tables.boot_rows}) > 1:
+        asked["episodes"] = divergence.by_broker(divergence.episodes(named, tables.boots))
+    found = at_once({name: table.collect for name, table in asked.items()})
+    told = {name: [row.asDict(recursive=True) for row in rows] for name, rows in found.items()}
+    return {"episodes": [], "boots": [row.asDict() for row in tables.boot_rows], **told}
 
 
 def _by(table: DataFrame, key: Column, number: Column, *others: Column) -> DataFrame:
     return table.groupBy(F.coalesce(key, F.lit("")).alias("key")).agg(number.alias("count"), *others)
 
 
-def _named_lives(tables: Tables) -> DataFrame:
-    """All lives, open ones as well, with the names of their brokers."""
-    return tables.lives.drop(*_NAMES).join(tables.brokers, on=["key", "who"], how="left")
-
-
-def _files(tables: Tables, asked: _Asked) -> Rows:
-    anchors = tables.clocks.moments.filter(F.col("event").isin(*ANCHORS))
-    steps = boots.clock_steps(anchors).join(F.broadcast(tables.lines.files), on="file", how="left")
-    stepped = {row["name"]: row["count"] for row in steps.groupBy("name").count().collect()}
-    return line_counts.per_file(asked.files, _rows(line_counts.by_file(tables.lines.tallied)), stepped, asked.truncated)
-
-
-def _flags(tables: Tables) -> DataFrame:
-    over = tables.intervals.agg(F.count(F.when(F.col("is_over_bound"), 1)).alias("over_bound"))
-    unknown = tables.unknown_revisions.agg(F.count(F.lit(1)).alias("unknown_revisions"))
-    return over.join(unknown, how="cross")
-
-
-def _distributions(values: DataFrame) -> DataFrame:
-    return distributions.worst(values.groupBy("measure", "scope", "key").agg(*distributions.measures()))
-
-
-def _near_misses(tables: Tables) -> DataFrame:
-    near = lives.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
-    return near.withColumn("broker", label())
-
-
-def _pulls(tables: Tables) -> DataFrame:
-    named = tables.intervals.select("key", "evict_seq", *_NAMES)
-    return tables.pulls.join(named, on=["key", "evict_seq"], how="inner")
-
-
-def _worst_near_miss(near: DataFrame, tables: Tables) -> Rows:
+def _worst_near_miss(near: DataFrame, boots: DataFrame) -> DataFrame:
     """The one that came closest to an eviction, if any."""
-    boots = F.broadcast(tables.clocks.boots.select("boot", "boot_id", "nameserver"))
     order = (F.desc(F.col("silence") / F.col("expiry")), F.desc("silence"), "broker", "boot_id", "mono", "seq")
-    return _rows(near.join(boots, on="boot", how="inner").orderBy(*order).limit(1))
+    named = near.join(F.broadcast(boots.select("boot", "boot_id", "nameserver")), on="boot", how="inner")
+    return named.orderBy(*order).limit(1)
 
 
-def _episodes(named: DataFrame, tables: Tables) -> Rows:
-    """Disagreement takes two."""
-    if len({row["nameserver"] for row in tables.clocks.boot_rows}) < 2:  # noqa: PLR2004 - see above
-        return []
-    lengths = divergence.episodes(named, tables.clocks.boots).withColumn("length", F.col("ended") - F.col("began"))
-    of_broker = lengths.groupBy(label().alias("key")).agg(
-        F.count(F.lit(1)).alias("count"), F.sum("length").alias("total"), F.max("length").alias("longest")
-    )
-    return _rows(of_broker)
-
-
-def _evictions(tables: Tables) -> DataFrame:
-    """Those of all policies, with those of the logged settings."""
-    logged = tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
-    return tables.evictions.unionByName(logged)
-
-
-def _worst(intervals: DataFrame) -> Rows:
+def _worst(intervals: DataFrame) -> DataFrame:
     order = (F.desc("upper_ms"), "removed_ms", "nameserver", "boot_id", "cluster", "broker_addr", "evict_seq")
     # who said goodbye left no stale route
-    stale = intervals.filter(F.col("upper_ms") > 0)
-    rows = _rows(stale.orderBy(*order).limit(MOST_INTERVALS))
-    return [{name: _whole(value) for name, value in row.items()} for row in rows]
-
-
-def _whole(value: Any) -> Any:
-    """Nothing in a summary has a fraction."""
-    return whole_ms(value * 1000) if isinstance(value, float) else value
-
-
-def _charts(curves: Rows, timeline: Rows, gaps: Rows, tables: Tables) -> dict[str, Any]:
-    points = {row["measure"]: row["points"] for row in curves}
-    wall = [(row["first"], row["last"], row["offset_ms"] * 1000) for row in tables.clocks.boot_rows]
-    return {
-        "registry_cdf": curve(points.get("registry")),
-        "client_cdf": curve(points.get("client")),
-        "timeline": {
-            "from_ms": _edge(min, (first + offset for first, _, offset in wall)),
-            "to_ms": _edge(max, (last + offset for _, last, offset in wall)),
-            "brokers": timeline_rows(timeline),
-            "down": downtimes(row.asDict() for row in tables.clocks.boot_rows),
-        },
-        "gaps": gap_rows(gaps),
-    }
-
-
-def _edge(choose: Callable[..., int], moments: Iterable[int]) -> int:
-    return whole_ms(choose(moments, default=0))
+    return intervals.filter(F.col("upper_ms") > 0).orderBy(*order).limit(MOST_INTERVALS)

@@ -1,7 +1,7 @@
 """Options of an analysis, and the grid of settings it replays (--what-if)."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 DEFAULT_GRID: Final = "expiry=30,60,120 scan=5,10 poll=5,30 phi=5,8,12"
 # every policy with every scan and every poll is a replay of the whole log
@@ -72,38 +72,29 @@ def parse_grid(text: str) -> WhatIf:
     Raises:
         ValueError: with what is wrong.
     """
-    axes = dict(_axis(part) for part in f"{DEFAULT_GRID} {text}".split())
-    named = [part.partition("=")[0] for part in text.split()]
-    if len(named) != len(set(named)):
-        raise ValueError(f"{text!r} names an axis more than once")
-    grid = WhatIf(
-        expiry_ms=_milliseconds("expiry", axes["expiry"]),
-        scan_ms=_milliseconds("scan", axes["scan"]),
-        poll_ms=_milliseconds("poll", axes["poll"]),
-        phi=tuple(_value("phi", value, _MOST_PHI) for value in axes["phi"]),
-    )
+    axes: dict[str, tuple[Any, ...]] = {}
+    for part in text.split():
+        name, equals, values = part.partition("=")
+        if not equals or name not in _AXES:
+            raise ValueError(f"{part!r} is not AXIS=VALUES with one of {', '.join(_AXES)} (for example {DEFAULT_GRID})")
+        field_name = name if name == "phi" else f"{name}_ms"
+        if field_name in axes:
+            raise ValueError(f"{text!r} names an axis more than once")
+        # a value that is named twice is one
+        axes[field_name] = tuple(_value(name, value) for value in dict.fromkeys(values.split(",")) if value)
+    grid = WhatIf(**axes)
     if not grid.replays:
         raise ValueError(f"{text!r} leaves no combination of settings to replay")
     return grid
 
 
-def _axis(part: str) -> tuple[str, list[str]]:
-    name, equals, values = part.partition("=")
-    if not equals or name not in _AXES:
-        raise ValueError(f"{part!r} is not AXIS=VALUES with one of {', '.join(_AXES)} (for example {DEFAULT_GRID})")
-    # a value that is named twice is one
-    return name, list(dict.fromkeys(value for value in values.split(",") if value))
-
-
-def _milliseconds(name: str, values: list[str]) -> tuple[int, ...]:
-    return tuple(max(1, round(_value(name, value, _MOST_SECONDS) * 1000)) for value in values)
-
-
-def _value(name: str, text: str, most: float) -> float:
+def _value(name: str, text: str) -> float:
+    """A threshold, or milliseconds."""
+    most = _MOST_PHI if name == "phi" else _MOST_SECONDS
     try:
         value = float(text)
     except ValueError:
         raise ValueError(f"{name}: {text!r} is not a number") from None
     if not 0 < value <= most:
         raise ValueError(f"{name}: {text} is not between 0 and {most:g}")
-    return value
+    return value if name == "phi" else max(1, round(value * 1000))

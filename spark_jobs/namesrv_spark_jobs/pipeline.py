@@ -4,15 +4,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, silences
+from namesrv_spark_jobs.transforms import boots, clients, extract, line_counts, lives, replay, silences
 from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, REST_PART
-from namesrv_spark_jobs.transforms.line_counts import brokers, tally
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 _T = TypeVar("_T")
@@ -41,6 +41,10 @@ class Staging:
         # a table without rows has no files, and so nothing that its schema could be read from
         return self.spark.read.schema(table.schema).parquet(path)
 
+    def all_stored(self, **tables: DataFrame) -> dict[str, DataFrame]:
+        """Small tables that do not need each other, by their names."""
+        return at_once({name: partial(self.stored, table, name) for name, table in tables.items()})
+
 
 def at_once(jobs: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
     """The results of small jobs that do not need each other, by their names."""
@@ -55,7 +59,7 @@ class Lines:
 
     # see `extract.file_names`
     files: DataFrame
-    # see `tally`
+    # see `line_counts.tally`
     tallied: DataFrame
     bad: DataFrame
     # of servers only, each event once
@@ -64,22 +68,14 @@ class Lines:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clocks:
-    """The boots of servers, and what bears on their time."""
+class Tables:
+    """What was made of it; the transforms of the same names say what is in them."""
 
-    # the tally of events, each once
-    taken: DataFrame
+    lines: Lines
+    # the events that decide something, in liveness time
     moments: DataFrame
     boots: DataFrame
     boot_rows: Sequence[Row]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tables:
-    """What was made of it; the modules of the same names say what is in them."""
-
-    lines: Lines
-    clocks: Clocks
     brokers: DataFrame
     points: DataFrame
     lives: DataFrame
@@ -87,7 +83,6 @@ class Tables:
     exposures: DataFrame
     pulls: DataFrame
     unknown_revisions: DataFrame
-    gaps: DataFrame
     evictions: DataFrame
     as_logged: DataFrame
 
@@ -104,7 +99,7 @@ def read(store: Staging, files: Sequence[str], options: Options) -> Lines:
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
         told_apart = extract.numbered(events.filter(is_event), store.stored(suspects, "suspects"), names)
         numbered = store.stored(told_apart.unionByName(others), "numbered", by="part")
-    tallied = store.stored(tally(numbered, names), "tally")
+    tallied = store.stored(line_counts.tally(numbered, names), "tally")
     once = numbered.filter(F.col("copy") == 1)
     # of the same lines as the clocks: one that was not asked for must not tell a boot's kind here and not there
     servers = once.join(F.broadcast(boots.client_boots(_taken(tallied))), on="boot", how="left_anti")
@@ -117,69 +112,61 @@ def read(store: Staging, files: Sequence[str], options: Options) -> Lines:
     )
 
 
+def _taken(tallied: DataFrame) -> DataFrame:
+    """What was counted of lines that were asked for, each once."""
+    return tallied.filter(F.col("part").isin(BEAT_PART, REST_PART) & ~F.col("is_copy"))
+
+
 def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str], None]) -> Tables:
     """Everything that is computed from the lines."""
     progress("clocks")
-    clocks = _clocks(store, lines)
+    taken = _taken(lines.tallied)
+    moments = store.stored(boots.timed(lines.rest), "moments")
+    boot_table = store.stored(boots.boots(taken, moments, boots.clocks(_anchors(lines, moments))), "boots")
+    boot_rows = boot_table.orderBy("nameserver", "boot_id").collect()
     progress("heartbeats")
-    points = store.stored(_points(store, lines.beats, clocks, options), "points")
+    # the one big sort: all beats and evictions, by broker and time
+    rows = silences.rows(_live_beats(store, lines, moments, boot_rows), moments.filter(F.col("event") == "evict"))
+    count = taken.filter(F.col("part") == BEAT_PART).agg(F.sum("lines")).first()
+    tasks = max(1, math.ceil(((count and count[0]) or 0) / _ROWS_PER_TASK))
+    sequence = silences.followed(rows.repartition(tasks, "key"))
+    points = store.stored(silences.points(sequence, boot_table, options.what_if), "points")
     progress("lives")
-    evicts = lines.rest.filter(F.col("event") == "evict")
-    first = at_once(
-        {
-            "lives": lambda: store.stored(lives.lives(points, evicts), "lives"),
-            "begun": lambda: store.stored(lives.beginnings(points), "beginnings"),
-            "routes": lambda: store.stored(clients.routes(lines.rest, options.topics), "routes"),
-            "brokers": lambda: store.stored(brokers(clocks.taken), "brokers"),
-        }
+    first = store.all_stored(
+        lives=lives.lives(points, lines.rest.filter(F.col("event") == "evict")),
+        beginnings=lives.beginnings(points),
+        routes=clients.routes(lines.rest, options.topics),
+        brokers=line_counts.brokers(taken),
     )
-    life_table, begun, routes = first["lives"], first["begun"], first["routes"]
-    late = clocks.moments.filter(F.col("event") == "late")
+    life_table, begun, routes = first["lives"], first["beginnings"], first["routes"]
     progress("clients")
-    second = at_once(
-        {
-            "intervals": lambda: store.stored(lives.intervals(life_table, clocks.boots, late, begun), "intervals"),
-            "gaps": lambda: store.stored(replay.gaps(points, life_table, begun, clocks.boots), "gaps"),
-        }
+    late = moments.filter(F.col("event") == "late")
+    second = store.all_stored(
+        intervals=lives.intervals(life_table, boot_table, late, begun),
+        gaps=replay.gaps(points, life_table, begun, boot_table),
     )
     intervals, gaps = second["intervals"], second["gaps"]
     members = store.stored(clients.members(routes, intervals), "members")
     given = clients.given(lines.rest, "served", options.topics)
-    exposures = clients.exposures(intervals, members, clients.served(given, routes), lines.rest)
-    pulls = clients.exposed_pulls(intervals, members, clients.given(lines.rest, "pulls", options.topics))
     progress("what if")
-    third = at_once(
-        {
-            "exposures": lambda: store.stored(exposures, "exposures"),
-            "pulls": lambda: store.stored(pulls, "pulls"),
-            "evictions": lambda: store.stored(replay.replayed(gaps, options.what_if), "evictions"),
-            "as_logged": lambda: store.stored(replay.replayed_as_logged(gaps, clocks.moments), "as_logged"),
-        }
+    third = store.all_stored(
+        exposures=clients.exposures(intervals, members, clients.served(given, routes), lines.rest),
+        pulls=clients.exposed_pulls(intervals, members, clients.given(lines.rest, "pulls", options.topics)),
+        evictions=replay.replayed(gaps, options.what_if),
+        as_logged=replay.replayed_as_logged(gaps, moments),
     )
     return Tables(
         lines=lines,
-        clocks=clocks,
+        moments=moments,
+        boots=boot_table,
+        boot_rows=boot_rows,
         brokers=first["brokers"],
         points=points,
         lives=life_table,
         intervals=intervals,
         unknown_revisions=clients.unknown_revisions(given, routes),
-        gaps=gaps,
         **third,
     )
-
-
-def _clocks(store: Staging, lines: Lines) -> Clocks:
-    moments = store.stored(boots.timed(lines.rest), "moments")
-    taken = _taken(lines.tallied)
-    table = store.stored(boots.boots(taken, moments, boots.clocks(_anchors(lines, moments))), "boots")
-    rows = table.orderBy("nameserver", "boot_id").collect()
-    return Clocks(taken=taken, moments=moments, boots=table, boot_rows=rows)
-
-
-def _taken(tallied: DataFrame) -> DataFrame:
-    """What was counted of lines that were asked for, each once."""
-    return tallied.filter(F.col("part").isin(BEAT_PART, REST_PART) & ~F.col("is_copy"))
 
 
 def _anchors(lines: Lines, moments: DataFrame) -> DataFrame:
@@ -191,20 +178,10 @@ def _anchors(lines: Lines, moments: DataFrame) -> DataFrame:
     return anchors.unionByName(every.join(with_anchors, on="boot", how="left_anti"))
 
 
-def _points(store: Staging, beats: DataFrame, clocks: Clocks, options: Options) -> DataFrame:
-    """The one big sort: all beats and evictions, by broker and time."""
-    evicts = clocks.moments.filter(F.col("event") == "evict")
-    rows = silences.rows(_live_beats(store, beats, clocks), evicts)
-    count = clocks.taken.filter(F.col("part") == BEAT_PART).agg(F.sum("lines")).first()
-    tasks = max(1, math.ceil(((count and count[0]) or 0) / _ROWS_PER_TASK))
-    return silences.points(silences.followed(rows.repartition(tasks, "key")), clocks.boots, options.what_if)
-
-
-def _live_beats(store: Staging, beats: DataFrame, clocks: Clocks) -> DataFrame:
+def _live_beats(store: Staging, lines: Lines, moments: DataFrame, boot_rows: Sequence[Row]) -> DataFrame:
     """Beats in liveness time: mostly no server was late, and then it is their own."""
-    if clocks.moments.filter(F.col("event") == "late").isEmpty():
-        return beats.withColumn("live", F.col("mono"))
-    spans = sum(row["last"] - row["first"] for row in clocks.boot_rows)
-    width = max(_LEAST_SLICE, spans // _MOST_SLICES)
-    slices = store.stored(boots.late_spans(clocks.moments, boots.extents(clocks.taken), width), "late_spans")
-    return boots.live_beats(beats, slices, width)
+    if moments.filter(F.col("event") == "late").isEmpty():
+        return lines.beats.withColumn("live", F.col("mono"))
+    width = max(_LEAST_SLICE, sum(row["last"] - row["first"] for row in boot_rows) // _MOST_SLICES)
+    spans = boots.late_spans(moments, boots.extents(_taken(lines.tallied)), width)
+    return boots.live_beats(lines.beats, store.stored(spans, "late_spans"), width)

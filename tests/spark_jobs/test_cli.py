@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
 
 
-def _run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def _run(*arguments: str, command: tuple[str, ...] = COMMAND, **environ: str) -> subprocess.CompletedProcess[str]:
     """The command, with these changes to its environment."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), **environ}
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False, env=env
+        [*command, *arguments], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False, env=env
     )
 
 
@@ -50,9 +50,8 @@ def test_help_names_every_option_and_code() -> None:
 def test_help_needs_no_spark() -> None:
     """Half a gigabyte is not imported to say what the options are."""
     code = "import sys, namesrv_spark_jobs.command.cli; sys.exit('pyspark' in sys.modules)"
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs")}
 
-    assert 0 == subprocess.run([sys.executable, "-c", code], check=False, env=env, timeout=GUARD_SECONDS).returncode
+    assert 0 == _run(command=(sys.executable, "-c", code)).returncode
 
 
 @pytest.mark.parametrize(
@@ -81,43 +80,42 @@ def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], sai
     assert ["a.jsonl"] == [path.name for path in tmp_path.iterdir()]
 
 
-def test_missing_input_is_told_before_java_starts(tmp_path: Path) -> None:
-    """One line with the path, at once."""
-    ended = _run(f"{tmp_path}/logs", "--out", str(tmp_path / "report"), PATH="/nowhere", JAVA_HOME="/nowhere")
-
-    assert (2, "", f"namesrv-staleness: {tmp_path}/logs: no such file or directory\n") == (
-        ended.returncode,
-        ended.stdout,
-        ended.stderr,
-    )
-    assert [] == list(tmp_path.iterdir())
+_NO_PYSPARK = """
+import importlib.util as u, sys
+find = u.find_spec
+u.find_spec = lambda name, *rest: None if name == "pyspark" else find(name, *rest)
+from namesrv_spark_jobs.command.cli import main
+sys.exit(main())
+"""
 
 
-def test_missing_java_is_one_line(log: str, tmp_path: Path) -> None:
-    """With what brings it."""
-    ended = _run(log, "--out", str(tmp_path / "report"), PATH="/nowhere", JAVA_HOME="")
+@pytest.mark.parametrize(
+    ("given", "command", "said"),
+    [
+        ("{tmp}/logs", COMMAND, "{tmp}/logs: no such file or directory"),
+        (
+            "{tmp}/a.jsonl",
+            COMMAND,
+            "Java 17 or newer is needed, but `java` was not found; `make setup-spark` installs it, or set JAVA_HOME",
+        ),
+        # the base package does not bring half a gigabyte
+        (
+            "{tmp}/a.jsonl",
+            (sys.executable, "-c", _NO_PYSPARK),
+            "pyspark is not installed; install it with pip install 'namesrv[spark]'",
+        ),
+    ],
+    ids=["input", "java", "pyspark"],
+)
+@pytest.mark.usefixtures("log")
+def test_what_is_missing_is_one_line(tmp_path: Path, given: str, command: tuple[str, ...], said: str) -> None:
+    """With what brings it; a path before Java starts."""
+    out = str(tmp_path / "report")
+    ended = _run(given.format(tmp=tmp_path), "--out", out, command=command, PATH="/nowhere", JAVA_HOME="")
 
-    assert 2 == ended.returncode
-    assert (
-        "namesrv-staleness: Java 17 or newer is needed, but `java` was not found; `make setup-spark` installs it"
-        in (ended.stderr)
-    )
-    assert 1 == ended.stderr.count("\n")
+    assert (2, "") == (ended.returncode, ended.stdout)
+    assert f"namesrv-staleness: {said.format(tmp=tmp_path)}\n" == ended.stderr
     assert ["a.jsonl"] == [path.name for path in tmp_path.iterdir()]
-
-
-def test_missing_pyspark_is_one_line(log: str, tmp_path: Path) -> None:
-    """The base package does not bring half a gigabyte."""
-    bare = "import importlib.util as u, sys; find = u.find_spec; "
-    bare += "u.find_spec = lambda name, *rest: None if name == 'pyspark' else find(name, *rest); "
-    bare += "from namesrv_spark_jobs.command.cli import main; sys.exit(main())"
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs")}
-    command = [sys.executable, "-c", bare, log, "--out", str(tmp_path / "report")]
-
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False, env=env)
-
-    assert 2 == ended.returncode
-    assert "namesrv-staleness: pyspark is not installed; install it with pip install 'namesrv[spark]'\n" == ended.stderr
 
 
 def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
@@ -136,9 +134,9 @@ def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
     assert not Path(odd).exists()
 
 
-def test_submit_line_of_a_cluster_names_its_mode(log: str, tmp_path: Path) -> None:
+def test_submit_line_of_a_cluster_names_its_mode(log: str) -> None:
     """Without a master it is local[*], as here."""
-    shown = _run(log, "--out", str(tmp_path / "r"), "--deploy-mode", "cluster", "--print-submit")
+    shown = _run(log, "--out", "r", "--deploy-mode", "cluster", "--print-submit")
 
     assert ["spark-submit", "--master", "local[*]", "--deploy-mode", "cluster"] == shlex.split(shown.stdout)[:5]
 

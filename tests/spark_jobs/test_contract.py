@@ -88,51 +88,30 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     return asyncio.run(written_lines(tmp_path_factory.mktemp("contract")))
 
 
-def test_every_kind_of_line_is_written(lines: list[Line]) -> None:
-    """And none that the reader does not know."""
-    assert set(schemas.EVENTS) == {line["event"] for line in lines}
-
-
-def test_the_page_names_every_kind_of_line() -> None:
-    """The first column of its two tables of events."""
+def test_every_kind_of_line_is_written_and_on_the_page(lines: list[Line]) -> None:
+    """And none that the reader does not know: the first column of the page's two tables of events."""
     text = PAGE.read_text().partition("## Events")[2]
     named = {name for row in re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
 
-    assert set(schemas.EVENTS) == named
-
-
-def test_every_line_has_what_the_reader_requires(lines: list[Line]) -> None:
-    """A line without one of these would be bad."""
-    for line in lines:
-        assert set(schemas.REQUIRED) <= line.keys()
-        assert schemas.VERSION == line["v"]
-        assert "nameserver" in line
+    assert set(schemas.EVENTS) == {line["event"] for line in lines} == named
 
 
 def test_every_field_is_read_or_known_to_be_unread(lines: list[Line]) -> None:
-    """A field that only one side knows is a misunderstanding."""
+    """A field that only one side knows is a misunderstanding; each is on the page, in backquotes, somewhere."""
     written = {name for line in lines for name in line}
 
     assert written == {field.name for field in schemas.LINE.fields} | _UNREAD
+    assert set() == written - set(re.findall(r"`\"?(\w+)\"?", PAGE.read_text()))
 
 
 def test_every_value_is_of_the_type_that_is_read(lines: list[Line]) -> None:
-    """A whole number where the reader expects one; null where there is nothing."""
+    """A whole number where the reader expects one; null where there is nothing; what is required is there."""
     kinds = {field.name: type(field.dataType) for field in schemas.LINE.fields}
     for line in lines:
+        assert {*schemas.REQUIRED, "nameserver"} <= line.keys()
+        assert schemas.VERSION == line["v"]
+        # the reader counts in microseconds
+        assert round(line["mono_ms"], 3) == line["mono_ms"]
         for name, value in line.items():
             if name in kinds and value is not None:
                 assert isinstance(value, _READ_AS[kinds[name]]), (line["event"], name, value)
-
-
-def test_every_field_is_on_the_page(lines: list[Line]) -> None:
-    """In backquotes, somewhere."""
-    words = set(re.findall(r"`\"?(\w+)\"?", PAGE.read_text()))
-
-    assert set() == {name for line in lines for name in line} - words
-
-
-def test_a_monotonic_time_has_three_decimals_at_most(lines: list[Line]) -> None:
-    """The reader counts in microseconds."""
-    for line in lines:
-        assert round(line["mono_ms"], 3) == line["mono_ms"]

@@ -37,7 +37,7 @@ class Sample:
         removed = {str(life.broker.broker_addr): life.removed or 0 for life in lives}
         last_ok = {str(life.broker.broker_addr): life.last_ok for life in lives}
         assert PAIRS == len(lives) == len(seen)
-        self.is_exact = analysis.as_logged.is_exact
+        self.is_exact = analysis.as_logged["exact"]
         self.reasons = {life.reason for life in lives}
         self.removed_after_last_beat = [(removed[addr] - last_ok[addr]) / S for addr in removed]
         self.seen_after_removal = [(seen[addr] - removed[addr]) / S for addr in removed]

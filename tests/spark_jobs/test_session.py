@@ -1,48 +1,93 @@
-"""The Spark session: where it comes from, and who chooses its master."""
+"""The Spark session: what it needs (Java, a master that answers), where it comes from, and how it is configured."""
+
+import re
+import socket
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs.command.session import is_submitted, session_conf, spark_session
+from namesrv_spark_jobs.command.session import is_submitted, require_java, require_master, session_conf, spark_session
+from namesrv_spark_jobs.errors import UsageError
 
 
-def test_local_session_is_small_and_quiet() -> None:
-    """Three gigabytes, no web page, UTC, and a logging file of ours."""
-    conf = session_conf("local[*]", {})
+@pytest.mark.parametrize(
+    ("says", "said"),
+    [
+        # whoever made it
+        ('openjdk version "17.0.15" 2025-04-15', None),
+        ('java version "21"', None),
+        ('openjdk version "23-ea"', None),
+        ('java version "1.8.0_402"', "Java 17 or newer is needed, but {java} is Java 8; `make setup-spark`"),
+        ('openjdk version "11.0.2"', "Java 17 or newer is needed, but {java} is Java 11; `make setup-spark`"),
+        ("what version?", "{java} -version does not say which Java it is; `make setup-spark`"),
+        # a file for another kind of machine, say
+        (b"\x7fELF nonsense", "{java} -version: [Errno 8] Exec format error"),
+        (None, "Java 17 or newer is needed, but `java` was not found; `make setup-spark` installs it"),
+    ],
+)
+def test_java_that_is_missing_or_too_old_is_named(tmp_path: Path, says: str | bytes | None, said: str | None) -> None:
+    """With what to do, in one line."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    if says is not None:
+        java.write_bytes(says if isinstance(says, bytes) else f"#!/bin/sh\necho '{says}' >&2\n".encode())
+        java.chmod(0o755)
+    # on the path, or where JAVA_HOME points to
+    for environ in ({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, {"PATH": f"{java.parent}"}):
+        with (
+            nullcontext() if said is None else pytest.raises(UsageError, match=f"^{re.escape(said.format(java=java))}")
+        ):
+            require_java(environ)
 
-    assert ("3g", "false", "UTC") == (
-        conf["spark.driver.memory"],
-        conf["spark.ui.enabled"],
-        conf["spark.sql.session.timeZone"],
-    )
-    assert "-Dlog4j2.configurationFile=file:///" in conf["spark.driver.extraJavaOptions"]
+
+def test_master_that_answers_will_do() -> None:
+    """Or one of several: a standby takes over; others than standalone masters are Spark's business."""
+    with socket.create_server(("127.0.0.1", 0)) as master, socket.create_server(("127.0.0.1", 0)) as closed:
+        port, gone = master.getsockname()[1], closed.getsockname()[1]
+        closed.close()
+        for url in (f"127.0.0.1:{port}", f"127.0.0.1:{gone},127.0.0.1:{port}"):
+            require_master(f"spark://{url}")
+    for url in ("local[2]", "yarn", "k8s://https://host"):
+        require_master(url)
+
+
+def test_master_that_refuses_is_named() -> None:
+    """At once, and not after Spark's own minute."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(UsageError, match=rf"^--master spark://127.0.0.1:{port}: 127.0.0.1:{port} Connection refused$"):
+        require_master(f"spark://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:port", ":7077", "h:99999", "h:0", "127.0.0.1:1,host"])
+def test_master_that_is_no_address_is_refused(address: str) -> None:
+    """Before anything is dialled."""
+    with pytest.raises(UsageError, match=r"not of the form spark://HOST:PORT$"):
+        require_master(f"spark://{address}")
 
 
 def test_user_has_the_last_word() -> None:
-    """Options of Java are added to ours, everything else replaces it."""
-    conf = session_conf("local[2]", {"spark.driver.memory": "8g", "spark.driver.extraJavaOptions": "-Xss4m"})
+    """A local session is small and quiet; options of Java are added to ours, everything else replaces it."""
+    usual = session_conf("local[*]", {})
+    told = session_conf("local[2]", {"spark.driver.memory": "8g", "spark.driver.extraJavaOptions": "-Xss4m"})
 
-    assert "8g" == conf["spark.driver.memory"]
-    assert conf["spark.driver.extraJavaOptions"].endswith("/log4j2.properties -Xss4m")
-
-
-def test_cluster_keeps_its_own_settings() -> None:
-    """Memory, web page and logging are whoever runs it to choose."""
-    conf = session_conf("spark://host:7077", {})
-
-    assert not {"spark.driver.memory", "spark.ui.enabled", "spark.driver.extraJavaOptions"} & conf.keys()
-
-
-@pytest.mark.parametrize(("environ", "submitted"), [({}, False), ({"PYSPARK_GATEWAY_PORT": "4711"}, True)])
-def test_spark_submit_is_known_by_the_gateway_it_opens(environ: dict[str, str], submitted: bool) -> None:  # noqa: FBT001 - a parameter
-    """It says so to the Python that it starts."""
-    assert is_submitted(environ) is submitted
+    quiet = {"spark.driver.memory": "3g", "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    assert quiet.items() <= usual.items()
+    assert "-Dlog4j2.configurationFile=file:///" in usual["spark.driver.extraJavaOptions"]
+    assert "8g" == told["spark.driver.memory"]
+    assert told["spark.driver.extraJavaOptions"].endswith("/log4j2.properties -Xss4m")
+    # memory, web page and logging of a cluster are whoever runs it to choose
+    cluster = session_conf("spark://host:7077", {})
+    assert not {"spark.driver.memory", "spark.ui.enabled", "spark.driver.extraJavaOptions"} & cluster.keys()
 
 
 @pytest.mark.xdist_group("spark")
 def test_session_that_is_there_is_used_and_left_running(spark: SparkSession) -> None:
-    """A notebook's, say: it is not ours to stop, whatever master is asked for."""
+    """A notebook's, say: it is not ours to stop, whatever master is asked for; nor is spark-submit's to choose."""
     with spark_session("spark://nowhere:1", {}) as session:
         assert "local[2]" == session.conf.get("spark.master")
 
     assert 3 == spark.range(3).count()
+    assert [False, True] == [is_submitted(environ) for environ in ({}, {"PYSPARK_GATEWAY_PORT": "4711"})]

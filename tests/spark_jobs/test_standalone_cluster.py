@@ -69,39 +69,25 @@ def test_cluster_gives_the_bytes_of_one_machine(
     assert 0 == main([str(logs), "--out", str(here), "--what-if", SMALL_GRID, "-o", "json"])
     assert (here / "summary.json").read_text() == capsys.readouterr().out
     moved = shutil.copytree(logs, tmp_path / "elsewhere" / "logs")
-    words = [
-        f"{moved}/dt=*/**/*.jsonl*",
-        "--out",
-        str(there),
-        "--what-if",
-        SMALL_GRID,
-        "--master",
-        cluster.url,
-        *_QUICK,
-    ]
+    logs_there, options = f"{moved}/dt=*/**/*.jsonl*", ("--what-if", SMALL_GRID, "--master", cluster.url, *_QUICK)
 
-    ended = _run(*_COMMAND, *words)
+    ended = _run(*_COMMAND, logs_there, "--out", str(there), *options)
 
     assert 0 == ended.returncode, ended.stderr
     for name in ("summary.json", "report.html"):
         assert (here / name).read_bytes() == (there / name).read_bytes()
     assert _last(ended.stderr).startswith("read ")
-    _check_submitted([*words[:2], str(tmp_path / "submitted"), *words[3:], "--fail-if", "evictions>0"], here, tmp_path)
-
-
-def _check_submitted(words: list[str], here: Path, folder: Path) -> None:
+    # the same under spark-submit: the exit code of a gate comes through it
+    submitted = tmp_path / "submitted"
+    words = (logs_there, "--out", str(submitted), *options, "--fail-if", "evictions>0")
     printed = _run(*_COMMAND, *words, "--print-submit").stdout
-    build(folder / "namesrv_spark_jobs.zip")
-    line = shlex.split(
-        printed.replace(str(ROOT / "dist" / "namesrv_spark_jobs.zip"), f"{folder}/namesrv_spark_jobs.zip")
-    )
-    line[0] = str(SPARK_HOME / "bin" / "spark-submit")
+    build(tmp_path / "namesrv_spark_jobs.zip")
+    line = shlex.split(printed.replace(f"{ROOT}/dist/namesrv_spark_jobs.zip", f"{tmp_path}/namesrv_spark_jobs.zip"))
 
-    ended = _run(*line, PYTHONPATH="")
+    ended = _run(str(SPARK_HOME / "bin" / "spark-submit"), *line[1:], PYTHONPATH="")
 
-    # the exit code of a gate comes through spark-submit
     assert 1 == ended.returncode, ended.stderr
-    assert (here / "summary.json").read_bytes() == (folder / "submitted" / "summary.json").read_bytes()
+    assert (here / "summary.json").read_bytes() == (submitted / "summary.json").read_bytes()
 
 
 def _last(text: str) -> str:

@@ -4,18 +4,17 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.command.output import write_json
 from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.log_files import truncated
-from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE_OR_CORRUPT
+from namesrv_spark_jobs.transforms.schema import as_read
 
 # below the report; hidden, so that whoever reads the report's folder as tables does not meet it
 STATE: Final = ".follow"
@@ -26,16 +25,6 @@ _CHECKPOINT: Final = "checkpoint"
 _CLOSED: Final = (".jsonl", ".jsonl.gz")
 # Spark forgets files that are a week older than the newest one, and never reads them
 _FOR_EVER: Final = "36500d"
-
-
-@dataclass(frozen=True)
-class TakenIn:
-    """All that was ever taken in."""
-
-    # Parquet with every line
-    tables: list[str]
-    # the files that the lines are from, and whether each of them is whole
-    files: dict[str, bool]
 
 
 def followed_directory(inputs: Sequence[str]) -> Path:
@@ -77,8 +66,11 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def take_in(spark: SparkSession, source: Path, aside: Path) -> TakenIn:
-    """Read the files that are new, then stop."""
+def take_in(spark: SparkSession, source: Path, aside: Path) -> tuple[list[str], dict[str, bool]]:
+    """Read the files that are new, then stop.
+
+    Returns: tables with every line that was ever taken in; the files that these are from, and whether each is whole.
+    """
     state = aside / STATE
     # listed before the stream looks: it finds all of these, and perhaps more, which are known by their lines
     listed = {str(file) for file in source.rglob("*") if file.name.endswith(_CLOSED) and _is_visible(file, source)}
@@ -86,20 +78,16 @@ def take_in(spark: SparkSession, source: Path, aside: Path) -> TakenIn:
     _run_stream(spark, source, state)
     # by name: as a whole the folder is what Spark's own list of absolute paths says, and these have moved
     tables = sorted(str(file) for file in (state / _LINES).glob("*.parquet"))
-    files = _known(before, listed | _told(spark, tables))
+    new = sorted((listed | _told(spark, tables)) - before.keys())
+    cut = truncated(new)
+    files = {**before, **{file: file not in cut for file in new}}
     write_json(state / _SOURCE, {"source": str(source), "files": files})
-    return TakenIn(tables, files)
+    return tables, files
 
 
 def _is_visible(file: Path, source: Path) -> bool:
     """Spark, too, passes over what begins with `_` or `.`."""
     return file.is_file() and not any(part.startswith(("_", ".")) for part in file.relative_to(source).parts)
-
-
-def _known(before: dict[str, bool], found: set[str]) -> dict[str, bool]:
-    new = sorted(found - before.keys())
-    cut = set(truncated(new))
-    return {**before, **{file: file not in cut for file in new}}
 
 
 def _told(spark: SparkSession, tables: Sequence[str]) -> set[str]:
@@ -111,7 +99,11 @@ def _told(spark: SparkSession, tables: Sequence[str]) -> set[str]:
 
 
 def _run_stream(spark: SparkSession, source: Path, state: Path) -> None:
-    stream = _lines(spark, source).writeStream.format("parquet").outputMode("append")
+    """Every line as the batch reads it, with the file that it is from."""
+    reader = as_read(spark.readStream).option("recursiveFileLookup", value=True).option("maxFileAge", _FOR_EVER)
+    read = reader.option("pathGlobFilter", f"*{{{','.join(_CLOSED)}}}").json(f"file://{source}")
+    lines = read.select("*", F.col("_metadata.file_path").alias("file"))
+    stream = lines.writeStream.format("parquet").outputMode("append")
     stream = stream.option("path", f"file://{state / _LINES}")
     stream = stream.option("checkpointLocation", f"file://{state / _CHECKPOINT}")
     query = stream.trigger(availableNow=True).start()
@@ -119,12 +111,3 @@ def _run_stream(spark: SparkSession, source: Path, state: Path) -> None:
         query.awaitTermination()
     finally:
         query.stop()
-
-
-def _lines(spark: SparkSession, source: Path) -> DataFrame:
-    """Every line as the batch reads it, with the file that it is from."""
-    reader = spark.readStream.schema(LINE_OR_CORRUPT).option("columnNameOfCorruptRecord", CORRUPT)
-    reader = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
-    reader = reader.option("recursiveFileLookup", value=True)
-    reader = reader.option("pathGlobFilter", f"*{{{','.join(_CLOSED)}}}").option("maxFileAge", _FOR_EVER)
-    return reader.json(f"file://{source}").select("*", F.col("_metadata.file_path").alias("file"))

@@ -2,8 +2,10 @@
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any, Final
 
 from namesrv_spark_jobs.report.shown import shown_duration
@@ -22,45 +24,37 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 _GATE: Final = re.compile(r"\s*(?P<measure>[a-z_0-9.]+)\s*(?P<comparison>>=|<=|>|<)\s*(?P<limit>[\w.\s]+?)\s*")
 
 
-def _statistic(part: str, group: str, name: str) -> Callable[[Summary], float | None]:
-    key = name.replace(".", "")
-    return lambda summary: summary[part][group][key]
-
-
-def _input(name: str) -> Callable[[Summary], float | None]:
-    return lambda summary: summary["input"][name]
-
-
+# where a measure is in the summary; several places are added up
+_GROUPS: Final = {"registry": "registry all", "lower": "registry lower", "client": "client all"}
 # milliseconds; None when there is nothing to measure
-DURATIONS: Final[Mapping[str, Callable[[Summary], float | None]]] = {
-    **{f"registry.{name}": _statistic("registry", "all", name) for name in _STATISTICS},
-    **{f"lower.{name}": _statistic("registry", "lower", name) for name in _STATISTICS},
-    **{f"client.{name}": _statistic("client", "all", name) for name in _STATISTICS},
-    "divergence.longest": lambda summary: summary["divergence"]["longest_ms"],
-    "divergence.total": lambda summary: summary["divergence"]["total_ms"],
+DURATIONS: Final[Mapping[str, Sequence[str]]] = {
+    **{f"{name}.{part}": [f"{at} {part.replace('.', '')}"] for name, at in _GROUPS.items() for part in _STATISTICS},
+    "divergence.longest": ["divergence longest_ms"],
+    "divergence.total": ["divergence total_ms"],
 }
-COUNTS: Final[Mapping[str, Callable[[Summary], float | None]]] = {
-    "evictions": lambda summary: summary["registry"]["all"]["count"],
-    "over_bound": lambda summary: summary["registry"]["over_bound"],
-    "false": lambda summary: summary["false_evictions"]["count"],
-    "near_misses": lambda summary: summary["near_misses"]["count"],
-    "exposed": lambda summary: summary["client"]["exposed"],
-    "censored": lambda summary: sum(summary["client"]["censored"].values()),
-    "exposed_pulls": lambda summary: summary["exposed_pulls"]["total"],
-    "divergence": lambda summary: summary["divergence"]["episodes"],
-    "replay": lambda summary: sum(summary["as_logged"][name] for name in ("missing", "extra", "other_scan")),
-    "lines": _input("lines"),
-    "bad": _input("bad"),
-    "truncated": _input("truncated_files"),
-    "duplicates": _input("duplicates"),
-    "dropped": _input("dropped_by_writers"),
-    "clock_steps": _input("clock_steps"),
+COUNTS: Final[Mapping[str, Sequence[str]]] = {
+    "evictions": ["registry all count"],
+    "over_bound": ["registry over_bound"],
+    "false": ["false_evictions count"],
+    "near_misses": ["near_misses count"],
+    "exposed": ["client exposed"],
+    "censored": [f"client censored {outcome}" for outcome in ("returned", "client_gone", "log_end")],
+    "exposed_pulls": ["exposed_pulls total"],
+    "divergence": ["divergence episodes"],
+    "replay": ["as_logged missing", "as_logged extra", "as_logged other_scan"],
+    "lines": ["input lines"],
+    "bad": ["input bad"],
+    "truncated": ["input truncated_files"],
+    "duplicates": ["input duplicates"],
+    "dropped": ["input dropped_by_writers"],
+    "clock_steps": ["input clock_steps"],
 }
 
 
 def measured(summary: Summary, measure: str) -> float | None:
     """The value of a measure: milliseconds or a count."""
-    return {**DURATIONS, **COUNTS}[measure](summary)
+    values: list[Any] = [reduce(getitem, place.split(), summary) for place in {**DURATIONS, **COUNTS}[measure]]
+    return None if None in values else sum(values)
 
 
 @dataclass(frozen=True)
@@ -94,20 +88,17 @@ def parse_gate(text: str) -> Gate:
     match = _GATE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0")
-    name = _full_name(match["measure"])
-    if name in DURATIONS:
-        limit = duration_ms(match["limit"])
-    elif name in COUNTS:
-        limit = _count(match["limit"], text)
-    else:
+    measure = match["measure"].replace("p999", "p99.9")
+    # `p99` is the registry's
+    name = f"registry.{measure}" if f"registry.{measure}" in DURATIONS else measure
+    if name not in {**DURATIONS, **COUNTS}:
         raise ValueError(f"{match['measure']!r} is not a measure; choose from {', '.join([*DURATIONS, *COUNTS])}")
+    try:
+        limit = duration_ms(match["limit"]) if name in DURATIONS else float(match["limit"])
+    except ValueError as error:
+        problem = error if name in DURATIONS else f"{text!r}: {match['limit']!r} is not a number"
+        raise ValueError(problem) from None
     return Gate(text=text.strip(), measure=name, comparison=match["comparison"], limit=limit)
-
-
-def _full_name(measure: str) -> str:
-    """`p99` is the registry's."""
-    known = measure.replace("p999", "p99.9")
-    return f"registry.{known}" if f"registry.{known}" in DURATIONS else known
 
 
 def duration_ms(text: str) -> float:
@@ -120,13 +111,6 @@ def duration_ms(text: str) -> float:
     if match is None:
         raise ValueError(f"not a valid duration: {text} (for example 45, 45s, 1500ms, 2m or 1h)")
     return float(match["number"]) * _UNITS[match["unit"] or "s"]
-
-
-def _count(limit: str, text: str) -> float:
-    try:
-        return float(limit)
-    except ValueError:
-        raise ValueError(f"{text!r}: {limit!r} is not a number") from None
 
 
 def judge(summary: Mapping[str, Any], gates: Iterable[Gate], max_bad_ratio: float | None) -> list[Verdict]:

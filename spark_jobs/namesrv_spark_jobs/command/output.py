@@ -8,25 +8,22 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis
 from namesrv_spark_jobs.command.gates import Verdict
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
-from namesrv_spark_jobs.log_files import is_report, is_url
+from namesrv_spark_jobs.log_files import RUN_FILE, is_report, is_url
 from namesrv_spark_jobs.report.page import page
-from namesrv_spark_jobs.report.text_table import as_json
+from namesrv_spark_jobs.report.shown import as_json
 
-SUCCESS: Final = "_SUCCESS"
-INTERVALS: Final = "intervals"
-BAD_RECORDS: Final = "bad_records"
 # every reader of Parquet knows it
 _CODEC: Final = "snappy"
 
@@ -81,7 +78,7 @@ def written_aside(out: Path) -> Iterator[Path]:
         raise UsageError(f"--out {out}: {error.strerror} ({aside})") from error
     try:
         yield aside
-        (aside / SUCCESS).touch()
+        (aside / "_SUCCESS").touch()
         _sync(aside)
         _replace(out, aside)
     finally:
@@ -135,38 +132,24 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
     path.write_text(as_json(value), encoding="utf-8")
 
 
-def write_tables(aside: Path, analysis: Analysis) -> None:
-    """What Spark writes: one row per interval, one per bad line."""
-    _write_parquet(analysis.intervals, aside / INTERVALS, by="date")
-    analysis.bad.coalesce(1).write.json(_url(aside / BAD_RECORDS))
-
-
-def write_numbers(aside: Path, analysis: Analysis) -> None:
-    """What people and gates read."""
-    write_json(aside / "summary.json", analysis.summary)
-    _write_csv(aside / "metrics.csv", METRIC_COLUMNS, analysis.metrics)
-    (aside / "report.html").write_text(page(analysis.summary, analysis.charts), encoding="utf-8")
-
-
-def _write_parquet(frame: DataFrame, folder: Path, *, by: str) -> None:
-    frame.repartition(by).sortWithinPartitions(*frame.columns).write.option("compression", _CODEC).partitionBy(
-        by
-    ).parquet(_url(folder))
+def write_report(aside: Path, analysis: Analysis, run: Mapping[str, object]) -> None:
+    """All files: one row per interval and one per bad line by Spark, then what people and gates read."""
+    # without a scheme a cluster would take its own file system; Spark wants no percent escapes
+    folder = aside / "intervals"
+    by_day = analysis.intervals.repartition("date").sortWithinPartitions(*analysis.intervals.columns)
+    by_day.write.option("compression", _CODEC).partitionBy("date").parquet(f"file://{folder}")
     if not any(folder.rglob("*.parquet")):
         # no row makes no file at all, and a folder without a file has no columns: who reads it would get an error
-        frame.limit(0).coalesce(1).write.option("compression", _CODEC).mode("overwrite").parquet(_url(folder))
-
-
-def _url(path: Path) -> str:
-    """Without a scheme a cluster would take its own file system; Spark wants no percent escapes."""
-    return f"file://{path}"
-
-
-def _write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(columns), lineterminator="\n")
+        none = analysis.intervals.limit(0).coalesce(1)
+        none.write.option("compression", _CODEC).mode("overwrite").parquet(f"file://{folder}")
+    analysis.bad.coalesce(1).write.json(f"file://{aside / 'bad_records'}")
+    write_json(aside / "summary.json", analysis.summary)
+    with (aside / "metrics.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, METRIC_COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows({key: _safe(value) for key, value in row.items()} for row in rows)
+        writer.writerows({key: _safe(value) for key, value in row.items()} for row in analysis.metrics)
+    (aside / "report.html").write_text(page(analysis.summary, analysis.charts), encoding="utf-8")
+    write_json(aside / RUN_FILE, run)
 
 
 def _safe(value: object) -> object:
@@ -184,9 +167,14 @@ class Run:
 
     def told(self, spark: SparkSession, files: Sequence[str], verdicts: Sequence[Verdict]) -> dict[str, object]:
         """The content of run.json."""
+        try:
+            known = version("namesrv")
+        except PackageNotFoundError:
+            # the package is a zip or a folder on the path
+            known = None
         return {
             "program": PROGRAM,
-            "version": _version(),
+            "version": known,
             "began": self._began.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - self._mono, 3),
             "arguments": self._argv,
@@ -199,18 +187,9 @@ class Run:
         }
 
 
-def _version() -> str | None:
-    """None where the package is a zip or a folder on the path."""
-    try:
-        return version("namesrv")
-    except PackageNotFoundError:
-        return None
-
-
 def _size(file: str) -> int | None:
-    if is_url(file):
-        return None
+    """None of one that only Spark can open."""
     try:
-        return Path(file).stat().st_size
+        return None if is_url(file) else Path(file).stat().st_size
     except OSError:
         return None

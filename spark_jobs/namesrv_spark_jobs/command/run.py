@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -16,12 +16,12 @@ from namesrv_spark_jobs import errors
 from namesrv_spark_jobs.analysis import SESSION_CONF, Analysis, analyse
 from namesrv_spark_jobs.command import follow
 from namesrv_spark_jobs.command.arguments import Settings
-from namesrv_spark_jobs.command.gates import Verdict, judge
-from namesrv_spark_jobs.command.output import Run, out_directory, write_json, write_numbers, write_tables, written_aside
+from namesrv_spark_jobs.command.gates import judge
+from namesrv_spark_jobs.command.output import Run, out_directory, write_report, written_aside
 from namesrv_spark_jobs.command.session import spark_session
 from namesrv_spark_jobs.errors import PROGRAM, NothingToReadError, UsageError
-from namesrv_spark_jobs.log_files import RUN_FILE, log_files
-from namesrv_spark_jobs.report.text_table import as_json, as_table
+from namesrv_spark_jobs.log_files import log_files
+from namesrv_spark_jobs.report.shown import as_json, as_table
 
 # intermediate tables lie below the new report, because that is where all of a cluster can write
 _STAGING: Final = ".staging"
@@ -47,50 +47,58 @@ def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable
     Raises:
         UsageError: something is wrong that the user can put right; nothing was written then.
     """
+
+    def say(line: str) -> None:
+        if not settings.quiet:
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
     began = time.monotonic()
-    out = out_directory(settings.out)
+    out, is_watched = out_directory(settings.out), sys.stderr.isatty()
     run = Run(argv)
+    # a person at a terminal sees Spark's progress bar, and each step
+    progress = {"spark.ui.showConsoleProgress": str(is_watched and not settings.quiet).lower()}
     try:
         with written_aside(out) as aside:
             if settings.follow:
                 follow.inherit(out, aside, follow.followed_directory(settings.inputs))
             else:
                 # a mistyped path is told before Java starts
-                log_files(settings.inputs, lambda line: _say(settings, line))
+                log_files(settings.inputs, say)
             # Spark ends before the directory is renamed, or goes: its tasks write into it
-            with spark_session(settings.master, _conf(settings), debug=settings.debug) as spark:
+            conf = {**SESSION_CONF, **progress, **settings.conf}
+            with spark_session(settings.master, conf, debug=settings.debug) as spark:
                 on_session()
-                sources = _sources(spark, settings, aside)
-                sources, analysis = analysed(spark, sources, settings, aside, lambda step: _say_step(settings, step))
+                sources, analysis = analysed(
+                    spark,
+                    _sources(spark, settings, aside),
+                    settings,
+                    aside,
+                    lambda step: say(f"{step} ...") if is_watched else None,
+                )
                 verdicts = judge(analysis.summary, settings.gates, settings.max_bad_ratio)
-                write_tables(aside, analysis)
-                write_numbers(aside, analysis)
-                told = run.told(spark, [*(sources.taken_in or sources.files)], verdicts)
-                write_json(aside / RUN_FILE, told)
+                write_report(aside, analysis, run.told(spark, [*(sources.taken_in or sources.files)], verdicts))
                 shutil.rmtree(aside / _STAGING)
     except (PySparkException, Py4JJavaError) as error:
         if settings.debug:
             raise
         sys.stderr.write(f"{PROGRAM}: Spark failed: {_first_line(error)}; --debug shows the whole trace\n")
         return errors.BUG
-    read = analysis.summary["input"]
-    _say(settings, f"read {read['lines']:,} lines, {read['bad']:,} bad, {time.monotonic() - began:.0f} s")
-    _tell(settings, analysis.summary, verdicts, out)
-    return errors.GATE if any(verdict.failed for verdict in verdicts) else errors.OK
-
-
-def _conf(settings: Settings) -> dict[str, str]:
-    """A person at a terminal sees Spark's progress bar."""
-    is_shown = not settings.quiet and sys.stderr.isatty()
-    return {**SESSION_CONF, "spark.ui.showConsoleProgress": str(is_shown).lower(), **settings.conf}
+    read, failed = analysis.summary["input"], [verdict for verdict in verdicts if verdict.failed]
+    say(f"read {read['lines']:,} lines, {read['bad']:,} bad, {time.monotonic() - began:.0f} s")
+    sys.stderr.writelines(f"FAILED {verdict.says}\n" for verdict in failed)
+    if not settings.quiet:
+        is_json = settings.output == "json"
+        sys.stdout.write(as_json(analysis.summary) if is_json else as_table(analysis.summary, out))
+        sys.stdout.flush()
+    return errors.GATE if failed else errors.OK
 
 
 def _sources(spark: SparkSession, settings: Settings, aside: Path) -> Sources:
     if not settings.follow:
         # once more: Java takes seconds to start, and servers go on closing their files
         return Sources(log_files(settings.inputs))
-    taken_in = follow.take_in(spark, follow.followed_directory(settings.inputs), aside)
-    return Sources(taken_in.tables, taken_in.files)
+    return Sources(*follow.take_in(spark, follow.followed_directory(settings.inputs), aside))
 
 
 def analysed(
@@ -133,24 +141,3 @@ def _first_line(error: Exception) -> str:
     """What Spark says, without Java's trace."""
     text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-
-
-def _say_step(settings: Settings, step: str) -> None:
-    # only somebody who looks wants to know
-    if sys.stderr.isatty():
-        _say(settings, f"{step} ...")
-
-
-def _say(settings: Settings, line: str) -> None:
-    if not settings.quiet:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-
-
-def _tell(settings: Settings, summary: Mapping[str, Any], verdicts: Sequence[Verdict], out: Path) -> None:
-    for verdict in verdicts:
-        if verdict.failed:
-            sys.stderr.write(f"FAILED {verdict.says}\n")
-    if not settings.quiet:
-        sys.stdout.write(as_json(summary) if settings.output == "json" else as_table(summary, out))
-        sys.stdout.flush()

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final
 
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
-MASTER_SECONDS: Final = 5.0
-_JAVA_SECONDS: Final = 30.0
-_STANDALONE: Final = "spark://"
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER: Final = "local[*]"
+MASTER_SECONDS: Final = 5.0
 # the time a cluster has to give us a first executor
 EXECUTOR_SECONDS: Final = 90.0
+_JAVA_SECONDS: Final = 30.0
+_STANDALONE: Final = re.compile(r"(?P<host>.+):(?P<port>[0-9]{1,5})")
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 # what the analysis relies on, wherever it runs
@@ -35,8 +35,6 @@ _ALWAYS: Final = {
     # the place in our code of every single column would be looked up, and errors told twice
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-# few cores with much to do: collecting in parallel, when there is need, beats Java's usual way by a tenth
-_GARBAGE: Final = "-XX:+UseParallelGC"
 # what is good for a process of its own on one machine
 _LOCAL: Final = {
     "spark.driver.memory": "3g",
@@ -44,6 +42,8 @@ _LOCAL: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # few cores with much to do: collecting in parallel, when there is need, beats Java's usual way by a tenth
+    _JAVA_OPTIONS: "-XX:+UseParallelGC",
 }
 
 
@@ -59,89 +59,57 @@ def require_packages() -> None:
 
 
 def require_java(environ: Mapping[str, str] = os.environ) -> None:
-    """Say what to do when Java is missing or too old.
+    """Say what to do when the `java` that Spark's launcher will take is missing or too old.
 
     Raises:
         UsageError: it is.
     """
-    needed = _needed_java()
-    java = _java(environ)
-    if java is None:
-        raise UsageError(f"Java {needed} or newer is needed, but `java` was not found; {_remedy()}")
-    found = _java_major(java)
-    if found < needed:
-        raise UsageError(f"Java {needed} or newer is needed, but {java} is Java {found}; {_remedy()}")
-
-
-def _remedy() -> str:
-    return "`make setup-spark` installs it, or set JAVA_HOME"
-
-
-def _needed_java() -> int:
-    """Spark 4 needs Java 17, Spark 3.5 is content with 8."""
+    home, remedy = environ.get("JAVA_HOME"), "`make setup-spark` installs it, or set JAVA_HOME"
+    java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java", path=environ.get("PATH"))
     try:
-        return 17 if int(version("pyspark").partition(".")[0]) >= 4 else 8  # noqa: PLR2004
+        # Spark 4 needs Java 17, Spark 3.5 is content with 8
+        needed = 17 if int(version("pyspark").partition(".")[0]) >= 4 else 8  # noqa: PLR2004
     except PackageNotFoundError:
         # a Spark distribution on PYTHONPATH; it says itself what it lacks
-        return 8
-
-
-def _java(environ: Mapping[str, str]) -> str | None:
-    """The `java` that Spark's launcher will take."""
-    home = environ.get("JAVA_HOME")
-    if home:
-        return shutil.which(str(Path(home, "bin", "java")))
-    return shutil.which("java", path=environ.get("PATH"))
-
-
-def _java_major(java: str) -> int:
-    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`.
-
-    Raises:
-        UsageError: it does not say.
-    """
+        needed = 8
+    if java is None:
+        raise UsageError(f"Java {needed} or newer is needed, but `java` was not found; {remedy}")
     try:
         said = subprocess.run(  # noqa: S603  # the user's own Java
             [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"{java} -version: {error}; {_remedy()}") from error
+        raise UsageError(f"{java} -version: {error}; {remedy}") from error
+    # 17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`
     match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     if match is None:
-        raise UsageError(f"{java} -version does not say which Java it is; {_remedy()}")
-    return int(match[1])
+        raise UsageError(f"{java} -version does not say which Java it is; {remedy}")
+    if int(match[1]) < needed:
+        raise UsageError(f"Java {needed} or newer is needed, but {java} is Java {match[1]}; {remedy}")
 
 
 def require_master(master: str, *, seconds: float = MASTER_SECONDS) -> None:
     """Dial a standalone master: Spark itself would go on for a minute before it says anything.
 
     Raises:
-        UsageError: none of its addresses accepts a connection in time.
+        UsageError: none of its addresses (one or several of `host:port`) accepts a connection in time.
     """
-    if not master.startswith(_STANDALONE):
+    if not master.startswith("spark://"):
         return
-    refusals = [refusal for address in _addresses(master) if (refusal := _refusal(address, seconds))]
-    if len(refusals) == len(_addresses(master)):
-        raise UsageError(f"--master {master}: {'; '.join(refusals)}")
-
-
-def _addresses(master: str) -> list[tuple[str, int]]:
-    """A standalone master is one or several of `host:port`."""
     addresses = []
-    for part in master.removeprefix(_STANDALONE).split(","):
-        host, colon, port = part.rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    for part in master.removeprefix("spark://").split(","):
+        match = _STANDALONE.fullmatch(part)
+        if match is None or not 0 < int(match["port"]) < 1 << 16:
             raise UsageError(f"--master {master}: not of the form spark://HOST:PORT")
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
-
-
-def _refusal(address: tuple[str, int], seconds: float) -> str | None:
-    try:
-        with socket.create_connection(address, timeout=seconds):
-            return None
-    except OSError as error:
-        return f"{address[0]}:{address[1]} {error.strerror or error}"
+        addresses.append((match["host"].strip("[]"), int(match["port"])))
+    refusals = []
+    for host, port in addresses:
+        try:
+            with socket.create_connection((host, port), timeout=seconds):
+                return
+        except OSError as error:
+            refusals.append(f"{host}:{port} {error.strerror or error}")
+    raise UsageError(f"--master {master}: {'; '.join(refusals)}")
 
 
 def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
@@ -167,10 +135,10 @@ def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = 
     try:
         yield session
     finally:
-        stop(session)
+        _stop(session)
 
 
-def stop(session: "SparkSession") -> None:
+def _stop(session: "SparkSession") -> None:
     """Stop Spark; one that is gone already is no reason to hide why we stop."""
     with suppress(Exception):
         session.stop()
@@ -178,17 +146,13 @@ def stop(session: "SparkSession") -> None:
 
 def session_conf(master: str, conf: Mapping[str, str], *, debug: bool = False) -> dict[str, str]:
     """The configuration of a session of our own; what the user says wins, and options of Java come after ours."""
-    ours = {**_ALWAYS, **(_local_conf(debug=debug) if master.startswith("local") else {})}
+    ours = {**_ALWAYS, **(_LOCAL if master.startswith("local") else {})}
+    logging = Path(__file__).with_name("log4j2.properties")
+    if _JAVA_OPTIONS in ours and not debug and logging.is_file():
+        # Spark's own start-up lines and warnings would bury ours: this file shows errors only
+        ours[_JAVA_OPTIONS] += f" -Dlog4j2.configurationFile={logging.as_uri()}"
     options = " ".join(each[_JAVA_OPTIONS] for each in (ours, conf) if _JAVA_OPTIONS in each)
     return {**ours, **conf, **({_JAVA_OPTIONS: options} if options else {})}
-
-
-def _local_conf(*, debug: bool) -> dict[str, str]:
-    """Spark's own start-up lines and warnings would bury ours: a logging file of ours shows errors only."""
-    logging = Path(__file__).with_name("log4j2.properties")
-    if debug or not logging.is_file():
-        return {**_LOCAL, _JAVA_OPTIONS: _GARBAGE}
-    return {**_LOCAL, _JAVA_OPTIONS: f"{_GARBAGE} -Dlog4j2.configurationFile={logging.as_uri()}"}
 
 
 def _submitted(conf: Mapping[str, str]) -> "SparkSession":
@@ -212,16 +176,12 @@ def _own(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSession"
     require_java()
     require_master(master)
     builder = SparkSession.builder.appName(PROGRAM).master(master)
-    session = _configured(builder, session_conf(master, conf, debug=debug)).getOrCreate()
+    for key, value in session_conf(master, conf, debug=debug).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
     if not master.startswith("local"):
         _require_executor(session, master)
     return session
-
-
-def _configured(builder: "SparkSession.Builder", conf: Mapping[str, str]) -> "SparkSession.Builder":
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    return builder
 
 
 def _require_executor(session: "SparkSession", master: str) -> None:
@@ -240,5 +200,5 @@ def _require_executor(session: "SparkSession", master: str) -> None:
 
     threading.Thread(target=probe, name="first-job", daemon=True).start()
     if not done.wait(EXECUTOR_SECONDS):
-        stop(session)
+        _stop(session)
         raise UsageError(f"--master {master}: no executor within {EXECUTOR_SECONDS:g} s; is a worker running and free?")

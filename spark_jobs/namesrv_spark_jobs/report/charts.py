@@ -1,112 +1,161 @@
-"""Charts of the page: distributions of staleness, lives of brokers, gaps between heartbeats."""
+"""Charts of the page: where everything stands, and what is written on it; templates/charts.html draws them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from itertools import groupby
+from typing import Any, Final, NamedTuple
 
 from namesrv_spark_jobs.report.shown import shown_duration, shown_moment
-from namesrv_spark_jobs.report.svg import (
-    NARROW,
-    Box,
-    Picture,
-    Scale,
-    clock_ticks,
-    duration_ceiling,
-    duration_floor,
-    duration_name,
-    duration_ticks,
-)
 
-Curve = Sequence[tuple[float, float]]
-# a curve that spans more than that shows its last part only: what matters is on the right
-_MOST_SPAN: Final = 100_000
-_QUARTERS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 Row = Mapping[str, Any]
-_BAR: Final = 13
-# a tail of two minutes in a day is a tenth of a pixel; it is what the reader looks for
-_LEAST_TAIL: Final = 2.5
-_TOP: Final = 30
-_LABELS: Final = 250
+Tick = tuple[float, str]
+
+# a screen and a phone: a picture that is only made smaller has letters that nobody can read
+WIDE: Final = 920
+NARROW: Final = 380
+
+# round numbers of milliseconds on an axis, as people say them
+_DURATIONS: Final = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(1_000, 2_000, 5_000, 10_000, 20_000, 30_000),
+    *(60_000, 120_000, 300_000, 600_000, 1_800_000),
+    *(3_600_000, 7_200_000, 21_600_000, 43_200_000),
+    *(86_400_000, 172_800_000, 604_800_000, 2_592_000_000),
+)
+# between ticks of a clock: seconds to weeks
+_CLOCK_STEPS: Final = (
+    *(1_000, 2_000, 5_000, 10_000, 15_000, 30_000),
+    *(60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000),
+    *(3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000),
+    *(86_400_000, 172_800_000, 604_800_000, 1_209_600_000, 2_592_000_000),
+)
 _DAY_MS: Final = 86_400_000
 _MINUTE_MS: Final = 60_000
-Bin = Mapping[str, Any]
+# a curve that spans more than that shows its last part only: what matters is on the right
+_MOST_SPAN: Final = 100_000
+# a tail of two minutes in a day is a tenth of a pixel; it is what the reader looks for
+_LEAST_TAIL: Final = 2.5
 # two thirds of the expiry: as docs/staleness.md has it
-NEAR_MISS_PERCENT: Final = 200 / 3
+_NEAR_MISS_PERCENT: Final = 200 / 3
+# width of a letter of a label, at most (bold ones of DejaVu are wide), and on average
+_WIDEST_LETTER: Final = 9.0
+_LETTER: Final = 7
+_LINE: Final = 15
+# more names than that are a grey mass: the best settings and the logged ones keep theirs
+_MOST_LABELS: Final = {False: 26, True: 6}
+# from there on single evictions are not told apart any more
+_MOST_LINEAR: Final = 20
 
 
 @dataclass(frozen=True)
-class Staleness:
-    """What is drawn; a curve without points is left out."""
+class Scale:
+    """From values in [low, high] to places in [start, end]."""
 
-    registry: Curve
-    client: Curve
-    # where the settings say that it ends; None when the log does not tell them
-    bound_ms: int | None
-    # percentiles to mark, by curve and name: {"registry": {"p50": 91000}}
-    marks: Mapping[str, Mapping[str, float | None]]
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def at(self, value: float) -> float:
+        """The place of a value; what is outside lies on the edge."""
+        low, here, high = (
+            math.log(max(one, 1e-9)) if self.logarithmic else one
+            for one in (self.low, min(max(value, self.low), self.high), self.high)
+        )
+        return self.start + ((here - low) / (high - low) if high > low else 0.5) * (self.end - self.start)
 
 
-def draw_staleness(staleness: Staleness, width: int) -> Picture:
-    """The curves over a logarithmic time axis, and the bound."""
+class Box(NamedTuple):
+    """A rectangle, and what a browser shows under the pointer."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    tip: str = ""
+
+
+class Label(NamedTuple):
+    """Words that begin, are centred (`middle`) or end at a place."""
+
+    x: float
+    y: float
+    words: str
+    kind: str
+    anchor: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """One drawing; the template knows what `parts` are."""
+
+    width: int
+    height: int
+    # what is to be seen in it, for those who cannot see it
+    description: str
+    across: Scale
+    up: Scale
+    rows: Sequence[Tick] = ()
+    columns: Sequence[Tick] = ()
+    parts: Mapping[str, Any]
+
+
+def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]], width: int) -> Chart:
+    """The curves over a logarithmic time axis, with these percentiles marked, and the bound."""
     height = 300 if width <= NARROW else 370
-    picture = Picture(width, height, "How long stale routes lasted", _describe_staleness(staleness))
-    across = Scale(*_span(staleness), 44, width - 16, logarithmic=True)
-    up = Scale(0, 1, height - 46, 34)
-    _draw_staleness_axes(picture, across, up)
-    taken: list[Box] = []
-    _draw_bound(picture, across, up, staleness.bound_ms, taken)
-    for kind, curve in (("client", staleness.client), ("registry", staleness.registry)):
-        if curve:
-            picture.curve(_steps(curve, across, up), kind=kind)
-            _draw_marks(picture, (across, up), kind, staleness.marks.get(kind, {}), taken)
-    return picture
-
-
-def _describe_staleness(staleness: Staleness) -> str:
-    sentences = []
-    for name, kind in (("NameServers", "registry"), ("clients", "client")):
-        marks = [f"{mark} {shown_duration(ms)}" for mark, ms in staleness.marks.get(kind, {}).items()]
-        sentences += [f"At {name}: {', '.join(marks)}."] if marks else []
-    if staleness.bound_ms is not None:
-        sentences.append(f"The settings bound it to {shown_duration(staleness.bound_ms)}.")
-    return " ".join(sentences) or "Cumulative share of cases over time."
-
-
-def _span(staleness: Staleness) -> tuple[float, float]:
-    """Round durations around everything that is drawn."""
-    values = [ms for curve in (staleness.registry, staleness.client) for ms, _ in curve if ms > 0]
-    values += [staleness.bound_ms] if staleness.bound_ms else []
-    high = duration_ceiling(max(values, default=1000) * 1.02)
-    low = max(min(values, default=100), high / _MOST_SPAN)
-    return min(duration_floor(low), high / 10), high
-
-
-def _draw_staleness_axes(picture: Picture, across: Scale, up: Scale) -> None:
-    for share in _QUARTERS:
-        y = up.at(share)
-        picture.line((across.start, y), (across.end, y), kind="axis" if share == 0 else "grid")
-        picture.text((across.start - 8, y + 4), f"{share:.0%}", kind="small", anchor="end")
-    for tick in duration_ticks(across, apart=52):
-        x = across.at(tick)
-        picture.line((x, up.start), (x, up.end), kind="grid")
-        picture.text((x, up.start + 19), duration_name(tick), kind="small", anchor="middle")
-    picture.text((across.end, up.start + 38), "time since the last heartbeat", kind="small", anchor="end")
-
-
-def _draw_bound(picture: Picture, across: Scale, up: Scale, bound_ms: int | None, taken: list[Box]) -> None:
-    if bound_ms is None:
-        return
-    x = across.at(bound_ms)
-    picture.line((x, up.start), (x, up.end - 8), kind="bound")
-    # beside the line, on the side where there is room for it
-    picture.label(
-        f"bound {shown_bound(bound_ms)}",
-        [((x + 7, up.end - 14), "start"), ((x - 7, up.end - 14), "end")],
-        taken,
-        kind="bound",
+    curves = {kind: charts[f"{kind}_cdf"] for kind in ("client", "registry") if charts[f"{kind}_cdf"]}
+    bound = charts["bound_ms"]
+    across = Scale(
+        *_span([bound, *(ms for curve in curves.values() for ms, _ in curve)]), 44, width - 16, logarithmic=True
     )
+    up = Scale(0, 1, height - 46, 34)
+    x, taken = across.at(bound), list[Label]()
+    # beside the line, on the side where there is room for it
+    _label(
+        f"bound {shown_bound(bound)}",
+        "bound",
+        [(x + 7, up.end - 14, "start"), (x - 7, up.end - 14, "end")],
+        taken,
+        width,
+    )
+    dots = []
+    for kind in curves:
+        for name, ms in marks.get(kind, {}).items():
+            x, y, words = across.at(ms), up.at(float(name.removeprefix("p")) / 100), f"{name} {shown_duration(ms)}"
+            dots.append((x, y, 4.5, kind, words))
+            # registry staleness is the shorter one: its labels go to the left if they can, the clients' to the right
+            left = [(x - 10, y - 7, "end"), (x - 10, y + 16, "end")]
+            right = [(x + 10, y + 16, "start"), (x + 10, y - 7, "start")]
+            if width > NARROW:
+                _label(words, f"small {kind}", left + right if kind == "registry" else right + left, taken, width)
+    return Chart(
+        width=width,
+        height=height,
+        description=_staleness_in_words(marks, bound),
+        across=across,
+        up=up,
+        rows=[(up.at(share), f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
+        columns=_duration_ticks(across, apart=52),
+        parts={
+            "bound": across.at(bound),
+            "curves": [(kind, _steps(curve, across, up)) for kind, curve in curves.items()],
+            "dots": dots,
+            "labels": taken,
+        },
+    )
+
+
+def _staleness_in_words(marks: Mapping[str, Mapping[str, float]], bound: int) -> str:
+    told = [
+        f"At {name}: {', '.join(f'{mark} {shown_duration(ms)}' for mark, ms in marks[kind].items())}."
+        for name, kind in (("NameServers", "registry"), ("clients", "client"))
+        if kind in marks
+    ]
+    return " ".join([*told, f"The settings bound it to {shown_duration(bound)}."])
 
 
 def shown_bound(ms: int) -> str:
@@ -114,143 +163,155 @@ def shown_bound(ms: int) -> str:
     return f"{ms / 1000:g} s"
 
 
-def _steps(curve: Curve, across: Scale, up: Scale) -> list[tuple[float, float]]:
+def _span(values: Iterable[float]) -> tuple[float, float]:
+    """Round durations around all of these."""
+    positive = [ms for ms in values if ms > 0]
+    longest = max(positive, default=1000) * 1.02
+    high = min((tick for tick in _DURATIONS if tick >= longest), default=math.ceil(longest))
+    low = max(min(positive, default=100), high / _MOST_SPAN)
+    return min(max((tick for tick in _DURATIONS if tick <= low), default=1), high / 10), high
+
+
+def _duration_ticks(scale: Scale, *, apart: float) -> list[Tick]:
+    """Round durations, at least so far apart."""
+    ticks: list[Tick] = []
+    for value in _DURATIONS:
+        place = scale.at(value)
+        if scale.low <= value <= scale.high and (not ticks or abs(place - ticks[-1][0]) >= apart):
+            units = (("d", _DAY_MS), ("h", 3_600_000), ("min", _MINUTE_MS), ("s", 1_000), ("ms", 1))
+            unit, size = next((unit, size) for unit, size in units if value >= size)
+            ticks.append((place, f"{value / size:g} {unit}"))
+    return ticks
+
+
+def _steps(curve: Iterable[Sequence[float]], across: Scale, up: Scale) -> list[tuple[float, float]]:
     """From 0 %, a step at each value."""
-    points = [(across.at(curve[0][0]), up.at(0))]
+    points: list[tuple[float, float]] = []
     for ms, share in curve:
         x = across.at(ms)
-        points += [(x, points[-1][1]), (x, up.at(share))]
+        points += [(x, points[-1][1] if points else up.at(0)), (x, up.at(share))]
     return points
 
 
-def _draw_marks(
-    picture: Picture, scales: tuple[Scale, Scale], kind: str, marks: Mapping[str, float | None], taken: list[Box]
-) -> None:
-    """Registry staleness is the shorter one: its labels go to the left if they can, the clients' to the right."""
-    across, up = scales
-    for name, ms in marks.items():
-        if ms is None:
-            continue
-        x, y = across.at(ms), up.at(float(name.removeprefix("p")) / 100)
-        words = f"{name} {shown_duration(ms)}"
-        picture.dot((x, y), 4.5, kind=kind, tip=words)
-        left = [((x - 10, y - 7), "end"), ((x - 10, y + 16), "end")]
-        right = [((x + 10, y + 16), "start"), ((x + 10, y - 7), "start")]
-        if picture.width > NARROW:
-            picture.label(words, left + right if kind == "registry" else right + left, taken, kind=f"small {kind}")
+def _label(words: str, kind: str, places: Iterable[tuple[float, float, str]], taken: list[Label], width: int) -> None:
+    """Add a label at the first of these places where nothing else stands; nowhere if there is none."""
+    for x, y, anchor in places:
+        label = Label(x, y, words, kind, anchor)
+        left, right = _extent(label)
+        is_free = all(right <= _extent(t)[0] or _extent(t)[1] <= left or abs(y - t.y) >= _LINE + 1 for t in taken)
+        if is_free and left >= 0 and right <= width:
+            taken.append(label)
+            return
 
 
-def draw_timeline(rows: Sequence[Row], timeline: Mapping[str, Any], width: int) -> Picture:
+def _extent(label: Label) -> tuple[float, float]:
+    length = len(label.words) * _WIDEST_LETTER
+    left = label.x - length if label.anchor == "end" else label.x
+    return left, left + length
+
+
+def timeline(brokers: Sequence[Row], timeline: Row, width: int) -> Chart:
     """These rows of the time line from top to bottom, over one time axis; each shows when its server was down."""
     is_narrow = width <= NARROW
-    row_height = 38 if is_narrow else 24
-    height = _TOP + row_height * len(rows) + 8
-    picture = Picture(width, height, "Lives of brokers, and how long their routes were stale", _describe_lives(rows))
-    across = Scale(timeline["from_ms"], timeline["to_ms"], 2 if is_narrow else _LABELS, width - 12)
-    _draw_clock(picture, across, height, most=4 if is_narrow else 8)
-    for index, row in enumerate(rows):
-        top = _TOP + row_height * index
-        where = f"{row['broker']} on {row['nameserver']}"
+    top, row_height, label_width = 30, 38 if is_narrow else 24, 2 if is_narrow else 250
+    height = top + row_height * len(brokers) + 8
+    across = Scale(timeline["from_ms"], timeline["to_ms"], label_width, width - 12)
+    labels, boxes = [], list[Box]()
+    for index, row in enumerate(brokers):
+        y, where = top + row_height * index, f"{row['broker']} on {row['nameserver']}"
         if is_narrow:
-            picture.text((2, top + 13), shortened(where, 52), kind="row small")
+            labels.append(Label(2, y + 13, _shortened(where, 52), "row small", "start"))
         else:
-            picture.text((_LABELS - 10, top + 15), shortened(where, 37), kind="row small", anchor="end")
-        bar = top + (18 if is_narrow else 5)
-        for begin, end in timeline["down"].get(row["nameserver"], ()):
-            tip = f"{row['nameserver']} was not running, or its log is missing, for {shown_duration(end - begin)}"
-            picture.box((across.at(begin), bar), (across.at(end) - across.at(begin), _BAR), kind="down", tip=tip)
-        _draw_lives(picture, across, row, where, bar)
-    return picture
+            labels.append(Label(label_width - 10, y + 15, _shortened(where, 37), "row small", "end"))
+        bar = y + (18 if is_narrow else 5)
+        down = f"{row['nameserver']} was not running, or its log is missing, for"
+        boxes += [
+            _bar(across, bar, (begin, end), "down", f"{down} {shown_duration(end - begin)}")
+            for begin, end in timeline["down"].get(row["nameserver"], ())
+        ]
+        boxes += [box for life in row["lives"] for box in _life(across, bar, life, where)]
+    ended = sum(1 for row in brokers for life in row["lives"] if life["reason"] is not None)
+    return Chart(
+        width=width,
+        height=height,
+        description=f"{len(brokers)} brokers; {ended} of their lives ended. The same is in the table of intervals.",
+        across=across,
+        up=Scale(0, 1, height, top - 6),
+        columns=_clock_ticks(across, most=4 if is_narrow else 8),
+        parts={"labels": labels, "boxes": boxes},
+    )
 
 
-def shortened(text: str, most: int) -> str:
+def _shortened(text: str, most: int) -> str:
     """The beginning and the end of a long name: names differ at the end."""
-    if len(text) <= most:
-        return text
-    return f"{text[: most // 3]}…{text[-(most - most // 3 - 1) :]}"
+    return text if len(text) <= most else f"{text[: most // 3]}…{text[-(most - most // 3 - 1) :]}"
 
 
-def _describe_lives(rows: Sequence[Row]) -> str:
-    ended = sum(1 for row in rows for life in row["lives"] if life["reason"] is not None)
-    return f"{len(rows)} brokers; {ended} of their lives ended. The same is in the table of intervals."
+def _bar(across: Scale, y: float, span: tuple[float, float], kind: str, tip: str) -> Box:
+    left, right = (across.at(moment) for moment in span)
+    return Box(left, y, right - left, 13, kind, tip)
 
 
-def _draw_clock(picture: Picture, across: Scale, height: int, *, most: int) -> None:
-    ticks, step = clock_ticks(int(across.low), int(across.high), most)
-    for tick in ticks:
-        x = across.at(tick)
-        picture.line((x, _TOP - 6), (x, height), kind="grid")
-        if across.start + 18 < x < across.end - 14:
-            picture.text((x, _TOP - 13), _clock(tick, step), kind="small", anchor="middle")
+def _life(across: Scale, y: float, life: Row, where: str) -> list[Box]:
+    reason, stale_ms, began, ended = life["reason"], life["stale_ms"], life["from_ms"], life["to_ms"]
+    alive_until = ended - (stale_ms or 0)
+    until = shown_moment(life["last_ok_ms" if stale_ms else "to_ms"]) if reason else "the end of the server's log"
+    goodbye = f" ({reason})" if reason and not stale_ms else ""
+    tip = f"{where}: alive from {shown_moment(began)} to {until}{goodbye}"
+    alive = _bar(across, y, (began, alive_until), "alive", tip)
+    if not stale_ms:
+        return [alive]
+    tip = f"{where}: last heard {shown_moment(life['last_ok_ms'])}, removed {shown_duration(stale_ms)} later ({reason})"
+    tail = _bar(across, y, (alive_until, ended), "stale", tip)
+    return [alive, tail._replace(width=max(tail.width, _LEAST_TAIL))]
+
+
+def _clock_ticks(across: Scale, *, most: int) -> list[Tick]:
+    """Round moments; one at the edge has no name."""
+    low, high = int(across.low), int(across.high)
+    step = next((step for step in _CLOCK_STEPS if (high - low) / step <= most), _CLOCK_STEPS[-1])
+    places = {moment: across.at(moment) for moment in range(-(-low // step) * step, high + 1, step)}
+    return [(x, _clock(ms, step) if across.start + 18 < x < across.end - 14 else "") for ms, x in places.items()]
 
 
 def _clock(ms: int, step: int) -> str:
     moment = datetime.fromtimestamp(ms / 1000, UTC)
-    if step >= _DAY_MS or (moment.hour, moment.minute, moment.second) == (0, 0, 0):
+    if step >= _DAY_MS or ms % _DAY_MS == 0:
         return moment.strftime("%d %b")
     return moment.strftime("%H:%M" if step >= _MINUTE_MS else "%H:%M:%S")
 
 
-def _draw_lives(picture: Picture, across: Scale, row: Row, where: str, top: float) -> None:
-    for life in row["lives"]:
-        stale_from = life["to_ms"] - (life["stale_ms"] or 0)
-        begin, alive_until, end = (across.at(moment) for moment in (life["from_ms"], stale_from, life["to_ms"]))
-        picture.box((begin, top), (alive_until - begin, _BAR), kind="alive", tip=f"{where}: {_alive(life)}")
-        if life["stale_ms"]:
-            size = max(end - alive_until, _LEAST_TAIL), _BAR
-            picture.box((alive_until, top), size, kind="stale", tip=f"{where}: {_stale(life)}")
-
-
-def _alive(life: Row) -> str:
-    if life["reason"] is None:
-        return f"alive from {shown_moment(life['from_ms'])} to the end of the server's log"
-    if life["stale_ms"]:
-        return f"alive from {shown_moment(life['from_ms'])} to {shown_moment(life['last_ok_ms'])}"
-    return f"alive from {shown_moment(life['from_ms'])} to {shown_moment(life['to_ms'])} ({life['reason']})"
-
-
-def _stale(life: Row) -> str:
-    lasted = shown_duration(life["stale_ms"])
-    return f"last heard {shown_moment(life['last_ok_ms'])}, removed {lasted} later ({life['reason']})"
-
-
-def draw_gaps(bins: Sequence[Bin], width: int) -> Picture:
+def gaps(bins: Sequence[Row], width: int) -> Chart:
     """One bar for each bin; what comes near to a removal is red."""
     height = 250 if width <= NARROW else 270
-    picture = Picture(width, height, "Gaps between the heartbeats of brokers", _describe_gaps(bins))
     most = max(item["count"] for item in bins)
-    across = Scale(0, max(_end(item) for item in bins), 52, width - 14)
+    # the last bin may have no end
+    ends = [item["from_pct"] + 10 if item["to_pct"] is None else item["to_pct"] for item in bins]
+    across = Scale(0, max(ends), 52, width - 14)
     up = Scale(0.5, max(most, 10), height - 46, 14, logarithmic=True)
-    _draw_gap_axes(picture, across, up, most)
-    for item in bins:
+    boxes = []
+    for item, end in zip(bins, ends, strict=True):
         if item["count"]:
-            _draw_bar(picture, across, up, item)
-    _draw_expiry(picture, across, up)
-    return picture
-
-
-def _end(item: Bin) -> float:
-    """The last bin may have no end."""
-    return float(item["to_pct"] if item["to_pct"] is not None else item["from_pct"] + 10)
-
-
-def _describe_gaps(bins: Sequence[Bin]) -> str:
+            left, top = across.at(item["from_pct"]) + 0.75, up.at(item["count"])
+            kind = "bar late" if item["from_pct"] >= _NEAR_MISS_PERCENT else "bar"
+            to = "more" if item["to_pct"] is None else f"{item['to_pct']:g} %"
+            tip = f"{item['from_pct']:g} % to {to} of the expiry: {item['count']:,} gaps"
+            boxes.append(Box(left, top, across.at(end) - 0.75 - left, up.start - top, kind, tip))
     total = sum(item["count"] for item in bins)
-    near = sum(item["count"] for item in bins if item["from_pct"] >= NEAR_MISS_PERCENT)
-    return f"{total:,} gaps; {near:,} of them are in bins beyond two thirds of the broker's expiry."
-
-
-def _draw_gap_axes(picture: Picture, across: Scale, up: Scale, most: int) -> None:
-    for power in range(math.ceil(math.log10(max(most, 10))) + 1):
-        y = up.at(10**power)
-        if 10**power <= up.high:
-            picture.line((across.start, y), (across.end, y), kind="grid")
-            picture.text((across.start - 8, y + 4), _short(10**power), kind="small", anchor="end")
-    picture.line((across.start, up.start), (across.end, up.start), kind="axis")
-    step = 50 if picture.width <= NARROW or across.high > 200 else 25  # noqa: PLR2004  # labels need their room
-    for percent in range(0, int(across.high) + 1, step):
-        picture.text((across.at(percent), up.start + 19), f"{percent} %", kind="small", anchor="middle")
-    picture.text((across.end, up.start + 38), "gap, in percent of the expiry", kind="small", anchor="end")
+    near = sum(item["count"] for item in bins if item["from_pct"] >= _NEAR_MISS_PERCENT)
+    powers = [10**power for power in range(math.ceil(math.log10(max(most, 10))) + 1)]
+    # labels need their room
+    step = 50 if width <= NARROW or across.high > 200 else 25  # noqa: PLR2004
+    return Chart(
+        width=width,
+        height=height,
+        description=f"{total:,} gaps; {near:,} of them are in bins beyond two thirds of the broker's expiry.",
+        across=across,
+        up=up,
+        rows=[(up.at(count), _short(count)) for count in powers if count <= up.high],
+        columns=[(across.at(percent), f"{percent} %") for percent in range(0, int(across.high) + 1, step)],
+        parts={"boxes": boxes, "expiry": across.at(100) if across.high >= 100 else None},  # noqa: PLR2004 - percent
+    )
 
 
 def _short(count: int) -> str:
@@ -260,18 +321,119 @@ def _short(count: int) -> str:
     return str(count)
 
 
-def _draw_bar(picture: Picture, across: Scale, up: Scale, item: Bin) -> None:
-    left, right, top = across.at(item["from_pct"]), across.at(_end(item)), up.at(item["count"])
-    is_late = item["from_pct"] >= NEAR_MISS_PERCENT
-    upper = f"{item['to_pct']:g} %" if item["to_pct"] is not None else "more"
-    tip = f"{item['from_pct']:g} % to {upper} of the expiry: {item['count']:,} gaps"
-    picture.box(
-        (left + 0.75, top), (right - left - 1.5, up.start - top), kind="bar late" if is_late else "bar", tip=tip
+class Setting(NamedTuple):
+    """One point of the chart of other settings."""
+
+    # short: 120/10/30
+    label: str
+    # fixed, phi or logged
+    kind: str
+    false_evictions: int
+    staleness_ms: float
+
+
+def what_if(settings: Sequence[Setting], width: int) -> Chart:
+    """False evictions to the right, staleness upwards: the best is at the bottom on the left."""
+    height = 400 if width <= NARROW else 430
+    most = max(setting.false_evictions for setting in settings)
+    is_logarithmic = most > _MOST_LINEAR
+    across = Scale(1, max(most, 1) + 1, 60, width - 24, is_logarithmic)
+    up = Scale(0, max(setting.staleness_ms for setting in settings) * 1.08 or 1000, height - 46, 18)
+    if is_logarithmic:
+        counts = [0, *(10**power for power in range(math.ceil(math.log10(most + 1))))]
+    else:
+        counts = [tick for tick in _count_ticks(most) if tick <= max(most, 1)]
+    places = {one: (across.at(one.false_evictions + 1), up.at(one.staleness_ms)) for one in settings}
+    dots: list[tuple[float, float, float, str, str]] = []
+    for one in sorted(settings, key=lambda one: one.kind == "logged"):
+        tip = f"{one.label}: p99 {shown_duration(one.staleness_ms)}, {one.false_evictions:,} false evictions"
+        dots += [(*places[one], 9, "halo", "")] if one.kind == "logged" else []
+        dots.append((*places[one], 5.5, one.kind, tip))
+    front = best(settings)
+    choices = "; ".join(
+        f"{one.label}: {shown_duration(one.staleness_ms)}, {one.false_evictions} false" for one in front
+    )
+    kept = settings
+    if len(settings) > _MOST_LABELS[width <= NARROW]:
+        kept = [one for one in settings if one in front or one.kind == "logged"]
+    return Chart(
+        width=width,
+        height=height,
+        description=f"{len(settings)} settings. The best ones, staleness and false evictions: {choices}.",
+        across=across,
+        up=up,
+        rows=[(up.at(s * 1000), f"{s} s") for s in _count_ticks(up.high / 1000) if s * 1000 <= up.high],
+        columns=[(across.at(count + 1), f"{count:,}") for count in counts],
+        parts={
+            "front": [places[one] for one in front] if len(front) > 1 else [],
+            "dots": dots,
+            "labels": _setting_labels([(places[one], one) for one in kept], across.end, height),
+        },
     )
 
 
-def _draw_expiry(picture: Picture, across: Scale, up: Scale) -> None:
-    if across.high >= 100:  # noqa: PLR2004  # percent
-        x = across.at(100)
-        picture.line((x, up.start), (x, up.end), kind="bound")
-        picture.text((x - 7, up.end + 12), "expiry", kind="small bound", anchor="end")
+def best(settings: Iterable[Setting]) -> list[Setting]:
+    """Those to choose from: no other one is better in one way without being worse in the other."""
+    front: list[Setting] = []
+    for one in sorted(settings, key=lambda one: (one.false_evictions, one.staleness_ms)):
+        if not front or one.staleness_ms < front[-1].staleness_ms:
+            front.append(one)
+    return front
+
+
+def _count_ticks(high: float) -> list[int]:
+    """Some six round whole numbers from 0 to beyond `high`, or to it."""
+    rough = max(high, 1) / 6
+    power = 10 ** math.floor(math.log10(rough)) if rough >= 1 else 1
+    step = next(int(power * factor) for factor in (1, 2, 5, 10) if power * factor >= rough)
+    return list(range(0, math.ceil(max(high, 1) / step) * step + 1, step))
+
+
+def _setting_labels(
+    points: Iterable[tuple[tuple[float, float], Setting]], end: float, height: int
+) -> list[tuple[tuple[float, float], tuple[float, float], Label]]:
+    """Labels, each with the line to its point; those of points that lie closely are one column beside them."""
+    named = []
+    ordered = sorted((((round(x, 1), round(y, 1)), one) for (x, y), one in points), key=lambda point: point[0])
+    # settings in one place share their label
+    for (x, y), group in groupby(ordered, key=lambda point: point[0]):
+        here = [one for _, one in group]
+        kind = "small stale" if any(one.kind == "logged" for one in here) else "small"
+        named.append((x, y, ", ".join(dict.fromkeys(one.label for one in here)), kind))
+    found = []
+    for column in _columns(named):
+        right, is_left = max(x for x, *_ in column) + 18, False
+        if right + _room(column) > end + 20:
+            right, is_left = min(x for x, *_ in column) - 18, True
+        places = _apart([y for _, y, _, _ in column], 20, height - 52)
+        for (x, y, words, kind), place in zip(column, places, strict=True):
+            label = Label(right, place + 4, words, kind, "end" if is_left else "start")
+            found.append(((x, y), (right + 4 if is_left else right - 4, place), label))
+    return found
+
+
+def _room(column: Iterable[tuple[float, float, str, str]]) -> int:
+    return max(len(words) for _, _, words, _ in column) * _LETTER
+
+
+def _columns(labels: Iterable[tuple[float, float, str, str]]) -> list[list[tuple[float, float, str, str]]]:
+    """Labels that would stand over each other, from top to bottom."""
+    columns: list[list[tuple[float, float, str, str]]] = []
+    for label in sorted(labels):
+        if columns and label[0] - columns[-1][0][0] < _room(columns[-1]) + 30:
+            columns[-1].append(label)
+        else:
+            columns.append([label])
+    return [sorted(column, key=lambda label: label[1]) for column in columns]
+
+
+def _apart(wanted: Iterable[float], low: float, high: float) -> list[float]:
+    """Places for lines of text, in the given (rising) order, near where they are wanted and not over each other."""
+    placed: list[float] = []
+    for place in wanted:
+        placed.append(max(place, placed[-1] + _LINE if placed else low))
+    limit = high
+    for index in reversed(range(len(placed))):
+        placed[index] = min(placed[index], limit)
+        limit = placed[index] - _LINE
+    return placed

@@ -1,7 +1,10 @@
-"""Durations, moments and names as people read them, on the page and on a terminal."""
+"""Durations, moments and names as people read them, and what the command prints: a table, or all numbers as JSON."""
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 # of what there is none
 NONE: Final = "\N{EN DASH}"
@@ -44,3 +47,53 @@ def shown_moment(ms: int | None) -> str:
     if ms is None:
         return NONE
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def as_json(summary: Mapping[str, Any]) -> str:
+    """A value as summary.json has it: the same value gives the same bytes, and no terminal obeys any of them."""
+    text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=True)
+    # everything outside of strings is printable, but for the ends of lines
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text) + "\n"
+
+
+def as_table(summary: Mapping[str, Any], out: Path) -> str:
+    """Distributions, counts and findings, and where the rest is."""
+    read, registry, client = summary["input"], summary["registry"], summary["client"]
+    divergence, censored = summary["divergence"], sum(client["censored"].values())
+    rows = {"at NameServers": registry["all"], "  at least": registry["lower"], "at clients": client["all"]}
+    columns = ("p50", "p90", "p95", "p99", "max")
+    distributions = [
+        ("STALENESS", "COUNT", *(column.upper() for column in columns)),
+        *(
+            (name, f"{stats['count']:,}", *(shown_duration(stats[column]) for column in columns))
+            for name, stats in rows.items()
+        ),
+    ]
+    widths = [max(len(cell) for cell in cells) for cells in zip(*distributions, strict=True)]
+    counts = {
+        "bound of the settings": shown_duration(summary["bound_ms"]),
+        "over their bound": f"{registry['over_bound']:,}",
+        "false evictions": f"{summary['false_evictions']['count']:,}",
+        "near misses": f"{summary['near_misses']['count']:,}",
+        "clients exposed": f"{client['exposed']:,} ({censored:,} censored)",
+        "answers with a dead broker": f"{summary['exposed_pulls']['total']:,}",
+        "divergence": f"{divergence['episodes']:,}, {shown_duration(divergence['total_ms'])}",
+    }
+    servers = ", ".join(printable(name) for name in read["nameservers"]) or "no NameServer"
+    lines = [
+        f"{servers}: {shown_moment(read['from_ms'])} to {shown_moment(read['until_ms'])} UTC",
+        "",
+        *(
+            "  ".join(
+                [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+            )
+            for first, *rest in distributions
+        ),
+        "",
+        *(f"{name:<{max(map(len, counts))}}  {count}" for name, count in counts.items()),
+        "",
+        *(f"{finding['severity'].upper():<9}{printable(finding['text'])}" for finding in summary["findings"]),
+        "",
+        f"{out / 'report.html'}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -20,8 +20,12 @@ _STEP: Final = 500_000
 def timed(rest: DataFrame) -> DataFrame:
     """The events that decide something, with `live`: their time without all `late` of their boot so far."""
     so_far = W.partitionBy("boot").orderBy("mono", "seq").rowsBetween(W.unboundedPreceding, W.currentRow)
-    late = F.sum(F.when(F.col("event") == "late", F.col("late")).otherwise(0)).over(so_far)
-    return rest.filter(F.col("event").isin(*TIMED)).withColumn("live", F.col("mono") - F.coalesce(late, F.lit(0)))
+    late = F.coalesce(F.sum(_late()).over(so_far), F.lit(0))
+    return rest.filter(F.col("event").isin(*TIMED)).withColumn("live", F.col("mono") - late)
+
+
+def _late() -> Column:
+    return F.when(F.col("event") == "late", F.col("late")).otherwise(0)
 
 
 def late_spans(moments: DataFrame, extents: DataFrame, width: int) -> DataFrame:
@@ -35,39 +39,30 @@ def late_spans(moments: DataFrame, extents: DataFrame, width: int) -> DataFrame:
     # what comes before the first one is a span, too; it stands before everything
     begin = late.select("boot").distinct().join(extents, on="boot", how="inner")
     edge = begin.select("boot", F.col("first").alias("mono"), F.lit(-1).alias("seq"), F.col("first").alias("live"))
-    ends = extents.select("boot", "last")
-    spans = edge.unionByName(late).join(F.broadcast(ends), on="boot", how="inner")
-    return spans.select(
+    following = {"mono": "to_mono", "seq": "to_seq", "live": "latest"}
+    spans = edge.unionByName(late).join(F.broadcast(extents.select("boot", "last")), on="boot", how="inner")
+    known = spans.select(
         "boot",
         F.col("mono").alias("from_mono"),
         F.col("seq").alias("from_seq"),
-        F.lead("mono").over(order).alias("to_mono"),
-        F.lead("seq").over(order).alias("to_seq"),
+        *(F.lead(name).over(order).alias(to) for name, to in following.items()),
         (F.col("mono") - F.col("live")).alias("deducted"),
-        F.lead("live").over(order).alias("latest"),
         "last",
-    ).select(
-        *("boot", "from_mono", "from_seq", "to_mono", "to_seq", "deducted", "latest"),
-        F.explode(
-            F.sequence(
-                _slice("from_mono", width), _slice(F.coalesce("to_mono", F.greatest("last", "from_mono")), width)
-            )
-        ).alias("slice"),
     )
-
-
-def _slice(moment: str | Column, width: int) -> Column:
-    return F.floor((F.col(moment) if isinstance(moment, str) else moment) / width)
+    until = F.coalesce("to_mono", F.greatest("last", "from_mono"))
+    touched = F.sequence(F.floor(F.col("from_mono") / width), F.floor(until / width))
+    return known.withColumn("slice", F.explode(touched)).drop("last")
 
 
 def live_beats(beats: DataFrame, spans: DataFrame, width: int) -> DataFrame:
     """Beats with `live`; one that was taken before the server knew that it was late counts as heard when it knew."""
-    own = F.col("mono") > F.col("from_mono")
-    own |= (F.col("mono") == F.col("from_mono")) & (F.col("seq") > F.col("from_seq"))
+    after = F.col("mono") > F.col("from_mono")
+    after |= (F.col("mono") == F.col("from_mono")) & (F.col("seq") > F.col("from_seq"))
     before = F.col("to_mono").isNull() | (F.col("mono") < F.col("to_mono"))
     before |= (F.col("mono") == F.col("to_mono")) & (F.col("seq") < F.col("to_seq"))
     span = F.broadcast(spans.withColumnRenamed("boot", "span_boot"))
-    same = (F.col("boot") == F.col("span_boot")) & (_slice("mono", width) == F.col("slice")) & own & before
+    here = (F.col("boot") == F.col("span_boot")) & (F.floor(F.col("mono") / width) == F.col("slice"))
+    same = here & after & before
     put_back = F.col("mono") - F.coalesce("deducted", F.lit(0))
     # least takes no notice of null
     return beats.join(span, on=same, how="left").withColumn("live", F.least(put_back, F.col("latest")))
@@ -107,31 +102,20 @@ def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame
         F.max("last").alias("last"),
         F.min(F.struct("first", F.col("event").isin(*BEATS).alias("is_beat"))).alias("head"),
     )
+    line = F.struct("mono", "seq", "live", "scan_interval", "broker_expiry", "version")
+    lines = {event: F.min(F.when(F.col("event") == event, line)) for event in ("start", "opened", "scan", "late")}
     told = moments.groupBy("boot").agg(
-        *(_first(event).alias(f"{event}_line") for event in ("start", "opened", "scan", "late")),
-        F.sum(F.when(F.col("event") == "late", F.col("late")).otherwise(0)).alias("late"),
+        *(first.alias(f"{event}_line") for event, first in lines.items()), F.sum(_late()).alias("late")
     )
     settings = F.coalesce("start_line", "opened_line")
     known = seen.join(told, on="boot", how="left").join(clock, on="boot", how="left")
     return known.select(
-        "boot",
-        "boot_id",
-        "nameserver",
-        "offset_ms",
-        "first",
-        "last",
-        settings.getField("scan_interval").alias("scan_interval"),
-        settings.getField("broker_expiry").alias("broker_expiry"),
-        settings.getField("version").alias("version"),
+        *("boot", "boot_id", "nameserver", "offset_ms", "first", "last"),
+        *(settings.getField(name).alias(name) for name in ("scan_interval", "broker_expiry", "version")),
         # where the scans of a replay begin, and where its last line ends them; liveness time
         F.coalesce(F.col("start_line.live"), F.col("scan_line.live"), _head_live()).alias("start_live"),
         (F.col("last") - F.coalesce("late", F.lit(0))).alias("end_live"),
     )
-
-
-def _first(event: str) -> Column:
-    fields = ("mono", "seq", "live", "scan_interval", "broker_expiry", "version")
-    return F.min(F.when(F.col("event") == event, F.struct(*fields)))
 
 
 def _head_live() -> Column:

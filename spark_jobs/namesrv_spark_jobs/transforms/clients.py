@@ -123,25 +123,21 @@ def _with_outcome(exposed: DataFrame, served: DataFrame, of_dead: DataFrame) -> 
         "boot", "topic", F.col("revision").alias("next_revision"), "broker_name", "broker_id", F.lit(1).alias("still")
     )
     known = exposed.join(has, on=["boot", "topic", "next_revision", "broker_name", "broker_id"], how="left")
-    later = _following(known, served, of_dead)
-    candidates = F.array_min(F.array(*_candidates()))
-    return (
-        known.join(later, on=_EXPOSURE, how="left")
-        .withColumn("found", candidates)
-        .withColumn("outcome", F.element_at(F.array(*(F.lit(name) for name in OUTCOMES)), F.col("found.outcome")))
-        .withColumn("staleness", F.col("found.at") - F.col("last_ok"))
-        .select(*_EXPOSURE, "outcome", "staleness", F.col("found.at").alias("at"))
+    ended = known.join(_following(known, served, of_dead), on=_EXPOSURE, how="left")
+    # every end that is known; one that did not come is null, and array_min takes no notice of it
+    next_one = F.when(F.col("still").isNotNull(), F.col("later")).when(
+        F.col("next_mono").isNotNull(), _end("next_mono", 1)
     )
+    gone = F.when(F.col("gone").isNotNull(), _end("gone", 3))
+    found = ended.withColumn("found", F.array_min(F.array(next_one, gone, _end("last", 4))))
+    outcome = F.element_at(F.array(*(F.lit(name) for name in OUTCOMES)), F.col("found.outcome"))
+    staleness = F.col("found.at") - F.col("last_ok")
+    return found.select(*_EXPOSURE, outcome.alias("outcome"), staleness.alias("staleness"))
 
 
-def _candidates() -> list[Column]:
-    """Every end that is known, as (time, which); one that did not come is the last in time."""
-    never = F.lit((1 << 63) - 1)
-    without = F.struct(F.coalesce("next_mono", never).alias("at"), F.lit(1).alias("outcome"))
-    following = F.when(F.col("still").isNotNull(), F.col("later")).otherwise(without)
-    ends = [(F.coalesce("gone", never), 3), (F.col("last"), 4)]
-    found = [F.struct(at.alias("at"), F.lit(which).alias("outcome")) for at, which in ends]
-    return [F.coalesce(following, F.struct(never.alias("at"), F.lit(1).alias("outcome"))), *found]
+def _end(at: str, outcome: int | Column) -> Column:
+    which = F.lit(outcome) if isinstance(outcome, int) else outcome
+    return F.struct(F.col(at).alias("at"), which.alias("outcome"))
 
 
 def _following(known: DataFrame, served: DataFrame, of_dead: DataFrame) -> DataFrame:
@@ -152,23 +148,16 @@ def _following(known: DataFrame, served: DataFrame, of_dead: DataFrame) -> DataF
     has = of_dead.withColumn("still", F.lit(1))
     judged = pairs.join(has, on=[*_ROUTE, "broker_name", "broker_id"], how="left")
     ends = judged.filter(F.col("still").isNull() | (F.col("mono") > F.col("removed")))
-    end = F.struct(F.col("mono").alias("at"), F.when(F.col("still").isNull(), 1).otherwise(2).alias("outcome"))
+    end = _end("mono", F.when(F.col("still").isNull(), 1).otherwise(2))
     return ends.groupBy(*_EXPOSURE).agg(F.min(end).alias("later"))
 
 
 def exposed_pulls(intervals: DataFrame, members: DataFrame, pulls: DataFrame) -> DataFrame:
     """How many answers still had the broker after it was last heard: `pulls` by eviction and topic."""
-    dead = intervals.filter(F.col("is_unannounced")).select(
-        "key",
-        "evict_seq",
-        "last_ok",
-        (F.col("removed") + F.coalesce("scan_interval", F.lit(0))).alias("until"),
-        *_MEMBER,
-    )
-    told = (
-        pulls.select(*_ROUTE, "mono", "count")
-        .join(members, on=_ROUTE, how="inner")
-        .join(F.broadcast(dead), on=_MEMBER, how="inner")
-    )
-    during = told.filter((F.col("mono") > F.col("last_ok")) & (F.col("mono") <= F.col("until")))
+    until = F.col("removed") + F.coalesce("scan_interval", F.lit(0))
+    unannounced = intervals.filter(F.col("is_unannounced"))
+    dead = unannounced.select("key", "evict_seq", "last_ok", until.alias("until"), *_MEMBER)
+    told = pulls.select(*_ROUTE, "mono", "count").join(members, on=_ROUTE, how="inner")
+    had = told.join(F.broadcast(dead), on=_MEMBER, how="inner")
+    during = had.filter((F.col("mono") > F.col("last_ok")) & (F.col("mono") <= F.col("until")))
     return during.groupBy("key", "evict_seq", "topic").agg(F.sum("count").alias("pulls"))

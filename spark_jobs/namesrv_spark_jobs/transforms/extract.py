@@ -10,16 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, literal
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.transforms.schema import (
-    BEATS,
-    CHANGES,
-    CORRUPT,
-    LINE,
-    LINE_OR_CORRUPT,
-    MOST_COUNT,
-    REQUIRED,
-    VERSION,
-)
+from namesrv_spark_jobs.transforms.schema import BEATS, CHANGES, CORRUPT, LINE, MOST_COUNT, REQUIRED, VERSION, as_read
 
 # the parts that `events` divides lines into
 BEAT_PART: Final = "beat"
@@ -45,7 +36,7 @@ _BITS: Final = 6
 
 def lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     """All lines of all files in the columns of the contract, with `file` and `corrupt_line`."""
-    tables, texts = _tables(files), _texts(files)
+    tables, texts = _divided(files)
     if not tables:
         return _of_text(spark, texts)
     if not texts:
@@ -53,12 +44,10 @@ def lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     return _of_text(spark, texts).unionByName(_of_parquet(spark, tables))
 
 
-def _tables(files: Sequence[str]) -> list[str]:
-    return [literal(file) for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
-
-
-def _texts(files: Sequence[str]) -> list[str]:
-    return [literal(file) for file in files if not file.rstrip("/").endswith(PARQUET_SUFFIX)]
+def _divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tables, and texts; each as Spark takes it."""
+    tables = [file for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
+    return [literal(file) for file in tables], [literal(file) for file in files if file not in tables]
 
 
 def _of_text(spark: SparkSession, paths: list[str]) -> DataFrame:
@@ -67,9 +56,7 @@ def _of_text(spark: SparkSession, paths: list[str]) -> DataFrame:
     A damaged file gives what can be read of it; `files.truncated` tells which ones these are.
     `input_file_name` and not `_metadata`: that would take half as long again as the parse, line by line.
     """
-    reader = spark.read.schema(LINE_OR_CORRUPT).option("columnNameOfCorruptRecord", CORRUPT)
-    read = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
-    return read.json(paths).select("*", F.input_file_name().alias("file"))
+    return as_read(spark.read).json(paths).select("*", F.input_file_name().alias("file"))
 
 
 def _of_parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
@@ -93,7 +80,7 @@ def _from_table(name: str, kind: str, found: str | None) -> Column:
 
 def file_names(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     """The `name` behind each `file`: lines carry its number, because a text in each of them costs too much."""
-    tables, texts = _tables(files), _texts(files)
+    tables, texts = _divided(files)
     found = list(_of_text(spark, texts).inputFiles()) if texts else []
     # one literal: rows that are made here would need pandas with Spark Connect
     listed = F.from_json(F.lit(json.dumps(found)), "array<string>")
@@ -212,13 +199,9 @@ def said() -> Column:
 
 def names() -> list[Column]:
     """The columns that are in `said`."""
-    return [
-        _name(number).cast("long" if name == "broker_id" else "string").alias(name) for number, name in enumerate(NAMES)
-    ]
-
-
-def _name(number: int) -> Column:
-    return F.nullif(F.get(F.split("said", _BETWEEN), F.lit(number)), F.lit(_NOTHING))
+    texts = (F.nullif(F.get(F.split("said", _BETWEEN), F.lit(number)), F.lit(_NOTHING)) for number in range(len(NAMES)))
+    kinds = ("long" if name == "broker_id" else "string" for name in NAMES)
+    return [text.cast(kind).alias(name) for text, kind, name in zip(texts, kinds, NAMES, strict=True)]
 
 
 def suspects(events: DataFrame) -> DataFrame:

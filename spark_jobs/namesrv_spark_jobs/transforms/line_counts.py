@@ -1,6 +1,7 @@
 """Counts of lines by file and event: one pass over everything, and all that only counts is taken from it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -11,8 +12,9 @@ from namesrv_spark_jobs.log_files import is_url, short_name
 from namesrv_spark_jobs.transforms.extract import BAD_PART, LEFT_OUT_PART, names
 from namesrv_spark_jobs.transforms.schema import EVENTS
 
-Counts = dict[str, Any]
-_NUMBERS: Final = ("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers")
+_NUMBERS: Final = (
+    *("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers", "clock_steps"),
+)
 
 
 def tally(events: DataFrame, files: DataFrame) -> DataFrame:
@@ -60,22 +62,19 @@ def by_event(tallied: DataFrame) -> DataFrame:
 
 
 def per_file(
-    files: Sequence[str], rows: Iterable[Mapping[str, Any]], steps: Mapping[str, int], truncated: Iterable[str]
-) -> list[Counts]:
-    """The numbers of every file that was asked for, by name; one without any line has noughts."""
-    cut = set(truncated)
-    found = {file: dict.fromkeys(_NUMBERS, 0) | {"clock_steps": 0} for file in files}
+    files: Sequence[str], rows: Iterable[Mapping[str, Any]], truncated: Collection[str]
+) -> list[dict[str, Any]]:
+    """The numbers of every file that was asked for, by name; one without any line has noughts.
+
+    `rows` have a `file`, as Spark found it, and some of the numbers.
+    """
+    found: dict[str, Counter[str]] = {file: Counter() for file in files}
     for row in rows:
-        _add(found[_asked(row["file"], files)], {name: row[name] for name in _NUMBERS})
-    for file, number in steps.items():
-        _add(found[_asked(file, files)], {"clock_steps": number})
-    named = [{"file": short_name(file), "truncated": file in cut, **numbers} for file, numbers in sorted(found.items())]
-    return sorted(named, key=lambda row: str(row["file"]))
-
-
-def _add(to: dict[str, int], numbers: Mapping[str, int]) -> None:
-    for name, number in numbers.items():
-        to[name] += number
+        found[_asked(row["file"], files)].update({name: row[name] for name in _NUMBERS if name in row})
+    return [
+        {"file": name, "truncated": file in truncated, **{number: found[file][number] for number in _NUMBERS}}
+        for name, file in sorted((short_name(file), file) for file in files)
+    ]
 
 
 def _asked(found: str, files: Sequence[str]) -> str:
@@ -92,4 +91,4 @@ def _plain(file: str) -> str:
 def summed(files: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """The numbers of all files together."""
     rows = list(files)
-    return {name: sum(row[name] for row in rows) for name in (*_NUMBERS, "clock_steps")}
+    return {name: sum(row[name] for row in rows) for name in _NUMBERS}

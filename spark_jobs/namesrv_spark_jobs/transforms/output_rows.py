@@ -1,6 +1,7 @@
-"""Rows that are handed out: names in place of numbers, milliseconds in place of microseconds."""
+"""Rows that are handed out: names and milliseconds in place of numbers, distributions in place of many values."""
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
@@ -8,55 +9,38 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.transforms.lives import upper
 
+_NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")
 # one row for each evicted life; `..._ok_ms` and `removed_ms` are wall times, the staleness has three decimals
 INTERVAL_COLUMNS: Final = (
     "date",
-    "nameserver",
-    "boot_id",
-    "cluster",
-    "broker_name",
-    "broker_id",
-    "broker_addr",
-    "agent_id",
-    "reason",
-    "first_ok_ms",
-    "last_ok_ms",
-    "removed_ms",
-    "beats",
-    "period_ms",
-    "expiry_ms",
-    "upper_ms",
-    "lower_ms",
-    "over_bound",
-    "false_eviction",
-    "scan",
-    "evict_seq",
-    "clients_exposed",
-    "clients_seen",
-    "exposed_pulls",
+    *_NAMES,
+    *("agent_id", "reason", "first_ok_ms", "last_ok_ms", "removed_ms", "beats", "period_ms", "expiry_ms"),
+    *("upper_ms", "lower_ms", "over_bound", "false_eviction", "scan", "evict_seq"),
+    *("clients_exposed", "clients_seen", "exposed_pulls"),
 )
 # one row for each eviction, client and topic that was exposed
 CLIENT_COLUMNS: Final = (
-    "nameserver",
-    "boot_id",
-    "cluster",
-    "broker_name",
-    "broker_id",
-    "broker_addr",
-    "reason",
-    "evict_seq",
-    "client",
-    "topic",
+    *_NAMES,
+    *("reason", "evict_seq", "client", "topic"),
     "outcome",  # seen, returned, client_gone, log_end
     "staleness_ms",
 )
 # one row for each eviction of a replay under the logged settings
-REPLAYED_COLUMNS: Final = ("boot_id", "cluster", "broker_name", "broker_id", "broker_addr", "scan", "staleness_ms")
+REPLAYED_COLUMNS: Final = (*_NAMES[1:], "scan", "staleness_ms")
 
 _DIGEST_LENGTH: Final = 12
 # of the picture of lives
 MOST_ROWS: Final = 60
 MOST_LIVES: Final = 50
+
+PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+# of one scope: the worst ones by their total time
+MOST_KEYS: Final = 1000
+# points of a distribution's curve
+CURVE_STEPS: Final = 200
+
+Stats = Mapping[str, int | None]
+NO_STATS: Final[Stats] = {"count": 0, **dict.fromkeys((*PERCENTILES, "max", "mean")), "total_ms": 0}
 
 
 def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *, redact: bool) -> DataFrame:
@@ -68,13 +52,15 @@ def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *,
     eviction = ["key", "evict_seq"]
     known = intervals.join(exposed, on=eviction, how="left").join(answers, on=eviction, how="left")
     known = known.na.fill(0, ["clients_exposed", "clients_seen", "exposed_pulls"])
-    moments = {f"{name}_ms": _wall(name) for name in ("first_ok", "last_ok", "removed")}
-    lengths = {f"{name}_ms": F.col(name) / 1000 for name in ("period", "expiry", "upper", "lower")}
-    flags = {"over_bound": F.col("is_over_bound"), "false_eviction": F.col("is_false")}
-    date = {"date": F.date_format(F.timestamp_millis(_wall("removed")), "yyyy-MM-dd")}
-    return known.withColumns(
-        {**moments, **lengths, **flags, **date, **_hidden(redact, "broker_addr", "agent_id")}
-    ).select(*INTERVAL_COLUMNS)
+    shown = {
+        **{f"{name}_ms": _wall(name) for name in ("first_ok", "last_ok", "removed")},
+        **{f"{name}_ms": F.col(name) / 1000 for name in ("period", "expiry", "upper", "lower")},
+        "over_bound": F.col("is_over_bound"),
+        "false_eviction": F.col("is_false"),
+        "date": F.date_format(F.timestamp_millis(_wall("removed")), "yyyy-MM-dd"),
+        **_hidden("broker_addr", "agent_id", redact=redact),
+    }
+    return known.withColumns(shown).select(*INTERVAL_COLUMNS)
 
 
 def _wall(name: str) -> Column:
@@ -82,7 +68,7 @@ def _wall(name: str) -> Column:
     return F.floor((F.col(name) + F.col("offset_ms") * 1000) / 1000 + F.lit(0.5)).cast("long")
 
 
-def _hidden(redact: bool, *names: str) -> dict[str, Column]:  # noqa: FBT001 - passed on
+def _hidden(*names: str, redact: bool) -> dict[str, Column]:
     if not redact:
         # not without any: Spark Connect adds at least one
         return {name: F.col(name) for name in names}
@@ -93,14 +79,14 @@ def client_rows(clients: DataFrame, intervals: DataFrame, *, redact: bool) -> Da
     """Exposed clients, with the eviction that they were exposed to."""
     known = clients.join(intervals.drop("topic", "client", "outcome"), on=["key", "evict_seq"], how="inner")
     known = known.withColumn("staleness_ms", F.col("staleness") / 1000)
-    return known.withColumns(_hidden(redact, "broker_addr", "client")).select(*CLIENT_COLUMNS)
+    return known.withColumns(_hidden("broker_addr", "client", redact=redact)).select(*CLIENT_COLUMNS)
 
 
 def replayed_rows(replayed: DataFrame, boots: DataFrame, brokers: DataFrame, *, redact: bool) -> DataFrame:
     """Replayed evictions with names."""
     named = replayed.join(F.broadcast(boots.select("boot", "boot_id")), on="boot", how="inner")
     named = named.join(brokers, on=["key", "who"], how="left").withColumn("staleness_ms", F.col("staleness") / 1000)
-    return named.withColumns(_hidden(redact, "broker_addr")).select(*REPLAYED_COLUMNS)
+    return named.withColumns(_hidden("broker_addr", redact=redact)).select(*REPLAYED_COLUMNS)
 
 
 def label() -> Column:
@@ -134,3 +120,74 @@ def timeline(lives: DataFrame, boots: DataFrame) -> DataFrame:
     order = W.partitionBy(*row).orderBy(F.desc("began"), F.desc("ended"), "last_ok", "reason")
     latest = named.withColumn("rank", F.row_number().over(order)).filter(F.col("rank") <= MOST_LIVES)
     return latest.join(F.broadcast(stalest), on=row, how="inner")
+
+
+def distributed_values(intervals: DataFrame, clients: DataFrame) -> DataFrame:
+    """One row (`measure`, `scope`, `key`, `value`) for each scope that a value is of; microseconds.
+
+    Registry staleness is that of `intervals`, the clients' that of `client_rows` which saw the broker go: the others
+    are counted elsewhere.
+    """
+    both = {"registry": F.col("upper"), "registry_lower": F.col("lower")}
+    measures = F.array(*(F.struct(F.lit(name).alias("measure"), value.alias("value")) for name, value in both.items()))
+    of_registry = _scoped(
+        intervals.withColumn("told", F.explode(measures)),
+        {name: F.col(name) for name in ("reason", "nameserver", "cluster")} | {"broker": label()},
+    )
+    staleness = F.rint(F.col("staleness_ms") * 1000).cast("long")
+    told = F.struct(F.lit("client").alias("measure"), staleness.alias("value"))
+    seen = clients.filter(F.col("outcome") == "seen").withColumn("told", told)
+    return of_registry.unionByName(_scoped(seen, {name: F.col(name) for name in ("reason", "topic", "client")}))
+
+
+def _scoped(told: DataFrame, scopes: Mapping[str, Column]) -> DataFrame:
+    pairs = [
+        F.struct(F.lit(scope).alias("scope"), F.coalesce(key, F.lit("")).alias("key"))
+        for scope, key in {"all": F.lit(""), **scopes}.items()
+    ]
+    return told.withColumn("of", F.explode(F.array(*pairs))).select("told.measure", "of.scope", "of.key", "told.value")
+
+
+def measures() -> list[Column]:
+    """What is told of a group of values: exact, and the same however the rows are spread."""
+    shares = F.array(*(F.lit(share) for share in PERCENTILES.values()))
+    return [
+        F.count("value").alias("count"),
+        F.percentile("value", shares).alias("percentiles"),
+        F.max("value").alias("max"),
+        F.sum("value").alias("total"),
+    ]
+
+
+def distributions(values: DataFrame) -> DataFrame:
+    """One row for each measure, scope and key; of one scope the keys with the longest total time, by `rank`."""
+    order = W.partitionBy("measure", "scope").orderBy(F.desc("total"), "key")
+    ranked = values.groupBy("measure", "scope", "key").agg(*measures()).withColumn("rank", F.row_number().over(order))
+    return ranked.filter(F.col("rank") <= MOST_KEYS)
+
+
+def curves(values: DataFrame) -> DataFrame:
+    """Of each measure, as many percentiles as a chart has points."""
+    shares = F.array(*(F.lit(step / CURVE_STEPS) for step in range(CURVE_STEPS + 1)))
+    return values.filter(F.col("scope") == "all").groupBy("measure").agg(F.percentile("value", shares).alias("points"))
+
+
+def stats(row: Mapping[str, Any] | None) -> Stats:
+    """A row with `measures` in whole milliseconds."""
+    if row is None or not row["count"]:
+        return NO_STATS
+    values = {name: whole_ms(value) for name, value in zip(PERCENTILES, row["percentiles"], strict=True)}
+    count, total = row["count"], row["total"]
+    mean = (2 * total + 1000 * count) // (2000 * count)
+    return {"count": count, **values, "max": whole_ms(row["max"]), "mean": mean, "total_ms": whole_ms(total)}
+
+
+def whole_ms(value: float) -> int:
+    """Microseconds as whole milliseconds, halves up."""
+    return int((value + 500) // 1000)
+
+
+def metric_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of metrics.csv."""
+    found = [{"scope": row["scope"], "key": row["key"], "measure": row["measure"], **stats(row)} for row in rows]
+    return sorted(found, key=lambda row: (row["measure"], row["scope"], row["key"]))

@@ -1,26 +1,28 @@
 """Replays of the log under other settings, and under its own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.options import WhatIf
-from namesrv_spark_jobs.transforms.distributions import measures
-from namesrv_spark_jobs.transforms.lives import is_same_process, with_return
-from namesrv_spark_jobs.transforms.silences import EARLIEST_GAPS, deviations, next_tick, phi_deadline
+from namesrv_spark_jobs.transforms.lives import is_same_process, point_beats, with_return
+from namesrv_spark_jobs.transforms.output_rows import measures
+from namesrv_spark_jobs.transforms.silences import EARLIEST_GAPS, deviations, is_last_beat, next_tick, phi_deadline
 
 # of the next poll, over its period
 PHASES: Final = 10
 # stands for the logged settings among the numbers of policies
 LOGGED: Final = -1
+_BEAT: Final = (
+    *("key", "boot", "life", "seq", "live", "who", "agent", "expiry"),
+    *("born", "earlier", "squares", "squares_born"),
+)
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """One cell of the grid but for the poll: either an expiry or a threshold."""
 
     number: int
@@ -31,10 +33,9 @@ class Policy:
 
 def policies(grid: WhatIf) -> list[Policy]:
     """All of the grid, in its order."""
-    fixed: list[tuple[int | None, float | None]] = [(expiry, None) for expiry in grid.expiry_ms]
-    whats = [*fixed, *((None, threshold) for threshold in grid.phi)]
+    whats = [*((expiry, None) for expiry in grid.expiry_ms), *((None, threshold) for threshold in grid.phi)]
     cells = [(expiry, phi, scan) for expiry, phi in whats for scan in grid.scan_ms]
-    return [Policy(number, expiry, phi, scan) for number, (expiry, phi, scan) in enumerate(cells)]
+    return [Policy(number, *cell) for number, cell in enumerate(cells)]
 
 
 def gaps(points: DataFrame, lives: DataFrame, begun: DataFrame, boots: DataFrame) -> DataFrame:
@@ -43,41 +44,30 @@ def gaps(points: DataFrame, lives: DataFrame, begun: DataFrame, boots: DataFrame
     `next_live` is the next beat's time, `closed` that of an eviction for another reason than silence, `back` the
     next beat of the same broker; liveness time.
     """
-    own = points.filter(F.col("point").isNotNull() & ~F.col("is_evict")).withColumnRenamed("point", "seq")
+    own = point_beats(points)
     born = own.filter(F.col("earlier") == 0).select("key", "life", F.col("squares").alias("squares_born"))
-    is_last = F.coalesce("next_is_evict", F.expr("true"))
     known = own.join(_ends(lives), on=["key", "life"], how="left").join(born, on=["key", "life"], how="left")
-    ended = known.withColumn("closed", F.when(is_last, F.col("end_closed"))).withColumn(
-        "next_live", F.when(is_last, F.col("end_next")).otherwise(F.col("next_live"))
+    ended = known.withColumns(
+        {
+            "closed": F.when(is_last_beat(), F.col("end_closed")),
+            "next_live": F.when(is_last_beat(), F.col("end_next")).otherwise(F.col("next_live")),
+        }
     )
     settings = F.broadcast(boots.select("boot", "start_live", "end_live", "broker_expiry"))
     found = _with_back(ended.join(settings, on="boot", how="inner"), begun)
-    beat = (
-        "key",
-        "boot",
-        "life",
-        "seq",
-        "live",
-        "who",
-        "agent",
-        "expiry",
-        "born",
-        "earlier",
-        "squares",
-        "squares_born",
-    )
-    return found.select(*beat, "next_live", "closed", "back", "start_live", "end_live", "broker_expiry")
+    return found.select(*_BEAT, "next_live", "closed", "back", "start_live", "end_live", "broker_expiry")
 
 
 def _ends(lives: DataFrame) -> DataFrame:
     """What ends the silence after each life that has beats: evictions before the next such life may close it."""
     order = W.partitionBy("key").orderBy("life")
     heard = F.count("first_live").over(order.rowsBetween(W.unboundedPreceding, W.currentRow))
-    closing = F.when(F.col("reason") == "silent", None).otherwise(F.struct("life", "removed_live"))
-    closed = F.when(F.col("evict_seq").isNotNull(), closing)
-    groups = lives.withColumn("heard", heard).withColumn("closing", closed).groupBy("key", "heard")
+    closes = F.col("evict_seq").isNotNull() & F.coalesce(F.col("reason") != "silent", F.expr("true"))
+    groups = lives.withColumn("heard", heard).groupBy("key", "heard")
     ends = groups.agg(
-        F.min("life").alias("life"), F.min("first_live").alias("first_live"), F.min("closing").alias("closing")
+        F.min("life").alias("life"),
+        F.min("first_live").alias("first_live"),
+        F.min(F.when(closes, F.struct("life", "removed_live"))).alias("closing"),
     )
     following = F.lead("first_live").over(W.partitionBy("key").orderBy("heard"))
     return ends.select("key", "life", F.col("closing.removed_live").alias("end_closed"), following.alias("end_next"))
@@ -85,27 +75,18 @@ def _ends(lives: DataFrame) -> DataFrame:
 
 def _with_back(ended: DataFrame, begun: DataFrame) -> DataFrame:
     """Mostly the next beat is the same broker's; for the rest it is looked up."""
-    is_next = ~F.coalesce("next_is_evict", F.expr("true")) & (F.col("next_who") == F.col("who"))
-    following = F.struct(
-        F.col("next_mono").alias("mono"),
-        F.col("next_seq").alias("seq"),
-        F.col("next_live").alias("live"),
-        F.col("next_agent").alias("agent"),
-    )
-    direct = ended.filter(F.coalesce(is_next, F.expr("false"))).withColumn("back", following)
-    return direct.unionByName(with_return(ended.filter(~F.coalesce(is_next, F.expr("false"))), begun))
+    is_next = F.coalesce(~is_last_beat() & (F.col("next_who") == F.col("who")), F.expr("false"))
+    following = F.struct(*(F.col(f"next_{name}").alias(name) for name in ("mono", "seq", "live", "agent")))
+    direct = ended.filter(is_next).withColumn("back", following)
+    return direct.unionByName(with_return(ended.filter(~is_next), begun))
 
 
 def replayed(gaps: DataFrame, grid: WhatIf) -> DataFrame:
     """One row for each eviction of each policy: its `staleness` and whether it `is_false`; microseconds."""
     cells = gaps.withColumn("policy", F.explode(F.array(*(_literal(policy) for policy in policies(grid)))))
-    at = next_tick(_deadline(cells), F.col("policy.scan"))
-    found = cells.withColumn("at", at).filter(_is_evicted() & (F.col("at") <= F.col("end_live")))
-    is_false = is_same_process(F.col("agent"), F.col("expiry"), F.col("back"), F.col("back.live") - F.col("at"))
-    return found.select(
-        F.col("policy.number").alias("policy"),
-        (F.col("at") - F.col("live")).alias("staleness"),
-        is_false.alias("is_false"),
+    found = _evicted(cells.withColumn("at", next_tick(_deadline(cells), F.col("policy.scan"))))
+    return found.filter(F.col("at") <= F.col("end_live")).select(
+        F.col("policy.number").alias("policy"), "staleness", "is_false"
     )
 
 
@@ -128,10 +109,13 @@ def _deadline(cells: DataFrame) -> Column:
     return F.when(F.col("policy.y").isNull(), fixed).otherwise(adapted)
 
 
-def _is_evicted() -> Column:
-    """Whether a scan (`at`) comes before the broker is heard, or leaves, by itself."""
+def _evicted(scanned: DataFrame) -> DataFrame:
+    """The gaps in which a scan (`at`) comes before the broker is heard, or leaves, by itself; was that false?"""
     before_beat = F.col("next_live").isNull() | (F.col("at") < F.col("next_live"))
-    return before_beat & (F.col("closed").isNull() | (F.col("at") < F.col("closed")))
+    before_closing = F.col("closed").isNull() | (F.col("at") < F.col("closed"))
+    is_false = is_same_process(F.col("agent"), F.col("expiry"), F.col("back"), F.col("back.live") - F.col("at"))
+    found = scanned.filter(before_beat & before_closing)
+    return found.withColumns({"staleness": F.col("at") - F.col("live"), "is_false": is_false})
 
 
 def judged(evictions: DataFrame) -> DataFrame:
@@ -152,25 +136,20 @@ def with_polls(replayed: DataFrame, polls_ms: Sequence[int]) -> DataFrame:
 
 def replayed_as_logged(gaps: DataFrame, moments: DataFrame) -> DataFrame:
     """One row for each eviction that the logged scans had to make: its `life`, `scan`, and `at` in liveness time."""
-    scans = _scans(moments)
+    order = W.partitionBy("boot").orderBy("live", "mono", "seq")
+    # in order: `turn` counts them
+    scans = moments.filter(F.col("event") == "scan").select(
+        "boot", "scan", F.col("live").alias("at"), F.row_number().over(order).alias("turn")
+    )
     asked = gaps.filter(F.col("expiry").isNotNull()).withColumn("deadline", F.col("live") + F.col("expiry"))
     asked = asked.filter(F.col("next_live").isNull() | (F.col("deadline") < F.col("next_live")))
     due = _first_scan(asked, scans).join(F.broadcast(_fenced(moments, scans)), on="key", how="left")
-    chosen = due.withColumn("turn", F.when(F.col("fenced").isNull(), F.col("turn")).otherwise(_not_fenced()))
-    found = chosen.join(scans.select("boot", "turn", "scan", "at"), on=["boot", "turn"], how="inner")
-    before_beat = F.col("next_live").isNull() | (F.col("at") < F.col("next_live"))
-    before_closing = F.col("closed").isNull() | (F.col("at") < F.col("closed"))
-    is_false = is_same_process(F.col("agent"), F.col("expiry"), F.col("back"), F.col("back.live") - F.col("at"))
-    known = found.filter(before_beat & before_closing).withColumn("is_false", is_false)
-    staleness = F.col("at") - F.col("live")
-    return known.select("boot", "key", "who", "life", "seq", "scan", "at", staleness.alias("staleness"), "is_false")
-
-
-def _scans(moments: DataFrame) -> DataFrame:
-    """The scans of each boot, in order: `turn` counts them."""
-    order = W.partitionBy("boot").orderBy("live", "mono", "seq")
-    scans = moments.filter(F.col("event") == "scan")
-    return scans.select("boot", "scan", F.col("live").alias("at"), F.row_number().over(order).alias("turn"))
+    # the first turn that is not fenced: at most as many are skipped as there are fenced ones
+    turns = F.sequence("turn", F.col("turn") + F.size("fenced"))
+    not_fenced = F.filter(turns, lambda turn: ~F.array_contains("fenced", turn))[0]
+    chosen = due.withColumn("turn", F.when(F.col("fenced").isNull(), F.col("turn")).otherwise(not_fenced))
+    found = _evicted(chosen.join(scans, on=["boot", "turn"], how="inner"))
+    return found.select("boot", "key", "who", "life", "seq", "scan", "at", "staleness", "is_false")
 
 
 def _first_scan(asked: DataFrame, scans: DataFrame) -> DataFrame:
@@ -180,23 +159,10 @@ def _first_scan(asked: DataFrame, scans: DataFrame) -> DataFrame:
     """
     backwards = W.partitionBy("boot").orderBy(F.desc("moment"), "is_scan", F.desc("turn"), "key", "seq")
     so_far = backwards.rowsBetween(W.unboundedPreceding, W.currentRow)
-    questions = asked.select(
-        "boot",
-        F.col("deadline").alias("moment"),
-        F.expr("false").alias("is_scan"),
-        F.lit(None).cast("int").alias("turn"),
-        "key",
-        "seq",
-    )
-    answers = scans.select(
-        "boot",
-        F.col("at").alias("moment"),
-        F.expr("true").alias("is_scan"),
-        "turn",
-        F.lit(None).cast("long").alias("key"),
-        F.lit(None).cast("long").alias("seq"),
-    )
-    known = questions.unionByName(answers).withColumn("turn", F.last("turn", ignorenulls=True).over(so_far))
+    questions = asked.select("boot", F.col("deadline").alias("moment"), F.expr("false").alias("is_scan"), "key", "seq")
+    answers = scans.select("boot", F.col("at").alias("moment"), F.expr("true").alias("is_scan"), "turn")
+    both = questions.unionByName(answers, allowMissingColumns=True)
+    known = both.withColumn("turn", F.last("turn", ignorenulls=True).over(so_far))
     return asked.join(known.filter(~F.col("is_scan")).select("key", "seq", "turn"), on=["key", "seq"], how="inner")
 
 
@@ -207,12 +173,6 @@ def _fenced(moments: DataFrame, scans: DataFrame) -> DataFrame:
     return placed.groupBy("key").agg(F.collect_set("turn").alias("fenced"))
 
 
-def _not_fenced() -> Column:
-    """The first turn from `turn` on that is not fenced: at most as many are skipped as there are fenced ones."""
-    turns = F.sequence("turn", F.col("turn") + F.size("fenced"))
-    return F.filter(turns, lambda turn: ~F.array_contains("fenced", turn))[0]
-
-
 def compared(lives: DataFrame, replayed: DataFrame) -> DataFrame:
     """One row: how many evictions are logged and replayed, and how many of them differ in which way."""
     place = ["key", "life", "found_by"]
@@ -220,15 +180,13 @@ def compared(lives: DataFrame, replayed: DataFrame) -> DataFrame:
     logged = lives.filter(F.col("reason") == "silent").select("key", "life", found_by, F.lit(1).alias("logged"))
     evicted = replayed.select("key", "life", found_by, F.lit(1).alias("replayed"))
     pairs = logged.join(evicted, on=place, how="full_outer").na.fill(0, ["logged", "replayed"])
-    # within one life, one of each that do not meet are one eviction at another scan
-    alone_logged = F.sum(F.when(F.col("replayed") == 0, 1).otherwise(0))
-    alone_replayed = F.sum(F.when(F.col("logged") == 0, 1).otherwise(0))
     of_life = pairs.groupBy("key", "life").agg(
         F.sum("logged").alias("logged"),
         F.sum("replayed").alias("replayed"),
-        alone_logged.alias("missing"),
-        alone_replayed.alias("extra"),
+        F.count(F.when(F.col("replayed") == 0, 1)).alias("missing"),
+        F.count(F.when(F.col("logged") == 0, 1)).alias("extra"),
     )
+    # within one life, one of each that do not meet are one eviction at another scan
     other = F.least("missing", "extra")
     sums = {"logged": F.col("logged"), "replayed": F.col("replayed"), "other_scan": other}
     sums |= {"missing": F.col("missing") - other, "extra": F.col("extra") - other}

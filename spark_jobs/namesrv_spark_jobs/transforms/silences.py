@@ -63,6 +63,11 @@ def phi_deadline(y: Column) -> Column:
     return F.col("live") + F.floor(away)
 
 
+def is_last_beat() -> Column:
+    """Whether no beat follows before the next eviction."""
+    return F.coalesce("next_is_evict", F.expr("true"))
+
+
 def rows(beats: DataFrame, evicts: DataFrame) -> DataFrame:
     """Beats and evictions as the sort takes them: numbers only."""
     of_beats = beats.withColumn("is_evict", F.expr("false")).select(*_ROW)
@@ -82,14 +87,14 @@ def followed(ordered: DataFrame) -> DataFrame:
         F.row_number().over(order).alias("number"),
         *(F.lead(name).over(order).alias(f"next_{name}") for name in _NEXT),
     )
-    counted = F.when(_is_gap() & (_gap() >= _SHORTEST_GAP), 1).otherwise(0)
-    square = F.when(_is_gap(), _live_gap().cast("double") * _live_gap().cast("double")).otherwise(0.0)
+    gap = _live_gap().cast("double")
+    square = F.when(_is_gap(), gap * gap).otherwise(0.0)
     evicted = F.when(F.col("is_evict"), F.col("number"))
     begun = F.when(F.col("is_evict"), F.col("next_live"))
     return known.select(
         "*",
         F.count(evicted).over(before).alias("life"),
-        F.coalesce(F.sum(counted).over(before), F.lit(0)).alias("counted"),
+        F.count(_counted_gap()).over(before).alias("counted"),
         F.coalesce(F.sum(square).over(before), F.lit(0.0)).alias("squares"),
         F.coalesce(F.last(begun, ignorenulls=True).over(before), F.first("live").over(before), "live").alias("born"),
         (F.col("number") - F.coalesce(F.last(evicted, ignorenulls=True).over(before), F.lit(0)) - 1).alias("earlier"),
@@ -98,11 +103,13 @@ def followed(ordered: DataFrame) -> DataFrame:
 
 def _is_gap() -> Column:
     """Whether a beat follows this beat at once."""
-    return ~F.col("is_evict") & ~F.coalesce("next_is_evict", F.expr("true"))
+    return ~F.col("is_evict") & ~is_last_beat()
 
 
-def _gap() -> Column:
-    return F.col("next_mono") - F.col("mono")
+def _counted_gap() -> Column:
+    """The gap after a beat, if it is one that periods are made of."""
+    gap = F.col("next_mono") - F.col("mono")
+    return F.when(_is_gap() & (gap >= _SHORTEST_GAP), gap)
 
 
 def _live_gap() -> Column:
@@ -115,34 +122,23 @@ def points(sequence: DataFrame, boots: DataFrame, grid: WhatIf) -> DataFrame:
     `slot` and `gap` give the last ten gaps of each life: gaps that are ten apart share a slot, and its last one stays.
     """
     settings = F.broadcast(boots.select("boot", "start_live", "broker_expiry"))
-    known = sequence.join(settings, on="boot", how="left")
-    is_counted = _is_gap() & (_gap() >= _SHORTEST_GAP)
-    groups = known.groupBy(
-        "key",
-        "boot",
-        "life",
-        F.when(_is_point(grid), F.col("seq")).alias("point"),
-        F.when(is_counted, F.col("counted") % PERIOD_GAPS).alias("slot"),
-        _bin().alias("bin"),
+    place = F.when(_counted_gap().isNotNull(), F.col("counted"))
+    parts = F.expr(f"case when expiry > 0 then ((next_mono - mono) * {BINS_PER_EXPIRY}) div expiry end")
+    ends = ~_is_gap() | (F.col("earlier") == 0) | (F.col("next_who") != F.col("who"))
+    is_point = ends | F.coalesce(_might_be_dead(grid), F.expr("false"))
+    groups = sequence.join(settings, on="boot", how="left").groupBy(
+        *("key", "boot", "life"),
+        F.when(is_point, F.col("seq")).alias("point"),
+        (place % PERIOD_GAPS).alias("slot"),
+        F.when(_is_gap(), F.least(parts, F.lit(MOST_BINS))).alias("bin"),
     )
     return groups.agg(
         F.count(F.lit(1)).alias("rows"),
         F.count(F.when(~F.col("is_evict"), 1)).alias("beats"),
-        F.max(F.when(is_counted, F.col("counted"))).alias("place"),
-        F.max_by(F.when(is_counted, _gap()), F.when(is_counted, F.col("counted"))).alias("gap"),
+        F.max(place).alias("place"),
+        F.max_by(_counted_gap(), place).alias("gap"),
         *(F.max(name).alias(name) for name in _POINT),
     )
-
-
-def _bin() -> Column:
-    parts = F.expr(f"case when expiry > 0 then ((next_mono - mono) * {BINS_PER_EXPIRY}) div expiry end")
-    return F.when(_is_gap(), F.least(parts, F.lit(MOST_BINS)))
-
-
-def _is_point(grid: WhatIf) -> Column:
-    """Whether a row matters by itself."""
-    ends = ~_is_gap() | (F.col("earlier") == 0) | (F.col("next_who") != F.col("who"))
-    return ends | F.coalesce(_might_be_dead(grid), F.expr("false"))
 
 
 def _might_be_dead(grid: WhatIf) -> Column:

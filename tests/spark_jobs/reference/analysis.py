@@ -1,45 +1,37 @@
-"""The whole analysis: the definitions of docs/staleness.md, and summary.json, in plain Python."""
+"""The whole analysis: the definitions of docs/staleness.md, the report's rows, and summary.json, in plain Python."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from namesrv_spark_jobs.options import Options, WhatIf
-from tests.spark_jobs.reference.as_logged import AsLogged, as_logged
+from namesrv_spark_jobs.options import Options
 from tests.spark_jobs.reference.boots import Boot, boots
-from tests.spark_jobs.reference.divergence import Episode, episodes
 from tests.spark_jobs.reference.exposure import ClientStaleness, Routes
-from tests.spark_jobs.reference.lines import EVERYTHING, KNOWN, FileCount, Reading, read
-from tests.spark_jobs.reference.lives import Life, NearMiss, near_misses
+from tests.spark_jobs.reference.lines import (
+    EVERYTHING,
+    KNOWN,
+    MICROSECONDS,
+    NUMBERS,
+    Reading,
+    percentile,
+    read,
+    whole_milliseconds,
+)
+from tests.spark_jobs.reference.lives import Broker, Life, NearMiss, Span, episodes, near_misses
 from tests.spark_jobs.reference.lives import lives as lives_of
-from tests.spark_jobs.reference.numbers import percentile, whole_milliseconds
-from tests.spark_jobs.reference.rows import Row, client_row, interval_row, replayed_row, wall_ms
-from tests.spark_jobs.reference.what_if import Trial, trials
+from tests.spark_jobs.reference.replay import as_logged, client_staleness, replay_as_logged, trials
 
-# the logged settings alone
-NO_GRID = WhatIf(expiry_ms=(), scan_ms=(), poll_ms=(), phi=())
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 # of groups that may be many, so many are shown: the worst
 MOST = 100
 # what the bound is made of when no boot says more
 EXPIRY_MS, SCAN_MS = 120_000, 10_000
 
+Row = dict[str, Any]
 Stats = dict[str, int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class ExposedPulls:
-    """How often the route of a broker that was gone was given out."""
-
-    life: Life
-    by_topic: Mapping[str, int]
-
-    @property
-    def count(self) -> int:
-        """Of all topics."""
-        return sum(self.by_topic.values())
 
 
 @dataclass(frozen=True)
@@ -52,8 +44,9 @@ class Analysis:
     lives: list[Life]
     clients: list[ClientStaleness]
     near_misses: list[NearMiss]
-    episodes: list[Episode]
-    exposed_pulls: list[ExposedPulls]
+    episodes: dict[Broker, list[Span]]
+    # of evictions, how often the route of the broker was given out when it was gone, by topic
+    exposed_pulls: list[tuple[Life, Counter[str]]]
     unknown_revisions: int
 
     @property
@@ -67,35 +60,86 @@ class Analysis:
         return [life for life in self.lives if life.is_false_eviction]
 
     @cached_property
-    def trials(self) -> list[Trial]:
-        """The replays: first under the logged settings, then under those of the grid."""
-        return trials(self.boots, self.options.what_if)
-
-    @cached_property
-    def as_logged(self) -> AsLogged:
-        """Whether the first of them came out as the log did."""
-        return as_logged(self.boots, trials(self.boots, NO_GRID)[0].evictions)
+    def as_logged(self) -> dict[str, int | bool]:
+        """Whether the replay under the logged settings came out as the log did."""
+        return as_logged(self.boots, replay_as_logged(self.boots))
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json, without findings and worst rows."""
-        return summary(self, self.options.what_if, self.options.poll_ms)
+        """The content of summary.json, without findings and worst rows, which only say again what is in the others."""
+        return {
+            "schema": 1,
+            "input": _input(self.reading, self.boots),
+            "settings": [_settings(boot) for boot in self.boots],
+            "bound_ms": _bound_ms(self),
+            "registry": _registry(self.intervals),
+            "client": _client(self),
+            "false_evictions": _counted("count", Counter(life.broker.label for life in self.false_evictions)),
+            "exposed_pulls": _exposed_pulls(self),
+            "near_misses": {
+                **_counted("count", Counter(miss.broker.label for miss in self.near_misses)),
+                "longest_ms": max((whole_milliseconds(miss.silence) for miss in self.near_misses), default=None),
+            },
+            "divergence": _divergence(self),
+            "as_logged": self.as_logged,
+            "what_if": _what_if(self),
+        }
 
     def interval_rows(self) -> list[Row]:
         """The report's rows of lives that ended."""
-        clients: dict[int, list[ClientStaleness]] = defaultdict(list)
-        for client in self.clients:
-            clients[id(client.life)].append(client)
-        pulls = {id(exposed.life): exposed.count for exposed in self.exposed_pulls}
-        return [interval_row(life, clients[id(life)], pulls.get(id(life), 0)) for life in self.intervals]
+        exposed = Counter((client.life, is_seen) for client in self.clients for is_seen in {client.outcome == "seen"})
+        pulls = {life: by_topic.total() for life, by_topic in self.exposed_pulls}
+        return [
+            {
+                "date": f"{datetime.fromtimestamp(life.boot.wall_ms(life.said.at) // 1000, UTC):%Y-%m-%d}",
+                **_names(life),
+                "agent_id": life.said.get("agent_id"),
+                "reason": life.reason,
+                "first_ok_ms": None if life.first_ok is None else life.boot.wall_ms(life.first_ok),
+                "last_ok_ms": life.boot.wall_ms(life.last_ok),
+                "removed_ms": life.boot.wall_ms(life.said.at),
+                "beats": len(life.beats),
+                "period_ms": life.period / MICROSECONDS,
+                "expiry_ms": None if life.expiry is None else life.expiry / MICROSECONDS,
+                "upper_ms": life.upper / MICROSECONDS,
+                "lower_ms": life.lower / MICROSECONDS,
+                "over_bound": life.is_over_bound,
+                "false_eviction": life.is_false_eviction,
+                "scan": life.said.get("scan"),
+                "evict_seq": life.said.seq,
+                "clients_exposed": exposed[life, True] + exposed[life, False],
+                "clients_seen": exposed[life, True],
+                "exposed_pulls": pulls.get(life, 0),
+            }
+            for life in self.intervals
+        ]
 
     def client_rows(self) -> list[Row]:
         """The report's rows of exposed clients."""
-        return [client_row(client) for client in self.clients]
+        return [
+            {
+                **_names(client.life),
+                "reason": client.life.reason,
+                "evict_seq": client.life.said.seq,
+                "client": client.client,
+                "topic": client.topic,
+                "outcome": client.outcome,
+                "staleness_ms": client.staleness / MICROSECONDS,
+            }
+            for client in self.clients
+        ]
 
     def replayed_rows(self) -> list[Row]:
         """The report's rows of evictions that the replay makes under the logged settings."""
-        return [replayed_row(eviction) for eviction in trials(self.boots, NO_GRID)[0].evictions]
+        return [
+            {
+                "boot_id": one.boot.boot,
+                **Broker.of(one.beat)._asdict(),
+                "scan": one.scan,
+                "staleness_ms": one.staleness / MICROSECONDS,
+            }
+            for one in replay_as_logged(self.boots)
+        ]
 
 
 def analyse(files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING) -> Analysis:
@@ -104,7 +148,7 @@ def analyse(files: Mapping[str, Iterable[str | bytes]], options: Options = EVERY
     servers = boots(reading.lines)
     for boot in servers:
         for file in boot.clock_steps:
-            reading.files[file].clock_steps += 1
+            reading.files[file]["clock_steps"] += 1
     lives = [life for boot in servers for life in lives_of(boot)]
     routes = {boot.boot: Routes(boot) for boot in servers}
     unannounced = [life for life in lives if life.is_unannounced]
@@ -116,27 +160,9 @@ def analyse(files: Mapping[str, Iterable[str | bytes]], options: Options = EVERY
         clients=[staleness for life in unannounced for staleness in routes[life.boot.boot].exposed(life)],
         near_misses=[miss for life in lives for miss in near_misses(life)],
         episodes=episodes(servers, lives),
-        exposed_pulls=[ExposedPulls(life, routes[life.boot.boot].pulls(life)) for life in unannounced],
+        exposed_pulls=[(life, routes[life.boot.boot].pulls(life)) for life in unannounced],
         unknown_revisions=sum(routes[boot.boot].unknown_revisions for boot in servers),
     )
-
-
-def summary(analysis: Analysis, grid: WhatIf, poll_ms: int) -> dict[str, Any]:
-    """All of it but the findings and the worst rows, which only say again what is in the others."""
-    return {
-        "schema": 1,
-        "input": _input(analysis.reading, analysis.boots),
-        "settings": [_settings(boot) for boot in analysis.boots],
-        "bound_ms": _bound_ms(analysis.boots, poll_ms),
-        "registry": _registry(analysis.intervals),
-        "client": _client(analysis),
-        "false_evictions": _counted("count", Counter(life.broker.label for life in analysis.false_evictions)),
-        "exposed_pulls": _exposed_pulls(analysis),
-        "near_misses": _near_misses(analysis),
-        "divergence": _divergence(analysis),
-        "as_logged": analysis.as_logged.numbers(),
-        "what_if": _what_if(analysis, grid),
-    }
 
 
 def comparable(summary: dict[str, Any]) -> dict[str, Any]:
@@ -147,11 +173,15 @@ def comparable(summary: dict[str, Any]) -> dict[str, Any]:
     return {**summary, "input": {**known, "per_file": files}, "near_misses": near}
 
 
-def stats(values: Sequence[float]) -> Stats:
+def _names(life: Life) -> Row:
+    return {"nameserver": life.boot.nameserver, "boot_id": life.boot.boot, **life.broker._asdict()}
+
+
+def _stats(values: Iterable[float]) -> Stats:
     """Percentiles and sums of times, in whole milliseconds."""
-    if not values:
-        return {"count": 0, **dict.fromkeys((*PERCENTILES, "max", "mean")), "total_ms": 0}
     ordered = sorted(values)
+    if not ordered:
+        return {"count": 0, **dict.fromkeys((*PERCENTILES, "max", "mean")), "total_ms": 0}
     total = round(sum(ordered))
     return {
         "count": len(ordered),
@@ -164,16 +194,15 @@ def stats(values: Sequence[float]) -> Stats:
 
 
 def _input(reading: Reading, boots: Sequence[Boot]) -> dict[str, Any]:
-    files = {name: asdict(count) for name, count in reading.files.items()}
-    events = Counter(line.event for line in reading.lines if line.event in KNOWN)
+    per_file = [{"file": name, **{what: count[what] for what in NUMBERS}} for name, count in reading.files.items()]
     return {
-        **{name: sum(count[name] for count in files.values()) for name in FileCount.__slots__},
-        "files": len(files),
-        "events": dict(events),
-        "from_ms": min((wall_ms(boot, boot.first.at) for boot in boots), default=None),
-        "until_ms": max((wall_ms(boot, boot.last.at) for boot in boots), default=None),
+        **{what: sum(count[what] for count in reading.files.values()) for what in NUMBERS},
+        "files": len(per_file),
+        "events": dict(Counter(line.event for line in reading.lines if line.event in KNOWN)),
+        "from_ms": min((boot.wall_ms(boot.lines[0].at) for boot in boots), default=None),
+        "until_ms": max((boot.wall_ms(boot.lines[-1].at) for boot in boots), default=None),
         "nameservers": sorted({boot.nameserver or "" for boot in boots}),
-        "per_file": [{"file": name, **files[name]} for name in sorted(files)],
+        "per_file": per_file,
     }
 
 
@@ -184,21 +213,21 @@ def _settings(boot: Boot) -> dict[str, Any]:
         "version": boot.version,
         "scan_interval_ms": None if boot.scan_interval is None else whole_milliseconds(boot.scan_interval),
         "broker_expiry_ms": None if boot.expiry is None else whole_milliseconds(boot.expiry),
-        "from_ms": wall_ms(boot, boot.first.at),
-        "until_ms": wall_ms(boot, boot.last.at),
+        "from_ms": boot.wall_ms(boot.lines[0].at),
+        "until_ms": boot.wall_ms(boot.lines[-1].at),
     }
 
 
-def _bound_ms(boots: Sequence[Boot], poll_ms: int) -> int:
-    expiries = [whole_milliseconds(boot.expiry) for boot in boots if boot.expiry is not None]
-    scans = [whole_milliseconds(boot.scan_interval) for boot in boots if boot.scan_interval is not None]
-    return max(expiries, default=EXPIRY_MS) + max(scans, default=SCAN_MS) + poll_ms
+def _bound_ms(analysis: Analysis) -> int:
+    expiries = [whole_milliseconds(boot.expiry) for boot in analysis.boots if boot.expiry is not None]
+    scans = [whole_milliseconds(boot.scan_interval) for boot in analysis.boots if boot.scan_interval is not None]
+    return max(expiries, default=EXPIRY_MS) + max(scans, default=SCAN_MS) + analysis.options.poll_ms
 
 
 def _registry(intervals: Sequence[Life]) -> dict[str, Any]:
     return {
-        "all": stats([life.upper for life in intervals]),
-        "lower": stats([life.lower for life in intervals]),
+        "all": _stats(life.upper for life in intervals),
+        "lower": _stats(life.lower for life in intervals),
         "by_reason": _grouped((life.reason, life.upper) for life in intervals),
         "by_nameserver": _grouped((life.boot.nameserver, life.upper) for life in intervals),
         "by_cluster": _grouped((life.broker.cluster, life.upper) for life in intervals),
@@ -211,7 +240,7 @@ def _client(analysis: Analysis) -> dict[str, Any]:
     seen = [client for client in analysis.clients if client.outcome == "seen"]
     outcomes = Counter(client.outcome for client in analysis.clients)
     return {
-        "all": stats([client.staleness for client in seen]),
+        "all": _stats(client.staleness for client in seen),
         "by_reason": _grouped((client.life.reason, client.staleness) for client in seen),
         "by_topic": _grouped((client.topic, client.staleness) for client in seen),
         "by_client": _grouped(((client.client, client.staleness) for client in seen), MOST),
@@ -228,7 +257,7 @@ def _grouped(pairs: Iterable[tuple[str | None, int]], most: int | None = None) -
     for key, value in pairs:
         values[key or ""].append(value)
     worst = sorted(values, key=lambda key: (-sum(values[key]), key))[:most]
-    return {key: stats(values[key]) for key in worst}
+    return {key: _stats(values[key]) for key in worst}
 
 
 def _counted(name: str, by_broker: Mapping[str, int]) -> dict[str, Any]:
@@ -242,29 +271,20 @@ def _most(counts: Mapping[str, int]) -> dict[str, int]:
 def _exposed_pulls(analysis: Analysis) -> dict[str, Any]:
     by_broker: Counter[str] = Counter()
     by_topic: Counter[str] = Counter()
-    for exposed in analysis.exposed_pulls:
-        for topic, count in exposed.by_topic.items():
-            by_broker[exposed.life.broker.label] += count
-            by_topic[topic] += count
+    for life, pulls in analysis.exposed_pulls:
+        by_topic.update(pulls)
+        by_broker.update({life.broker.label: pulls.total()} if pulls else {})
     return {**_counted("total", by_broker), "by_topic": _most(by_topic)}
-
-
-def _near_misses(analysis: Analysis) -> dict[str, Any]:
-    found = analysis.near_misses
-    return {
-        **_counted("count", Counter(miss.broker.label for miss in found)),
-        "longest_ms": max((whole_milliseconds(miss.silence) for miss in found), default=None),
-    }
 
 
 def _divergence(analysis: Analysis) -> dict[str, Any]:
     lengths: dict[str, list[int]] = defaultdict(list)
-    for episode in analysis.episodes:
-        lengths[episode.broker.label].append(episode.ended - episode.began)
-    worst = sorted(lengths, key=lambda label: (-sum(lengths[label]), label))[:MOST]
+    for broker, spans in analysis.episodes.items():
+        lengths[broker.label] += [ended - began for began, ended in spans]
+    worst = sorted((label for label in lengths if lengths[label]), key=lambda label: (-sum(lengths[label]), label))
     return {
         **_lengths([length for found in lengths.values() for length in found]),
-        "by_broker": {label: _lengths(lengths[label]) for label in worst},
+        "by_broker": {label: _lengths(lengths[label]) for label in worst[:MOST]},
     }
 
 
@@ -276,19 +296,21 @@ def _lengths(lengths: Sequence[int]) -> dict[str, int]:
     }
 
 
-def _what_if(analysis: Analysis, grid: WhatIf) -> list[dict[str, Any]]:
-    return [
-        {
-            "policy": trial.policy,
-            "expiry_ms": trial.expiry_ms,
-            "phi": trial.phi,
-            "scan_ms": trial.scan_ms,
-            "poll_ms": poll_ms,
-            "evictions": len(trial.evictions),
-            "false": sum(eviction.is_false for eviction in trial.evictions),
-            "registry": stats(trial.registry()),
-            "client": stats(trial.clients(poll_ms)),
-        }
-        for trial in analysis.trials
-        for poll_ms in grid.poll_ms
-    ]
+def _what_if(analysis: Analysis) -> list[dict[str, Any]]:
+    rows = []
+    for trial in trials(analysis.boots, analysis.options.what_if):
+        cell = {"policy": trial.policy, "expiry_ms": trial.expiry_ms, "phi": trial.phi, "scan_ms": trial.scan_ms}
+        true = [eviction for eviction in trial.evictions if not eviction.is_false]
+        false = len(trial.evictions) - len(true)
+        rows += [
+            {
+                **cell,
+                "poll_ms": poll_ms,
+                "evictions": len(trial.evictions),
+                "false": false,
+                "registry": _stats(eviction.staleness for eviction in true),
+                "client": _stats(value for one in true for value in client_staleness(one, poll_ms * MICROSECONDS)),
+            }
+            for poll_ms in analysis.options.what_if.poll_ms
+        ]
+    return rows

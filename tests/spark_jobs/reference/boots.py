@@ -1,19 +1,18 @@
 """Boots: the clock and the settings of each."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.spark_jobs.reference.lines import BEATS, OF_CLIENTS, Line
-from tests.spark_jobs.reference.numbers import MICROSECONDS, lower_median, whole
+from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, OF_CLIENTS, Line, lower_median, whole_milliseconds
 
-ANCHORS = frozenset({"start", "opened", "scan", "stop"})
+ANCHORS = ("start", "opened", "scan", "stop")
 # between two anchors a wall clock does not drift that far
 STEP = 500 * MICROSECONDS
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Boot:
     """One run of a server: its lines in order, and how to read their times."""
 
@@ -32,30 +31,17 @@ class Boot:
     expiry: int | None
     version: str | None
 
-    def __repr__(self) -> str:
-        return f"<Boot [{self.nameserver} {self.boot} | {len(self.lines)} lines]>"
-
-    @property
-    def first(self) -> Line:
-        """Its first line."""
-        return self.lines[0]
-
-    @property
-    def last(self) -> Line:
-        """Its last line."""
-        return self.lines[-1]
-
     def wall(self, at: int) -> int:
         """The wall time of a moment, in microseconds."""
         return at + self.offset_ms * MICROSECONDS
 
+    def wall_ms(self, at: int) -> int:
+        """A moment as people know it."""
+        return whole_milliseconds(self.wall(at))
+
     def of(self, *events: str) -> list[Line]:
         """Its lines of these kinds."""
         return sorted(line for event in events for line in self.by_event.get(event, ()))
-
-    def late_between(self, after: int, up_to: int) -> int:
-        """How long it was late altogether in a time."""
-        return sum(line.time("late_ms") or 0 for line in self.of("late") if after < line.at <= up_to)
 
 
 def boots(lines: Iterable[Line]) -> list[Boot]:
@@ -68,50 +54,36 @@ def boots(lines: Iterable[Line]) -> list[Boot]:
 
 
 def _boot(lines: list[Line]) -> Boot:
-    anchors = [line for line in lines if line.event in ANCHORS]
-    settings = _first(lines, "start") or _first(lines, "opened")
+    by_event: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_event[line.event].append(line)
+    anchors = sorted((line for event in ANCHORS for line in by_event[event]), key=lambda line: line.seq)
+    settings = next(iter(by_event["start"] or by_event["opened"]), None)
+    steps = [now for before, now in pairwise(anchors) if abs(_difference(now) - _difference(before)) > STEP]
     return Boot(
         boot=lines[0].boot,
-        nameserver=lines[0].nameserver,
+        nameserver=lines[0].get("nameserver"),
         lines=lines,
-        by_event=_by_event(lines),
-        live=_liveness(lines),
-        offset_ms=whole(lower_median([_difference(line) for line in anchors or lines]) / MICROSECONDS),
-        clock_steps=_clock_steps(anchors),
+        by_event=by_event,
+        live=_liveness(lines, by_event),
+        offset_ms=whole_milliseconds(lower_median(_difference(line) for line in anchors or lines)),
+        clock_steps=[line.file for line in steps],
         scan_interval=None if settings is None else settings.time("scan_interval_ms"),
         expiry=None if settings is None else settings.time("broker_expiry_ms"),
         version=None if settings is None else settings.get("version"),
     )
 
 
-def _by_event(lines: Iterable[Line]) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = defaultdict(list)
-    for line in lines:
-        found[line.event].append(line)
-    return found
-
-
-def _first(lines: Iterable[Line], event: str) -> Line | None:
-    return next((line for line in lines if line.event == event), None)
-
-
 def _difference(line: Line) -> int:
-    return line.wall_ms * MICROSECONDS - line.at
+    return int(line.fields["ts_ms"]) * MICROSECONDS - line.at
 
 
-def _clock_steps(anchors: Iterable[Line]) -> list[str]:
-    in_order = sorted(anchors, key=lambda line: line.seq)
-    return [now.file for before, now in pairwise(in_order) if abs(_difference(now) - _difference(before)) > STEP]
-
-
-def _liveness(lines: list[Line]) -> dict[int, int]:
+def _liveness(lines: Sequence[Line], by_event: dict[str, list[Line]]) -> dict[int, int]:
     """The liveness time of every line, by its number."""
     live: dict[int, int] = {}
-    opened = _first(lines, "opened")
-    late = 0 if opened is None or _first(lines, "start") else opened.time("late_ms") or 0
+    late = 0 if by_event["start"] or not by_event["opened"] else by_event["opened"][0].time("late_ms") or 0
     for line in lines:
-        if line.event == "late":
-            late += line.time("late_ms") or 0
+        late += (line.time("late_ms") or 0) if line.event == "late" else 0
         live[line.seq] = line.at - late
     # what was heard before the server knew how late it was counts as heard when it knew
     cap: int | None = None

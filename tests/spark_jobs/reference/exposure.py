@@ -1,13 +1,13 @@
 """Client staleness: who went on getting the route of a broker that was gone, and for how long."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.spark_jobs.reference.boots import Boot
 from tests.spark_jobs.reference.lines import MOST_COUNT, entries
-from tests.spark_jobs.reference.lives import UNANNOUNCED, Broker, Life
+from tests.spark_jobs.reference.lives import Life
 
 # a broker as routes have it
 Member = tuple[str | None, int | None]
@@ -30,8 +30,7 @@ class ClientStaleness:
         return self.at - self.life.last_ok
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """An answer about one topic; of pulls, several."""
 
     at: int
@@ -39,11 +38,6 @@ class Given:
     topic: str
     revision: int
     count: int
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """The revision of the topic."""
-        return self.topic, self.revision
 
 
 class Routes:
@@ -53,67 +47,56 @@ class Routes:
         self.boot = boot
         # (topic, revision) -> who is in it, as far as the log says
         self.members = _members(boot)
+        served = _given(boot, "served")
         # (client, topic) -> what it was given, in order, as far as the route is known
         self.served: dict[tuple[str | None, str], list[Given]] = defaultdict(list)
-        self.unknown_revisions = 0
-        for given in _given(boot, "served"):
-            if given.key in self.members:
+        self._pairs_of_member: dict[Member, set[tuple[str | None, str]]] = defaultdict(set)
+        for given in served:
+            for member in self.members.get((given.topic, given.revision), ()):
+                self._pairs_of_member[member].add((given.client, given.topic))
+            if (given.topic, given.revision) in self.members:
                 self.served[given.client, given.topic].append(given)
-            else:
-                self.unknown_revisions += 1
+        self.unknown_revisions = len(served) - sum(len(known) for known in self.served.values())
         self._pulls = _given(boot, "pulls")
         # client -> when its connection ended
-        self.gone: dict[str | None, int] = {}
-        for line in boot.of("client_gone"):
-            self.gone.setdefault(line.get("client"), line.at)
-        self._pairs_of_member: dict[Member, set[tuple[str | None, str]]] = defaultdict(set)
-        for pair, answers in self.served.items():
-            for given in answers:
-                for member in self.members[given.key]:
-                    self._pairs_of_member[member].add(pair)
+        self.gone = {line.get("client"): line.at for line in reversed(boot.of("client_gone"))}
 
-    def has(self, given: Given, broker: Broker) -> bool:
-        """Whether the route that was given contains a broker."""
-        return (broker.broker_name, broker.broker_id) in self.members.get(given.key, ())
+    def _has(self, given: Given, life: Life) -> bool:
+        """Whether the route that was given contains the broker."""
+        return _member(life) in self.members.get((given.topic, given.revision), ())
 
     def exposed(self, life: Life) -> list[ClientStaleness]:
         """What each client that had the broker's route saw of its end, whatever it ended with."""
-        pairs = self._pairs_of_member.get((life.broker.broker_name, life.broker.broker_id), ())
-        return [
-            staleness
-            for client, topic in sorted(pairs)
-            if (staleness := self._staleness(life, client, topic)) is not None
-        ]
+        found = []
+        for client, topic in sorted(self._pairs_of_member.get(_member(life), ())):
+            before = [line for line in self.served[client, topic] if line.at < life.said.at]
+            gone = self.gone.get(client)
+            if before and self._has(before[-1], life) and (gone is None or gone >= life.said.at):
+                # of several at one time the first of these counts
+                at, outcome = min(self._outcomes(life, client, topic), key=lambda end: end[0])
+                found.append(ClientStaleness(life, client, topic, outcome, at))
+        return found
 
-    def _staleness(self, life: Life, client: str | None, topic: str) -> ClientStaleness | None:
-        removed = life.removed
-        assert removed is not None
-        served = self.served[client, topic]
-        before = [line for line in served if line.at < removed]
-        gone = self.gone.get(client)
-        if not before or not self.has(before[-1], life.broker) or (gone is not None and gone < removed):
-            return None
-        # of several at one time the first of these counts
-        at, outcome = min(self._outcomes(life, served, removed, gone), key=lambda found: found[0])
-        return ClientStaleness(life, client, topic, outcome, at)
+    def _outcomes(self, life: Life, client: str | None, topic: str) -> Iterator[tuple[int, str]]:
+        served, removed = self.served[client, topic], life.said.at
+        yield from ((line.at, "seen") for line in served if line.at >= removed and not self._has(line, life))
+        yield from ((line.at, "returned") for line in served if line.at > removed and self._has(line, life))
+        if client in self.gone:
+            yield self.gone[client], "client_gone"
+        yield self.boot.lines[-1].at, "log_end"
 
-    def _outcomes(self, life: Life, served: list[Given], removed: int, gone: int | None) -> Iterator[tuple[int, str]]:
-        yield from ((line.at, "seen") for line in served if line.at >= removed and not self.has(line, life.broker))
-        yield from ((line.at, "returned") for line in served if line.at > removed and self.has(line, life.broker))
-        if gone is not None:
-            yield gone, "client_gone"
-        yield self.boot.last.at, "log_end"
-
-    def pulls(self, life: Life) -> dict[str, int]:
+    def pulls(self, life: Life) -> Counter[str]:
         """Answers about each topic that still contained the broker after it was last heard."""
-        if life.removed is None or life.reason not in UNANNOUNCED:
-            return {}
-        end = life.removed + (self.boot.scan_interval or 0)
-        found: dict[str, int] = defaultdict(int)
+        end = life.said.at + (self.boot.scan_interval or 0)
+        found: Counter[str] = Counter()
         for given in self._pulls:
-            if life.last_ok < given.at <= end and self.has(given, life.broker):
+            if life.last_ok < given.at <= end and self._has(given, life):
                 found[given.topic] += given.count
         return found
+
+
+def _member(life: Life) -> Member:
+    return life.broker.broker_name, life.broker.broker_id
 
 
 def _members(boot: Boot) -> dict[tuple[str, int], frozenset[Member]]:

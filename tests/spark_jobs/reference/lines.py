@@ -1,13 +1,16 @@
-"""Lines of the files: each is an event, or counted as something that is none."""
+"""Lines of the files: each is an event, or counted as something that is none; and how their times are counted."""
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from namesrv_spark_jobs.options import Options
-from tests.spark_jobs.reference.numbers import microseconds
 
+# times are whole microseconds, so that nothing is lost when they are added and compared
+MICROSECONDS = 1000
 VERSION = 2
 BEATS = frozenset({"register", "heartbeat"})
 OF_CLIENTS = frozenset({"refreshed", "send_failed", "isolated"})
@@ -17,14 +20,16 @@ KNOWN = (
     | {"start", "opened", "stop", "unregister", "evict", "fenced", "scan", "late", "route", "served", "client_gone"}
     | {"pulls", "dropped"}
 )
-# what is a number when it is there
+# what is of this type when it is there; `v` and the like have to be
 WHOLE = frozenset({"broker_id", "scan", "revision", "count"})
 TIMES = frozenset({"expiry_ms", "silent_ms", "late_ms", "scan_interval_ms", "broker_expiry_ms"})
-
+# what is counted of each file
+NUMBERS = (
+    *("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers", "clock_steps"),
+)
 # the year 2200
 LATEST_WALL_MS = 7_258_118_400_000
 MOST_COUNT = 10**12
-
 EVERYTHING = Options()
 
 
@@ -36,9 +41,6 @@ class Line:
     at: int
     seq: int
     boot: str = field(compare=False)
-    nameserver: str | None = field(compare=False)
-    # ts_ms
-    wall_ms: int = field(compare=False)
     event: str = field(compare=False)
     # all that the line has
     fields: Mapping[str, Any] = field(compare=False)
@@ -54,27 +56,38 @@ class Line:
         return None if value is None else microseconds(value)
 
 
-@dataclass(slots=True)
-class FileCount:
-    """What became of the lines of one file."""
+def microseconds(milliseconds: float) -> int:
+    """A time of the log, which has at most three decimals."""
+    return round(milliseconds * MICROSECONDS)
 
-    lines: int = 0
-    bad: int = 0
-    duplicates: int = 0
-    newer_version: int = 0
-    unknown_events: int = 0
-    # not asked for
-    left_out: int = 0
-    dropped_by_writers: int = 0
-    clock_steps: int = 0
+
+def whole_milliseconds(time: float) -> int:
+    """A time as reports have it, halves up."""
+    return int((time + 500) // MICROSECONDS)
+
+
+def lower_median(values: Iterable[int]) -> int:
+    """The one in the middle; the lower of two."""
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """The value at `part` of the way, linear between neighbours; values are sorted, and there is one."""
+    position = part * (len(values) - 1)
+    below, above = math.floor(position), math.ceil(position)
+    if below == above:
+        return values[below]
+    # both weights by subtraction, as Spark has it: the last bit decides on which side of a half it falls
+    return (above - position) * values[below] + (position - below) * values[above]
 
 
 @dataclass(slots=True)
 class Reading:
-    """All lines once, and the counts of each file."""
+    """All lines once, and what became of the lines of each file."""
 
     lines: list[Line] = field(default_factory=list)
-    files: dict[str, FileCount] = field(default_factory=dict)
+    files: dict[str, Counter[str]] = field(default_factory=dict)
 
 
 def read(files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING) -> Reading:
@@ -82,39 +95,58 @@ def read(files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHI
     reading = Reading()
     met: set[tuple[str, int]] = set()
     for name in sorted(files):
-        count = reading.files[name] = FileCount()
-        found = (_looked_at(text, name, count, options) for text in files[name] if text.strip())
-        for line in found:
+        count = reading.files[name] = Counter()
+        for text in files[name]:
+            if not text.strip():
+                continue
+            count["lines"] += 1
+            line = _parsed(text, name)
             if line is None:
-                continue
-            if (line.boot, line.seq) in met:
-                count.duplicates += 1
-                continue
-            met.add((line.boot, line.seq))
-            count.newer_version += line.fields["v"] > VERSION
-            count.unknown_events += line.event not in KNOWN
-            count.dropped_by_writers += line.get("count") or 0 if line.event == "dropped" else 0
-            reading.lines.append(line)
+                count["bad"] += 1
+            elif (wanted := _wanted(line, options)) is None:
+                count["left_out"] += 1
+            elif (line.boot, line.seq) in met:
+                count["duplicates"] += 1
+            else:
+                met.add((line.boot, line.seq))
+                count["newer_version"] += line.fields["v"] > VERSION
+                count["unknown_events"] += line.event not in KNOWN
+                count["dropped_by_writers"] += (line.get("count") or 0) if line.event == "dropped" else 0
+                reading.lines.append(wanted)
     return reading
 
 
-def _looked_at(text: str | bytes, file: str, count: FileCount, options: Options) -> Line | None:
-    """The event of a line, if it is one that was asked for."""
-    count.lines += 1
-    line = parsed(text, file)
-    if line is None:
-        count.bad += 1
-    elif (wanted := _wanted(line, options)) is None:
-        count.left_out += 1
+def _parsed(text: str | bytes, file: str) -> Line | None:
+    """The event of a line; None when it is none: torn, no JSON, or without what every line has."""
+    try:
+        fields = json.loads(text)
+        if not (0 <= fields["ts_ms"] <= LATEST_WALL_MS and 0 <= (fields.get("count") or 0) <= MOST_COUNT):
+            return None
+        whole = [fields[name] for name in ("v", "seq", "ts_ms")] + [fields.get(name) for name in WHOLE]
+        if not all(type(value) is int for value in whole if value is not None) or None in whole[:3]:
+            return None
+        for name in TIMES & fields.keys():
+            if fields[name] is not None:
+                microseconds(fields[name])
+        if not isinstance(fields["boot_id"], str) or not isinstance(fields["event"], str):
+            return None
+        return Line(microseconds(fields["mono_ms"]), fields["seq"], fields["boot_id"], fields["event"], fields, file)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
-    else:
-        return wanted
-    return line
 
 
 def _wanted(line: Line, options: Options) -> Line | None:
     """A line, if it was asked for; one of version 2 with those of its topics that were."""
-    if not _is_wanted(line, options):
+    wall_ms, cluster = line.fields["ts_ms"], line.get("cluster")
+    is_early = options.since_ms is not None and wall_ms < options.since_ms
+    is_late = options.until_ms is not None and wall_ms >= options.until_ms
+    # they tell the settings of all that follows
+    if (is_early or is_late) and line.event not in {"start", "opened"}:
+        return None
+    if options.nameservers and line.get("nameserver") not in options.nameservers:
+        return None
+    # a line without a cluster is about all of them, and so is one without a topic
+    if options.clusters and cluster is not None and cluster not in options.clusters:
         return None
     named = [topic for entry in entries(line) for topic in entry["topics"]]
     if not options.topics or not named:
@@ -139,59 +171,3 @@ def entries(line: Line) -> list[dict[str, Any]]:
         return []
     brokers = {"set": fields.get("brokers") or [], "unset": [], "whole": True} if line.event == "route" else {}
     return [{"topics": [fields["topic"]], "revision": line.get("revision"), "count": line.get("count"), **brokers}]
-
-
-def _is_wanted(line: Line, options: Options) -> bool:
-    is_early = options.since_ms is not None and line.wall_ms < options.since_ms
-    is_late = options.until_ms is not None and line.wall_ms >= options.until_ms
-    # they tell the settings of all that follows
-    if (is_early or is_late) and line.event not in {"start", "opened"}:
-        return False
-    if options.nameservers and line.nameserver not in options.nameservers:
-        return False
-    # a line without a cluster is about all of them
-    return not options.clusters or line.get("cluster") is None or line.get("cluster") in options.clusters
-
-
-def parsed(text: str | bytes, file: str = "") -> Line | None:
-    """The event of a line; None when it is none: torn, no JSON, or without what every line has."""
-    try:
-        fields = json.loads(text)
-        return Line(
-            at=microseconds(fields["mono_ms"]),
-            seq=_whole(fields["seq"]),
-            boot=_text(fields["boot_id"]),
-            nameserver=fields.get("nameserver"),
-            wall_ms=_whole(fields["ts_ms"]),
-            event=_text(fields["event"]),
-            fields=_checked(fields),
-            file=file,
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        return None
-
-
-def _checked(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, when those that are numbers are numbers, and those that are times or counts are possible ones."""
-    if not (0 <= fields["ts_ms"] <= LATEST_WALL_MS and 0 <= (fields.get("count") or 0) <= MOST_COUNT):
-        raise ValueError(fields)
-    _whole(fields["v"])
-    for name in WHOLE & fields.keys():
-        if fields[name] is not None:
-            _whole(fields[name])
-    for name in TIMES & fields.keys():
-        if fields[name] is not None:
-            microseconds(fields[name])
-    return fields
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(value)
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value

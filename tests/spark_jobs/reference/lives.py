@@ -1,13 +1,13 @@
-"""Lives of brokers at each server, and how stale each was at its end."""
+"""Lives of brokers at each server: how stale each was at its end, and when servers disagreed about a broker."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from tests.spark_jobs.reference.boots import Boot
-from tests.spark_jobs.reference.lines import BEATS, Line
-from tests.spark_jobs.reference.numbers import MICROSECONDS, lower_median
+from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, Line, lower_median
 
 # of the last beats, so that a broker whose period was changed is measured by its new one
 GAPS_OF_PERIOD = 10
@@ -17,106 +17,86 @@ OVER_BOUND_TOLERANCE = 1000 * MICROSECONDS
 # a broker that left without saying so
 UNANNOUNCED = frozenset({"silent", "disconnected"})
 
+# from, to; wall time
+Span = tuple[int, int]
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+
+class Broker(NamedTuple):
     """Who a line is about."""
 
     cluster: str | None
-    broker_addr: str | None
     broker_name: str | None
     broker_id: int | None
+    broker_addr: str | None
 
     @classmethod
     def of(cls, line: Line) -> "Broker":
         """The broker of a line."""
-        return cls(line.get("cluster"), line.get("broker_addr"), line.get("broker_name"), line.get("broker_id"))
+        return cls(*(line.get(name) for name in cls._fields))
 
     @property
     def label(self) -> str:
         """As people name it."""
-        parts = (self.cluster, self.broker_name, self.broker_id)
-        return "/".join(str(part) for part in parts if part is not None)
+        return "/".join(str(part) for part in self[:3] if part is not None)
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Life:
     """One broker on one boot, from its first beat to its eviction."""
 
     boot: Boot
-    broker: Broker
-    beats: list[Line]
+    beats: Sequence[Line]
     evict: Line | None
-    agent_id: str | None = field(init=False)
-    expiry: int | None = field(init=False)
-    # None when it began before the log
-    first_ok: int | None = field(init=False)
-    last_ok: int = field(init=False)
-    # of the next beat of the same broker comes from the same process
-    is_false_eviction: bool = False
+    # the next beat of the same broker
+    back: Line | None
 
     def __post_init__(self) -> None:
-        said = self.evict or self.beats[-1]
-        self.broker = Broker.of(said)
-        self.agent_id = said.get("agent_id")
-        self.expiry = said.time("expiry_ms")
+        self.said = self.evict or self.beats[-1]
+        self.broker = Broker.of(self.said)
+        self.expiry = self.said.time("expiry_ms")
+        # None when it began before the log
         self.first_ok = self.beats[0].at if self.beats else None
-        self.last_ok = self.beats[-1].at if self.beats else said.at - (said.time("silent_ms") or 0)
-
-    @property
-    def reason(self) -> str | None:
-        """Why it ended; None when it is open."""
-        return None if self.evict is None else self.evict.get("reason")
-
-    @property
-    def removed(self) -> int | None:
-        """When it was evicted."""
-        return None if self.evict is None else self.evict.at
+        self.last_ok = self.beats[-1].at if self.beats else self.said.at - (self.said.time("silent_ms") or 0)
+        # None when it is open
+        self.reason: str | None = None if self.evict is None else self.evict.get("reason")
+        self.removed = None if self.evict is None else self.evict.at
+        self.is_unannounced = self.reason in UNANNOUNCED
+        # how long its route was stale at most, and at least
+        self.upper = self.said.at - self.last_ok if self.is_unannounced else 0
+        self.lower = max(0, self.upper - self.period)
 
     @property
     def period(self) -> int:
         """How often it is usually heard."""
-        gaps = [gap for gap in self.gaps() if gap >= SHORTEST_GAP][-GAPS_OF_PERIOD:]
-        return lower_median(gaps) if gaps else (self.expiry or 0) // 4
-
-    def gaps(self) -> list[int]:
-        """The times between its beats."""
-        return [later.at - earlier.at for earlier, later in pairwise(self.beats)]
-
-    @property
-    def upper(self) -> int:
-        """How long its route was stale at most."""
-        if self.removed is None or self.reason not in UNANNOUNCED:
-            return 0
-        return self.removed - self.last_ok
-
-    @property
-    def lower(self) -> int:
-        """How long its route was stale at least."""
-        return max(0, self.upper - self.period)
-
-    @property
-    def is_unannounced(self) -> bool:
-        """Whether the broker left without saying so."""
-        return self.reason in UNANNOUNCED
+        gaps = [later.at - earlier.at for earlier, later in pairwise(self.beats)]
+        counted = [gap for gap in gaps if gap >= SHORTEST_GAP][-GAPS_OF_PERIOD:]
+        return lower_median(counted) if counted else (self.expiry or 0) // 4
 
     @property
     def is_over_bound(self) -> bool:
         """Whether it stayed longer than the settings allow."""
-        if self.removed is None or self.expiry is None or self.boot.scan_interval is None:
+        if self.expiry is None or self.boot.scan_interval is None:
             return False
-        late = self.boot.late_between(self.last_ok, self.removed)
+        during = (line for line in self.boot.of("late") if self.last_ok < line.at <= self.said.at)
+        late = sum(line.time("late_ms") or 0 for line in during)
         return self.upper > self.expiry + self.boot.scan_interval + late + OVER_BOUND_TOLERANCE
+
+    @property
+    def is_false_eviction(self) -> bool:
+        """Whether the same process is heard again."""
+        back, evict = self.back, self.said
+        return self.is_unannounced and back is not None and is_same_process(evict, back, back.at - evict.at)
 
 
 def lives(boot: Boot) -> list[Life]:
     """All lives of a boot; those of one broker in order."""
-    found: list[Life] = []
+    found = []
     for lines in lines_of_brokers(boot).values():
-        ours = [Life(boot, Broker.of(part[0]), *_parts(part)) for part in _divided(lines)]
-        for life in ours:
-            life.is_false_eviction = _is_false_eviction(life, lines)
-        found += ours
+        ends = [number for number, line in enumerate(lines, 1) if line.event == "evict"]
+        for begin, end in pairwise(dict.fromkeys([0, *ends, len(lines)])):
+            evict = lines[end - 1] if lines[end - 1].event == "evict" else None
+            back = next_of_same(lines, end - 1)
+            found.append(Life(boot, lines[begin : end - (evict is not None)], evict, back))
     return found
 
 
@@ -129,28 +109,10 @@ def lines_of_brokers(boot: Boot) -> dict[tuple[str, str], list[Line]]:
     return found
 
 
-def _divided(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    """Lives end behind their eviction."""
-    life: list[Line] = []
-    for line in lines:
-        life.append(line)
-        if line.event == "evict":
-            yield life
-            life = []
-    if life:
-        yield life
-
-
-def _parts(life: list[Line]) -> tuple[list[Line], Line | None]:
-    return (life[:-1], life[-1]) if life[-1].event == "evict" else (life, None)
-
-
-def _is_false_eviction(life: Life, lines: Sequence[Line]) -> bool:
-    if life.evict is None or life.reason not in UNANNOUNCED:
-        return False
-    evict = life.evict
-    later = (line for line in lines if line > evict and line.event in BEATS and Broker.of(line) == life.broker)
-    return (beat := next(later, None)) is not None and is_same_process(evict, beat, beat.at - evict.at)
+def next_of_same(lines: Sequence[Line], here: int) -> Line | None:
+    """The next beat of the broker of a line."""
+    broker, later = Broker.of(lines[here]), (lines[there] for there in range(here + 1, len(lines)))
+    return next((line for line in later if line.event in BEATS and Broker.of(line) == broker), None)
 
 
 def is_same_process(before: Line, beat: Line, away: int) -> bool:
@@ -162,8 +124,7 @@ def is_same_process(before: Line, beat: Line, away: int) -> bool:
     return bool(agents[0] == agents[1])
 
 
-@dataclass(frozen=True, slots=True)
-class NearMiss:
+class NearMiss(NamedTuple):
     """A silence that was nearly too long."""
 
     broker: Broker
@@ -177,9 +138,39 @@ class NearMiss:
 def near_misses(life: Life) -> list[NearMiss]:
     """Neighbouring beats with over two thirds of the expiry between them."""
     live = life.boot.live
-    pairs = ((before, after, live[after.seq] - live[before.seq]) for before, after in pairwise(life.beats))
+    found = [NearMiss(Broker.of(a), a, b, live[b.seq] - live[a.seq]) for a, b in pairwise(life.beats)]
     return [
-        NearMiss(Broker.of(before), before, after, silence)
-        for before, after, silence in pairs
-        if (expiry := before.time("expiry_ms")) is not None and 3 * silence > 2 * expiry
+        miss
+        for miss in found
+        if (expiry := miss.before.time("expiry_ms")) is not None and 3 * miss.silence > 2 * expiry
     ]
+
+
+def episodes(boots: Iterable[Boot], lives: Iterable[Life]) -> dict[Broker, list[Span]]:
+    """The longest stretches during which some had a broker and others, that were up, had it not."""
+    up: dict[str | None, list[Span]] = defaultdict(list)
+    for boot in boots:
+        up[boot.nameserver].append((boot.wall(boot.lines[0].at), boot.wall(boot.lines[-1].at)))
+    had: dict[Broker, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    for life in lives:
+        if life.first_ok is not None:
+            end = life.boot.lines[-1].at if life.removed is None else life.removed
+            had[life.broker][life.boot.nameserver].append((life.boot.wall(life.first_ok), life.boot.wall(end)))
+    return {broker: _disagreements(up, had[broker]) for broker in sorted(had, key=repr)}
+
+
+def _disagreements(up: Mapping[str | None, list[Span]], has: Mapping[str | None, list[Span]]) -> list[Span]:
+    """Between two neighbouring ends of spans nothing changes: look at each such stretch, then join neighbours."""
+    ends = sorted({end for spans in (*up.values(), *has.values()) for span in spans for end in span})
+    found: list[Span] = []
+    for began, ended in pairwise(ends):
+        running = [name for name, spans in up.items() if _covers(spans, began, ended)]
+        having = [name for name in running if _covers(has.get(name, ()), began, ended)]
+        if having and len(having) < len(running):
+            is_same = bool(found) and found[-1][1] == began
+            found.append((found.pop()[0] if is_same else began, ended))
+    return found
+
+
+def _covers(spans: Sequence[Span], began: int, ended: int) -> bool:
+    return any(first <= began and ended <= last for first, last in spans)

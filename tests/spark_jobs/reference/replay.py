@@ -1,32 +1,101 @@
-"""Replays: who would have been evicted, and when, under other settings."""
+"""Replays: who would have been evicted, and when, under other settings and under the logged ones."""
 
-from collections.abc import Iterator, Sequence
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
+from namesrv_spark_jobs.options import WhatIf
 from tests.spark_jobs.reference.boots import Boot
-from tests.spark_jobs.reference.lines import BEATS, Line
-from tests.spark_jobs.reference.lives import Broker, is_same_process, lines_of_brokers
-from tests.spark_jobs.reference.policies import Gaps, Policy, Scan, Scans
+from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, Line
+from tests.spark_jobs.reference.lives import is_same_process, lines_of_brokers, next_of_same
 
+# before that many gaps are known, the phi policy goes by the logged expiry
+FIRST_GAPS = 10
+# of the mean; what is as regular as a clock would have no deviation at all
+LEAST_DEVIATION = 10
+# of the logistic approximation of the normal distribution
+LOGISTIC_LINEAR, LOGISTIC_CUBIC = 1.5976, 0.070566
 # of the next poll, over its period
 PHASES = 10
 
+# cluster and address
+Key = tuple[str, str]
+# until when a broker may be silent after a beat, given the gaps before it; None when nothing says so; liveness time
+Policy = Callable[[Boot, Line, Sequence[int]], float | None]
+# the first scan strictly after a deadline that counts for a broker, and its logged number; liveness time
+Scans = Callable[[float, Key], tuple[int, int | None] | None]
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """One beat, and all that bears on how long the silence after it may last."""
 
-    beat: Line
-    # how many lives ended before it
-    life: int
-    # between the beats of this life up to this one
-    earlier: Gaps
-    # of the same address; liveness time
-    next_beat: int | None
-    closed: int | None
-    # the next one of the same broker
-    return_of_broker: Line | None
+def fixed(expiry: int | None = None) -> Policy:
+    """So long after each beat, or what each beat says; who asked for a time of its own keeps it."""
+
+    def deadline(boot: Boot, beat: Line, _gaps: Sequence[int]) -> float | None:
+        said = beat.time("expiry_ms")
+        if said is None:
+            return None
+        return boot.live[beat.seq] + (expiry if expiry is not None and said == boot.expiry else said)
+
+    return deadline
+
+
+def phi(threshold: float) -> Policy:
+    """An accrual detector: so long that, going by the gaps so far, it would be a surprise of this threshold."""
+    y = deviations(threshold)
+
+    def deadline(boot: Boot, beat: Line, gaps: Sequence[int]) -> float | None:
+        count, total, squares = len(gaps), sum(gaps), sum(gap * gap for gap in gaps)
+        if count < FIRST_GAPS:
+            return fixed()(boot, beat, gaps)
+        # of a population, from whole numbers, so that nothing is lost
+        deviation = math.sqrt(count * squares - total * total) / count
+        return boot.live[beat.seq] + total / count + y * max(deviation, total / count / LEAST_DEVIATION)
+
+    return deadline
+
+
+def deviations(threshold: float) -> float:
+    """How many deviations over the mean that is: where the logistic curve meets the threshold."""
+    wanted = math.log(math.pow(10.0, threshold) - 1)
+    low, high = -100.0, 100.0
+    while low < (middle := (low + high) / 2) < high:
+        if middle * (LOGISTIC_LINEAR + LOGISTIC_CUBIC * middle * middle) < wanted:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def even_scans(boot: Boot, interval: int) -> Scans:
+    """One after every interval since the boot's start, until its last line; the end counts still."""
+    start = boot.live[next(iter(boot.of("start") or boot.of("scan") or boot.lines)).seq]
+    end = boot.live[boot.lines[-1].seq]
+
+    def first_after(deadline: float, _key: Key) -> tuple[int, int | None] | None:
+        at = start + max(0, math.floor((deadline - start) / interval) + 1) * interval
+        return (at, None) if at <= end else None
+
+    return first_after
+
+
+def logged_scans(boot: Boot) -> Scans:
+    """Those of the log, without those whose finding was given up."""
+    fenced = {
+        (line.get("cluster"), line.get("broker_addr"), line.get("scan"))
+        for line in boot.of("fenced")
+        if line.get("reason") == "silent"
+    }
+    # liveness time never runs backwards, but a log may say anything
+    scans = sorted((boot.live[line.seq], line) for line in boot.of("scan"))
+    times = [at for at, _ in scans]
+
+    def first_after(deadline: float, key: Key) -> tuple[int, int | None] | None:
+        later = islice(scans, bisect_right(times, deadline), None)
+        return next(((at, line.get("scan")) for at, line in later if (*key, line.get("scan")) not in fenced), None)
+
+    return first_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +103,7 @@ class Eviction:
     """One eviction of the replay; liveness time."""
 
     boot: Boot
-    key: tuple[str, str]
+    key: Key
     life: int
     beat: Line
     at: int
@@ -51,53 +120,89 @@ class Eviction:
 def replay(boot: Boot, policy: Policy, scans: Scans) -> list[Eviction]:
     """The evictions of one boot under a policy."""
     return [
-        Eviction(boot, key, gap.life, gap.beat, scan.at, scan.number, _came_back(boot, gap, scan.at))
+        eviction
         for key, lines in lines_of_brokers(boot).items()
-        for gap in _gaps(boot, lines)
-        if (scan := _evicting_scan(boot, key, gap, policy, scans)) is not None
+        for eviction in _evictions(boot, key, lines, policy, scans)
     ]
 
 
-def _gaps(boot: Boot, lines: Sequence[Line]) -> Iterator[Gap]:
+def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scans: Scans) -> Iterator[Eviction]:
     live = boot.live
     beats = [number for number, line in enumerate(lines) if line.event in BEATS]
-    life, earlier = sum(line.event == "evict" for line in lines[: beats[0]]) if beats else 0, Gaps()
+    # how many lives ended before, and the gaps of this one so far
+    life, gaps = beats[0] if beats else 0, list[int]()
     for here, there in pairwise([*beats, len(lines)]):
         beat, between = lines[here], lines[here + 1 : there]
-        following = lines[there] if there < len(lines) else None
-        closing = [line for line in between if line.get("reason") != "silent"]
-        yield Gap(
-            beat,
-            life,
-            earlier,
-            None if following is None else live[following.seq],
-            live[closing[0].seq] if closing else None,
-            _next_of_same(lines, here),
-        )
+        # what ends the silence: the next beat of this address, or the first eviction for another reason
+        closing = [line for line in between if line.get("reason") != "silent"][:1]
+        ends = [live[line.seq] for line in (*closing, *lines[there : there + 1])]
+        deadline = policy(boot, beat, gaps)
+        scan = None if deadline is None else scans(deadline, key)
+        if scan is not None and all(scan[0] < end for end in ends):
+            back = next_of_same(lines, here)
+            is_false = back is not None and is_same_process(beat, back, live[back.seq] - scan[0])
+            yield Eviction(boot, key, life, beat, *scan, is_false)
         if between:
-            life, earlier = life + len(between), Gaps()
-        elif following is not None:
-            earlier = earlier.and_one(live[following.seq] - live[beat.seq])
-
-
-def _next_of_same(lines: Sequence[Line], here: int) -> Line | None:
-    later = (lines[there] for there in range(here + 1, len(lines)))
-    return next((line for line in later if line.event in BEATS and Broker.of(line) == Broker.of(lines[here])), None)
-
-
-def _evicting_scan(boot: Boot, key: tuple[str, str], gap: Gap, policy: Policy, scans: Scans) -> Scan | None:
-    deadline = policy.deadline(boot, gap.beat, gap.earlier)
-    scan = None if deadline is None else scans.first_after(deadline, key)
-    if scan is None or any(end is not None and end <= scan.at for end in (gap.next_beat, gap.closed)):
-        return None
-    return scan
-
-
-def _came_back(boot: Boot, gap: Gap, at: int) -> bool:
-    beat = gap.return_of_broker
-    return beat is not None and is_same_process(gap.beat, beat, boot.live[beat.seq] - at)
+            life, gaps = life + len(between), []
+        elif there < len(lines):
+            gaps.append(live[lines[there].seq] - live[beat.seq])
 
 
 def client_staleness(eviction: Eviction, poll: int) -> list[float]:
     """What clients that poll so often would have seen of it: one value for each phase of their polls."""
     return [eviction.staleness + (2 * phase + 1) * poll / (2 * PHASES) for phase in range(PHASES)]
+
+
+def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
+    """The evictions under the logged settings."""
+    return [eviction for boot in boots for eviction in replay(boot, fixed(), logged_scans(boot))]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One policy with one scan interval, replayed on all boots."""
+
+    # logged, fixed or phi
+    policy: str
+    expiry_ms: int | None
+    phi: float | None
+    scan_ms: int | None
+    evictions: list[Eviction]
+
+
+def trials(boots: Sequence[Boot], grid: WhatIf) -> list[Trial]:
+    """The logged settings, then every policy with every scan interval."""
+    found = [Trial("logged", None, None, None, replay_as_logged(boots))]
+    policies: list[tuple[Policy, str, int | None, float | None]] = [
+        *((fixed(expiry_ms * MICROSECONDS), "fixed", expiry_ms, None) for expiry_ms in grid.expiry_ms),
+        *((phi(threshold), "phi", None, threshold) for threshold in grid.phi),
+    ]
+    for policy, *cell in policies:
+        for scan_ms in grid.scan_ms:
+            evictions = [x for boot in boots for x in replay(boot, policy, even_scans(boot, scan_ms * MICROSECONDS))]
+            found.append(Trial(*cell, scan_ms, evictions))
+    return found
+
+
+def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:
+    """How many silent evictions are logged and replayed, each life at which scan, and how many of them differ."""
+    logged = Counter(
+        ((boot.boot, *key, life), evict.get("scan"))
+        for boot in boots
+        for key, lines in lines_of_brokers(boot).items()
+        for life, evict in enumerate(line for line in lines if line.event == "evict")
+        if evict.get("reason") == "silent"
+    )
+    replayed = Counter(((one.boot.boot, *one.key, one.life), one.scan) for one in evictions)
+    missing = Counter(life for life, _ in (logged - replayed).elements())
+    extra = Counter(life for life, _ in (replayed - logged).elements())
+    # of one life, one of each kind are one at another scan
+    other_scan = (missing & extra).total()
+    return {
+        "logged": logged.total(),
+        "replayed": replayed.total(),
+        "missing": missing.total() - other_scan,
+        "extra": extra.total() - other_scan,
+        "other_scan": other_scan,
+        "exact": logged == replayed,
+    }

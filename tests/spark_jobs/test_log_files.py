@@ -1,0 +1,124 @@
+"""Log files: those that an INPUT names, their short names, and whether their gzip is whole."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+
+from namesrv_spark_jobs.errors import UsageError
+from namesrv_spark_jobs.log_files import literal, log_files, short_name, truncated
+
+# longer than the sample, and as hard to compress all along
+LINES = "".join(f'{{"seq":{number},"x":{random.Random(number).random()}}}\n' for number in range(60_000)).encode()
+ALL = ["a-1-1.jsonl.gz", "a-1-2.jsonl.open", "b-1-1.jsonl"]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A folder as the daemon writes it, with a few things beside it that are no logs; a report of ours, too."""
+    hour = tmp_path / "dt=2026-03-01" / "hour=07"
+    hour.mkdir(parents=True)
+    for name in (*ALL, "notes.txt", ".hidden.jsonl", "_SUCCESS"):
+        (hour / name).write_text("{}\n")
+    report = tmp_path / "report"
+    (report / "intervals").mkdir(parents=True)
+    (report / "run.json").write_text('{"program": "namesrv-staleness"}')
+    (report / "intervals" / "part-0.parquet").touch()
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        # every form of a log is found to the depths, in order; nothing else is
+        (["{logs}"], ALL),
+        # globs that the shell did not expand are expanded here, `**` too
+        (["{logs}/**/*.gz"], ALL[:1]),
+        (["{logs}/dt=2026-*"], ALL),
+        # lines would be counted as duplicates
+        (["{logs}", "{logs}/dt=*", "{logs}/dt=2026-03-01/hour=07/b-1-1.jsonl"], ALL),
+        # a file URL is a path; only Spark knows how to list a bucket
+        (["s3a://logs/dt=2026-03-01/*", "file://{logs}/dt=2026-03-01/hour=07/b-1-1.jsonl"], [ALL[2], "*"]),
+    ],
+)
+def test_inputs_are_files_directories_globs_and_urls(logs: Path, given: list[str], found: list[str]) -> None:
+    """Each file once."""
+    files = log_files([text.format(logs=logs) for text in given])
+
+    assert found == [Path(file).name for file in files]
+    assert all(file.startswith((f"{logs}/dt=2026-03-01/hour=07/", "s3a://logs/dt=2026-03-01/")) for file in files)
+
+
+def test_file_is_itself_and_files_are_absolute(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark resolves relative names against something of its own."""
+    monkeypatch.chdir(logs / "dt=2026-03-01")
+
+    assert [str(logs / "dt=2026-03-01/hour=07/b-1-1.jsonl")] == log_files(["hour=07/b-1-1.jsonl"])
+
+
+def test_odd_names(tmp_path: Path) -> None:
+    """A file called [1] that exists is no pattern; a directory of Parquet is one table, as Spark calls it."""
+    (tmp_path / "x[1].jsonl").write_text("{}\n")
+    (tmp_path / "day.parquet").mkdir()
+    (tmp_path / "day.parquet" / "part-0.parquet").touch()
+
+    assert [f"{tmp_path}/x[1].jsonl"] == log_files([f"{tmp_path}/x[1].jsonl"])
+    assert [f"{tmp_path}/day.parquet", f"{tmp_path}/x[1].jsonl"] == log_files([str(tmp_path)])
+    assert [r"/logs\[1\]/a\*b.jsonl", "s3a://bucket/dt=*/"] == [
+        literal(path) for path in ("/logs[1]/a*b.jsonl", "s3a://bucket/dt=*/")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("-", "-: standard input is not read"),
+        ("", "'': INPUT is empty"),
+        ("{logs}/nothing", "{logs}/nothing: no such file or directory"),
+        ("{logs}/*.gz", "{logs}/*.gz: no such file or directory"),
+        ("{logs}/empty", "{logs}/empty: contains no log (files ending with"),
+        ("{logs}/dt=2026-03-01/hour=07/notes.txt", "{logs}/dt=2026-03-01/hour=07/notes.txt: not a log;"),
+    ],
+)
+def test_what_cannot_be_read_is_named(logs: Path, given: str, said: str) -> None:
+    """The path is in the message, as it was given."""
+    with pytest.raises(UsageError) as raised:
+        log_files([given.format(logs=logs)])
+
+    assert str(raised.value).startswith(said.format(logs=logs))
+
+
+@pytest.mark.parametrize(
+    ("path", "short"),
+    [
+        ("/x/dt=2026-03-01/hour=07/ns-1-b-1.jsonl.gz", "dt=2026-03-01/hour=07/ns-1-b-1.jsonl.gz"),
+        ("/x/y/a.jsonl", "a.jsonl"),
+        ("file:///x/with%20space.jsonl", "with space.jsonl"),
+    ],
+)
+def test_short_names(path: str, short: str) -> None:
+    """The base name with the folders of its day and hour."""
+    assert short == short_name(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_whole"),
+    [
+        *((gzip.compress(content), True) for content in (LINES, LINES[:1000], b"")),
+        # however little is missing
+        *((gzip.compress(content)[:-cut], False) for content in (LINES, LINES[:20_000]) for cut in (1, 4, 8, 9, 1000)),
+        # what is no gzip at all
+        *((b"", False), (LINES, False)),
+        # two compressed files one behind the other are one
+        (gzip.compress(LINES) + gzip.compress(LINES[:5000]), True),
+        ((gzip.compress(LINES) + gzip.compress(LINES[:5000]))[:-20], False),
+    ],
+)
+def test_a_cut_file_is_told(tmp_path: Path, content: bytes, is_whole: bool) -> None:  # noqa: FBT001
+    """A whole one is whole, whatever its length; plain files, and those only Spark can open, are not looked at."""
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(content)
+
+    assert ([] if is_whole else [str(path)]) == truncated([str(path), "/nowhere/a.jsonl", "s3a://bucket/a.jsonl.gz"])

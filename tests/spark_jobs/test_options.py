@@ -1,0 +1,99 @@
+"""What options say: the grid of --what-if, and moments; and how times and names are shown."""
+
+import pytest
+
+from namesrv_spark_jobs.command.arguments import moment_ms
+from namesrv_spark_jobs.options import DEFAULT_GRID, WhatIf, parse_grid
+from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_moment
+
+
+@pytest.mark.parametrize(
+    ("text", "grid"),
+    [
+        # the text that --help shows is what is computed when nothing is said
+        (DEFAULT_GRID, WhatIf()),
+        # a value named twice is one, parts of a second are allowed
+        (
+            "expiry=2,2,0.5 scan=1 poll=3 phi=8",
+            WhatIf(expiry_ms=(2_000, 500), scan_ms=(1_000,), poll_ms=(3_000,), phi=(8.0,)),
+        ),
+        # an axis that is not named keeps its default; one may also be emptied: no phi at all
+        ("expiry=45 phi=", WhatIf(expiry_ms=(45_000,), phi=())),
+    ],
+)
+def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
+    """Axis by axis."""
+    assert grid == parse_grid(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("expire=30", "'expire=30' is not AXIS=VALUES with one of expiry, scan"),
+        ("30,60", "'30,60' is not AXIS=VALUES"),
+        ("scan=5 scan=10", "names an axis more than once"),
+        ("poll=fast", "poll: 'fast' is not a number"),
+        ("poll=0", "poll: 0 is not between 0 and 86400"),
+        ("poll=-5", "poll: -5 is not between 0 and 86400"),
+        ("poll=nan", "poll: nan is not between"),
+        ("phi=101", "phi: 101 is not between 0 and 100"),
+        ("scan=", "leaves no combination of settings to replay"),
+        (f"expiry={','.join(map(str, range(1, 60)))}", "248 combinations of settings, limit 200"),
+    ],
+)
+def test_what_is_no_grid_is_refused(text: str, said: str) -> None:
+    """With what is wrong, and what may be said."""
+    with pytest.raises(ValueError, match=r".+") as raised:
+        parse_grid(text)
+
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-03-01", 1_772_323_200_000),
+        ("2026-03-01T07:30", 1_772_350_200_000),
+        ("2026-03-01T07:30:00Z", 1_772_350_200_000),
+        ("2026-03-01T08:30+01:00", 1_772_350_200_000),
+        ("1772350200000", 1_772_350_200_000),
+    ],
+)
+def test_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
+    """Wherever this runs."""
+    assert ms == moment_ms(text)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-03-01 25:00", "12345678", "9" * 16])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    """Eight digits are a date without its hyphens rather than a moment in 1970."""
+    with pytest.raises(ValueError, match=r"^not a valid time: "):
+        moment_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [
+        (None, "\N{EN DASH}"),
+        *((0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (99_949, "99.9 s"), (99_950, "100 s"), (160_000, "160 s")),
+        *((299_999, "300 s"), (300_000, "5 min"), (359_600, "6 min"), (3_599_600, "1 h"), (3_600_000, "1 h")),
+        *((7_500_000, "2 h 5 min"), (200_000_000, "2.3 d")),
+    ],
+)
+def test_duration_is_shown_as_people_say_it(ms: float | None, shown: str) -> None:
+    """With three digits or so, whatever its size."""
+    assert shown == shown_duration(ms)
+
+
+def test_moment_is_shown_in_utc() -> None:
+    """To the second; none is a dash."""
+    assert ["2026-03-01 07:30:00", "\N{EN DASH}"] == [shown_moment(ms) for ms in (1_772_350_200_000, None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("café λ", "café λ"), ("a\x1b[31m\x9b", "a\\x1b[31m\\x9b"), ("\u202eb", "\\u202eb"), ("\ud800\n", "\\ud800\\n")],
+)
+def test_what_a_terminal_would_obey_is_spelt_out(name: str, shown: str) -> None:
+    """Escape sequences, directions of writing, ends of lines."""
+    assert shown == printable(name)

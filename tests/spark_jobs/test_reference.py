@@ -1,0 +1,512 @@
+"""The reference, against numbers written by hand: docs/staleness.md, case by case.
+
+What a log of many deaths comes to, and what a real run does, is in the tests of the generator, the laws and the truth.
+"""
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.spark_jobs.reference import Analysis, analyse
+from tests.spark_jobs.reference.boots import Boot, boots
+from tests.spark_jobs.reference.lines import read
+from tests.spark_jobs.reference.lives import Life
+from tests.spark_jobs.reference.replay import Policy, client_staleness, deviations, even_scans, fixed, phi, replay
+from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
+
+# a second in the reference's unit
+S = 1_000_000
+B = broker("broker-b")
+SLAVE = broker("broker-a", 1)
+NO_AGENT = broker(agent_id=None)
+
+
+def of(*lines: HeartbeatLines) -> Analysis:
+    """The analysis of these boots."""
+    return analyse(files_of(*lines))
+
+
+def boot_of(lines: HeartbeatLines) -> Boot:
+    """The boot of these lines."""
+    (boot,) = boots(read(files_of(lines)).lines)
+    return boot
+
+
+def life_of(lines: HeartbeatLines) -> Life:
+    """The one life in these lines."""
+    (life,) = of(lines).lives
+    return life
+
+
+# -- lines and boots --------------------------------------------------------------------------------------------------
+
+
+def test_a_wall_clock_that_steps_moves_nothing_and_is_counted() -> None:
+    """Five anchors, of which two are an hour ahead: the median is the true offset, and there are two steps."""
+    lines = HeartbeatLines().start(0).scan(5_000, 1)
+    lines.wall_ms += 3_600_000
+    lines.scan(10_000, 2).beat(11_000).scan(15_000, 3)
+    lines.wall_ms -= 3_600_000
+    boot = boot_of(lines.scan(20_000, 4))
+
+    assert MIDNIGHT_MS == boot.offset_ms
+    assert 2 == len(boot.clock_steps)
+    assert (MIDNIGHT_MS + 11_000) * 1000 == boot.wall(11_000_000)
+
+
+@pytest.mark.parametrize(("step_ms", "steps"), [(500, 0), (501, 1), (-501, 1)])
+def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
+    """A clock that is slewed by less is no finding."""
+    lines = HeartbeatLines().start(0)
+    lines.wall_ms += step_ms
+
+    assert steps == len(boot_of(lines.scan(5_000, 1)).clock_steps)
+
+
+def test_without_an_anchor_all_lines_say_the_offset() -> None:
+    """Of two the lower one counts, and halves are rounded up: wall + 0 - 0.5, and wall + 10 - 10."""
+    assert MIDNIGHT_MS == boot_of(HeartbeatLines().beat(0.5).beat(10)).offset_ms
+
+
+def test_liveness_stands_still_while_the_server_is_late() -> None:
+    """Late by 40 s in all; what was heard just before a `late` line counts as heard at it."""
+    lines = HeartbeatLines().start(0).beat(10_000).beat(60_000).late(60_500, 30_000).beat(61_000).late(90_000, 10_000)
+    boot = boot_of(lines.scan(91_000, 1))
+
+    assert [0, 10_000, 30_500, 30_500, 31_000, 50_000, 51_000] == [boot.live[seq] // 1000 for seq in range(1, 8)]
+
+
+def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
+    """`opened` says it when `start` is not there, and only then."""
+    opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 60_000, "late_ms": 700}
+    first = boot_of(HeartbeatLines().add("opened", 10_000, **opened).beat(11_000))
+    second = boot_of(HeartbeatLines().start(0).late(1_000, 700).add("opened", 10_000, **opened).beat(11_000))
+
+    assert 10_300_000 == first.live[2] == second.live[4]
+    assert (5_000_000, 60_000_000) == (first.scan_interval, first.expiry)
+    assert (5_000_000, 120_000_000) == (second.scan_interval, second.expiry)
+
+
+def test_boots_of_clients_are_left_out() -> None:
+    """They name a server whose up-time they know nothing of."""
+    client = HeartbeatLines("client-boot").add("start", 0).add("isolated", 10, client="c", broker_name="b", for_ms=30)
+
+    assert ["boot-1"] == [boot.boot for boot in of(HeartbeatLines().start(), client).boots]
+
+
+# -- lives ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_life_begins_with_a_beat_and_ends_with_an_eviction() -> None:
+    """Two lives of one broker, the second one open; another address is another broker."""
+    lines = HeartbeatLines().start().beats(1_000, 31_000).evict(155_000).beat(200_000).beat(2_000, B)
+
+    assert [
+        ("broker-a", 1 * S, 31 * S, 155 * S, "silent"),
+        ("broker-a", 200 * S, 200 * S, None, None),
+        ("broker-b", 2 * S, 2 * S, None, None),
+    ] == [(x.broker.broker_name, x.first_ok, x.last_ok, x.removed, x.reason) for x in of(lines).lives]
+
+
+def test_an_eviction_alone_is_a_life_that_began_before_the_log() -> None:
+    """Its last beat was as long ago as the line says."""
+    life = life_of(HeartbeatLines().start().evict(125_000, silent_ms=122_500.5))
+
+    assert (None, 2_499_500, 122_500_500) == (life.first_ok, life.last_ok, life.upper)
+
+
+@pytest.mark.parametrize(
+    ("times", "period_ms"),
+    [
+        ([0, 30_000, 60_000], 30_000),
+        # of two the lower one; 5 ms apart is no gap of its own
+        ([0, 30_000, 70_000], 30_000),
+        ([0, 5, 40_005], 40_000),
+        ([0, 10, 40], 10),
+        # without a gap, a quarter of the expiry
+        ([0], 30_000),
+        # eleven gaps, of which the ten last ones count: five of 1 s and five of 2 s
+        ([0, *range(5_000, 10_001, 1_000), *range(12_000, 20_001, 2_000)], 1_000),
+    ],
+)
+def test_the_period_is_the_median_of_the_last_ten_gaps(times: list[float], period_ms: int) -> None:
+    """Gaps under 10 ms are left out."""
+    assert period_ms * 1000 == life_of(HeartbeatLines().start().beats(*times)).period
+
+
+@pytest.mark.parametrize(
+    ("removed", "reason", "upper", "lower"),
+    [
+        # it died within the 30 s after its last beat
+        (153_000, "silent", 123, 93),
+        # less than a period is 0 at least
+        (50_000, "disconnected", 20, 0),
+        # who said goodbye was never stale, nor who was replaced
+        (50_000, "unregistered", 0, 0),
+        (50_000, "superseded", 0, 0),
+    ],
+)
+def test_registry_staleness(removed: int, reason: str, upper: int, lower: int) -> None:
+    """Of a broker that was last heard at 30 s."""
+    life = life_of(HeartbeatLines().start().beats(0, 30_000).evict(removed, reason=reason))
+
+    assert (upper * S, lower * S) == (life.upper, life.lower)
+
+
+@pytest.mark.parametrize(
+    ("removed", "late_at", "is_over"),
+    [(156_000, None, False), (156_001, None, True), (160_001, 100_000, False), (160_001, 20_000, True)],
+)
+def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> None:  # noqa: FBT001
+    """Heard at 30 s: 120 + 5 + 1 s are allowed, and the 4.5 s by which the server was late in between."""
+    lines = HeartbeatLines().start().beats(0, 30_000)
+    if late_at is not None:
+        lines.late(late_at, 4_500)
+
+    assert is_over == life_of(lines.evict(removed)).is_over_bound
+
+
+def test_without_settings_nothing_is_over_its_bound() -> None:
+    """The log begins later, and does not say what was allowed."""
+    assert not life_of(HeartbeatLines().beat(0).evict(999_000)).is_over_bound
+
+
+@pytest.mark.parametrize(
+    ("reason", "gone", "back", "after_ms", "is_false"),
+    [
+        ("silent", broker(), broker(), 999_000, True),
+        ("disconnected", broker(), broker(), 999_000, True),
+        # a broker that unregistered and registers again was told the truth about
+        ("unregistered", broker(), broker(), 1_000, False),
+        ("superseded", broker(), broker(), 1_000, False),
+        ("silent", broker(), broker(agent_id="another"), 1_000, False),
+        ("silent", broker(), NO_AGENT, 1_000, False),
+        ("silent", NO_AGENT, NO_AGENT, 120_000, True),
+        ("silent", NO_AGENT, NO_AGENT, 120_000.001, False),
+        # another broker at this address
+        ("silent", broker(), {**broker(), "broker_id": 1}, 1_000, False),
+    ],
+)
+def test_a_false_eviction(reason: str, gone: Broker, back: Broker, after_ms: float, is_false: bool) -> None:  # noqa: FBT001
+    """The same process is heard again: its agent says so, or it is back within one expiry."""
+    lines = HeartbeatLines().start().beat(0, gone).evict(121_000, gone, reason).beat(121_000 + after_ms, back)
+
+    assert is_false == of(lines).lives[0].is_false_eviction
+
+
+def test_the_next_beat_of_the_same_broker_decides() -> None:
+    """A slave took the address for a moment, then the former process came back."""
+    slave = {**broker(), "broker_id": 1, "agent_id": "other"}
+    lines = HeartbeatLines().start().beat(0).evict(121_000).beat(122_000, slave).evict(123_000, slave).beat(124_000)
+
+    assert [True, False, False] == [life.is_false_eviction for life in of(lines).lives]
+
+
+def test_near_misses() -> None:
+    """80 s are two thirds of 120 s and none yet; 80.001 s are one; none across lives, none while the server sleeps."""
+    lines = HeartbeatLines().start().beats(0, 80_000, 160_001).evict(300_000).beat(400_000)
+    lines.late(430_000, 30_000).beat(490_000)
+
+    assert [(80 * S, 160_001_000)] == [(miss.before.at, miss.after.at) for miss in of(lines).near_misses]
+
+
+# -- clients ----------------------------------------------------------------------------------------------------------
+
+
+def seen(lines: HeartbeatLines) -> list[tuple[str | None, str, str, float]]:
+    """What each client saw: who, topic, outcome, staleness in seconds."""
+    return [(x.client, x.topic, x.outcome, x.staleness / S) for x in of(lines).clients]
+
+
+def dead_a(reason: str = "silent") -> HeartbeatLines:
+    """Brokers a and b in the route of t (revision 1), a client that has it; a is heard until 30 s, gone at 152 s."""
+    lines = HeartbeatLines().start().beats(0, 30_000).beats(0, 30_000, 60_000, 90_000, 120_000, 150_000, of=B)
+    lines.route(0, 1, member("broker-a"), member("broker-b")).served(10_000, 1)
+    return lines.evict(152_000, reason=reason).route(152_000, 2, member("broker-b"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "at", "expected"),
+    [
+        # with its next poll, or at the very moment of the removal
+        ("silent", 170_000, [("k#1", "t", "seen", 140)]),
+        ("disconnected", 152_000, [("k#1", "t", "seen", 122)]),
+        # who said goodbye leaves nobody with a stale route
+        ("unregistered", 170_000, []),
+        ("superseded", 170_000, []),
+    ],
+)
+def test_a_client_sees_it_with_its_next_poll(reason: str, at: int, expected: list[Any]) -> None:
+    """Last heard at 30 s."""
+    assert expected == seen(dead_a(reason).served(at, 2))
+
+
+def test_only_who_had_the_broker_last_was_exposed() -> None:
+    """k#2 was given a route without it before; k#3 came later; k#4 has another topic without it."""
+    lines = dead_a().route(100_000, 9, member("broker-b")).served(50_000, 1, client="k#2")
+    lines.served(101_000, 9, client="k#2").served(160_000, 2, client="k#3")
+    lines.route(0, 1, member("broker-b"), topic="u").served(10_000, 1, client="k#4", topic="u")
+
+    assert [("k#1", "t", "seen", 140)] == seen(lines.served(170_000, 2))
+
+
+def test_the_id_counts_too() -> None:
+    """Only the slave of the group is in the route that the client has."""
+    assert [] == seen(HeartbeatLines().start().beat(0).route(0, 1, member("broker-a", 1)).served(1, 1).evict(122_000))
+
+
+def test_three_ways_not_to_see_it() -> None:
+    """The broker comes back, the client leaves, the log ends: each counts from the last beat on."""
+    lines = dead_a().served(11_000, 1, client="k#2").served(12_000, 1, client="k#3")
+    lines.beat(180_000).route(180_000, 3, member("broker-a"), member("broker-b")).served(190_000, 3)
+    lines.gone(185_000, "k#2").scan(200_000, 1)
+
+    assert [
+        ("k#1", "t", "returned", 160),
+        ("k#2", "t", "client_gone", 155),
+        ("k#3", "t", "log_end", 170),
+    ] == seen(lines)
+
+
+def test_whatever_comes_first_counts() -> None:
+    """Seen, then the broker is back, then the client leaves."""
+    lines = dead_a().served(160_000, 2).route(170_000, 3, member("broker-a")).served(170_000, 3).gone(180_000)
+
+    assert [("k#1", "t", "seen", 130)] == seen(lines)
+
+
+def test_who_left_before_was_not_exposed() -> None:
+    """At the very moment of the removal it was still there."""
+    assert [] == seen(dead_a().gone(151_999))
+    assert [("k#1", "t", "client_gone", 122)] == seen(dead_a().gone(152_000))
+
+
+def test_a_revision_that_the_log_does_not_have_is_counted_and_ignored() -> None:
+    """Neither seen nor returned; an empty route, of a topic whose last broker went, is known."""
+    lines = dead_a().served(160_000, 77).route(160_000, 3).served(170_000, 3)
+
+    assert [("k#1", "t", "seen", 140)] == seen(lines)
+    assert 1 == of(lines).unknown_revisions
+
+
+def test_exposed_pulls() -> None:
+    """After the last beat, up to one scan after the removal, of routes with the broker: 2 + 4 + 8; none of goodbyes."""
+    for reason, expected in (("silent", [{"t": 14}]), ("unregistered", [])):
+        lines = dead_a(reason).pulls(30_000, 1, 1).pulls(30_001, 1, 2).pulls(150_000, 1, 4).pulls(157_000, 1, 8)
+        lines.pulls(157_001, 1, 16).pulls(157_000, 2, 32)
+
+        assert expected == [pulls for _, pulls in of(lines).exposed_pulls]
+
+
+def test_version_2_tells_differences() -> None:
+    """What is told of one broker leaves the others alone; until a whole route comes, nobody knows the route."""
+    ab, b = [member("broker-a"), member("broker-b")], [member("broker-b")]
+    lines = HeartbeatLines().start().beats(0, 30_000).add("route", 0, v=2, revision=1, changes=_changes("tu", set=ab))
+    lines.add("served", 1_000, v=2, client="k#1", topics=["t", "u"], revisions=[1, 1])
+    lines.add("route", 2_000, v=2, revision=2, changes=_changes("tu", set=ab, whole=True))
+    lines.add("served", 3_000, v=2, client="k#1", topics=["t", "u"], revisions=[2, 2])
+    lines.add("pulls", 140_000, v=2, topics=["t", "u"], revisions=[2, 2], counts=[3, 4]).evict(152_000)
+    lines.add("route", 152_000, v=2, revision=3, changes=_changes("t", unset=["broker-a"]))
+    lines.add("route", 153_000, v=2, revision=4, changes=_changes("u", set=b, whole=True))
+    lines.add("served", 160_000, v=2, client="k#1", topics=["t", "u"], revisions=[3, 4])
+
+    assert [("k#1", "t", "seen", 130), ("k#1", "u", "seen", 130)] == seen(lines)
+    assert (2, [{"t": 3, "u": 4}]) == (of(lines).unknown_revisions, [pulls for _, pulls in of(lines).exposed_pulls])
+
+
+def _changes(topics: str, **change: object) -> list[dict[str, object]]:
+    return [{"topics": list(topics), **change}]
+
+
+# -- divergence -------------------------------------------------------------------------------------------------------
+
+
+def _server(
+    name: str,
+    beat: int | None,
+    evict: int | None = None,
+    *,
+    up: tuple[int, int] = (0, 200),
+    ahead: int = 0,
+    boot: str = "",
+) -> HeartbeatLines:
+    """A server that hears broker-a once; seconds. Its monotonic clock may be ahead."""
+    lines = HeartbeatLines(boot or name, name, MIDNIGHT_MS - ahead * 1000).start((up[0] + ahead) * 1000)
+    if beat is not None:
+        lines.beat((beat + ahead) * 1000)
+    if evict is not None:
+        lines.evict((evict + ahead) * 1000)
+    return lines.add("stop", (up[1] + ahead) * 1000)
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        # heard first by one, and removed last by it
+        ([_server("1", 10, 163), _server("2", 12, 166)], [(10, 12), (163, 166)]),
+        # walls are compared
+        ([_server("1", 10), _server("2", 15, ahead=100)], [(10, 15)]),
+        # a server that is down has no opinion: 2 is up from 50 s on, goes at 80 s, and is back at 90 s
+        (
+            [_server("1", 10), _server("2", 60, up=(50, 80)), _server("2", 95, up=(90, 200), boot="again")],
+            [(50, 60), (90, 95)],
+        ),
+        # alone nobody diverges: one server, or two that were never up together
+        ([_server("1", 10, 133)], []),
+        ([_server("1", 10, up=(0, 133)), _server("2", 140, up=(135, 200))], []),
+        # as long as any two of three differ, it is the same episode
+        ([_server("1", 10, 140), _server("2", 10, 145), _server("3", 10, 150)], [(140, 150)]),
+        ([_server("1", 10, 140), _server("2", 10, 150), _server("3", None)], [(10, 150)]),
+        # a life without beats has no beginning
+        ([_server("1", None, 10), _server("2", None)], []),
+        # a slave is not its master: who has only one of them lacks the other, to its last line
+        (
+            [_server("1", 10, up=(0, 20)), _server("2", None, up=(0, 12)).beat(12_000, SLAVE).scan(18_000, 4)],
+            [(10, 18), (12, 18)],
+        ),
+    ],
+)
+def test_divergence(servers: list[HeartbeatLines], expected: list[tuple[int, int]]) -> None:
+    """From, to, in seconds since midnight."""
+    spans = [span for found in of(*servers).episodes.values() for span in found]
+
+    assert expected == [(began // S - MIDNIGHT_MS // 1000, ended // S - MIDNIGHT_MS // 1000) for began, ended in spans]
+
+
+# -- replays ----------------------------------------------------------------------------------------------------------
+
+
+def replayed(lines: HeartbeatLines, policy: Policy, scan_s: float = 5) -> list[tuple[float, float, bool]]:
+    """(evicted, staleness, false) in seconds."""
+    boot = boot_of(lines)
+    return [(x.at / S, x.staleness / S, x.is_false) for x in replay(boot, policy, even_scans(boot, round(scan_s * S)))]
+
+
+def dead() -> HeartbeatLines:
+    """Started at 2 s; heard at 10 s and 40 s, never after that; the log ends at 300 s."""
+    return HeartbeatLines().start(2_000).beats(10_000, 40_000).scan(300_000, 60)
+
+
+# who asked for 30 s keeps it
+OWN = broker(expiry_ms=30_000)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expiry", "scan", "expected"),
+    [
+        # scans at 2, 7, 12, …; deadline 70: 72
+        (dead(), 30, 5, [(72, 32, False)]),
+        # scans at 2, 12, 22, …; deadline 160: 162
+        (dead(), 120, 10, [(162, 122, False)]),
+        # the deadline 42 is itself a scan, and one may be silent for exactly that long: 52
+        (dead(), 2, 10, [(22, 12, True), (52, 12, False)]),
+        # 297 is the last scan; the log ends at 300
+        (dead(), 256.999, 5, [(297, 257, False)]),
+        (dead(), 257, 5, []),
+        # a scan at the last line counts, not after it
+        (HeartbeatLines().start(0).beat(40_000).scan(300_000, 60), 255, 5, [(300, 260, False)]),
+        # a beat at the scan is in time
+        (HeartbeatLines().start(2_000).beats(2_000, 12_001), 5, 5, [(12, 10, True)]),
+        (HeartbeatLines().start(2_000).beats(2_000, 12_000), 5, 5, []),
+        (HeartbeatLines().start(2_000).beat(10_000, OWN).scan(300_000, 60), 60, 5, [(42, 32, False)]),
+        # a closed connection closes the gap; a silent eviction is what is replayed
+        (dead().evict(72_000, reason="disconnected"), 30, 5, []),
+        (dead().evict(72_000, reason="silent"), 30, 5, [(72, 32, False)]),
+        # closed after it
+        (dead().evict(72_001, reason="disconnected"), 30, 5, [(72, 32, False)]),
+        # without `start` scans count from the first one, or from the first line
+        (HeartbeatLines().beat(1_000, OWN).scan(3_000, 1).scan(100_000, 20), 99, 5, [(33, 32, False)]),
+        (HeartbeatLines().beat(1_000, OWN).served(100_000, 1), 99, 5, [(36, 35, False)]),
+        # it slept from 30 to 80 s: the silence of 100 s was one of 50 s
+        (HeartbeatLines().start(0).beat(0).late(80_000, 50_000).beat(100_500).scan(100_501, 9), 50, 5, []),
+        (
+            HeartbeatLines().start(0).beat(0).late(80_000, 50_000).beat(100_500).scan(100_501, 9),
+            45.001,
+            5,
+            [(50, 50, True)],
+        ),
+    ],
+)
+def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: float, expected: list[Any]) -> None:
+    """The first scan strictly after the deadline, before whatever ends the silence."""
+    assert expected == replayed(lines, fixed(round(expiry * S)), scan)
+
+
+@pytest.mark.parametrize(
+    ("agent", "back", "is_false"), [("x", 290_000, True), (None, 192_000, True), (None, 193_000, False)]
+)
+def test_a_broker_that_came_back(agent: str | None, back: int, is_false: bool) -> None:  # noqa: FBT001
+    """By its agent, or within the 120 s of its own expiry after the replayed eviction at 72 s."""
+    lines = HeartbeatLines().start(2_000).beats(40_000, back, of=broker(agent_id=agent)).scan(300_000, 60)
+
+    assert (72, 32, is_false) == replayed(lines, fixed(30 * S))[0]
+
+
+def test_clients_wait_for_their_next_poll() -> None:
+    """Ten phases: 32 s, and 0.25, 0.75, …, 4.75 s of a poll every 5 s."""
+    boot = boot_of(dead())
+    (eviction,) = replay(boot, fixed(30 * S), even_scans(boot, 5 * S))
+
+    assert [32.25 + phase / 2 for phase in range(10)] == [value / S for value in client_staleness(eviction, 5 * S)]
+
+
+@pytest.mark.parametrize("threshold", [1.0, 8.0, 16.0])
+def test_phi_is_where_the_logistic_curve_meets_the_threshold(threshold: float) -> None:
+    """Put in again, it gives the threshold."""
+    y = deviations(threshold)
+
+    assert math.isclose(threshold, math.log10(1 + math.exp(y * (1.5976 + 0.070566 * y * y))), rel_tol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        # ten gaps of 10 s: mean 10 s, deviation a tenth; 8 is met at about 5.2 deviations
+        (HeartbeatLines().start(0).beats(*range(0, 100_001, 10_000)), 120),
+        # gaps of 8 and 12 s in turn: mean 10 s, deviation 2 s; 100 + 10 + 2 y lies in 120.2 … 120.5
+        (
+            HeartbeatLines().start(0).beats(*(at + 2_000 * (at % 20_000 > 0) * -1 for at in range(0, 100_001, 10_000))),
+            125,
+        ),
+        # nine gaps: evicted after the logged 120 s; gaps of a former life do not count
+        (
+            HeartbeatLines()
+            .start(0)
+            .beats(0, 10_000)
+            .evict(20_000, reason="disconnected")
+            .beats(*range(30_000, 120_001, 10_000)),
+            245,
+        ),
+    ],
+)
+def test_phi(lines: HeartbeatLines, expected: int) -> None:
+    """At a threshold of 8; y(8) by hand: 18.42 = 1.5976 y + 0.070566 y^3 lies between 5.10 (17.51) and 5.25 (18.60)."""
+    assert [expected] == [at for at, _, _ in replayed(lines.scan(300_000, 60), phi(8.0))]
+    assert 5.10 < deviations(8.0) < 5.25
+
+
+@pytest.mark.parametrize(
+    ("fenced", "at", "scan", "is_exact"),
+    [
+        (None, 135_001, 27, True),
+        # a server that evicts at another scan, or forgets to, is found out
+        (None, 140_001, 26, False),
+        (None, 140_001, 28, False),
+        (None, None, None, False),
+        # a finding that was given up at the 27th scan is left out
+        (27, 140_001, 28, True),
+    ],
+)
+def test_the_replay_as_logged_is_exact(fenced: int | None, at: int | None, scan: int | None, is_exact: bool) -> None:  # noqa: FBT001
+    """Heard at 10 s, found silent by the 27th scan: that at 130 s was not after its deadline yet."""
+    lines = HeartbeatLines().start(0).beat(10_000).scan(125_000, 25).scan(130_000, 26).scan(135_000, 27)
+    lines.scan(140_000, 28)
+    if fenced is not None:
+        lines.add("fenced", 135_001, **broker(), reason="silent", scan=fenced)
+    if at is not None:
+        lines.evict(at, scan=scan)
+
+    found = of(lines).as_logged
+
+    assert (is_exact, 1, int(at is not None)) == (found["exact"], found["replayed"], found["logged"])
