@@ -80,7 +80,7 @@ def written(files: Files, folder: Path) -> list[Path]:
 
 def as_table(spark: SparkSession, paths: list[Path], files: Files) -> tuple[list[Path], Files]:
     """The same log with every fifth file, if no line of it is bad, in one table of Parquet."""
-    bad = {name for name, count in reference.analyse(files).reading.files.items() if count.bad}
+    bad = {name for name, count in reference.analyse(files).reading.files.items() if count["bad"]}
     chosen = [path for path in paths[::5] if path.name not in bad]
     # the last one by name, as Spark sorts tables after text: of equal lines in two files the first counts
     table = paths[0].with_name("z.parquet")

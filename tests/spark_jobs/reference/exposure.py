@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.spark_jobs.reference.boots import Boot
 from tests.spark_jobs.reference.lines import MOST_COUNT, entries
@@ -30,7 +30,8 @@ class ClientStaleness:
         return self.at - self.life.last_ok
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Given:
     """An answer about one topic; of pulls, several."""
 
     at: int

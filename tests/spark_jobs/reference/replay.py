@@ -173,14 +173,15 @@ class Trial:
 def trials(boots: Sequence[Boot], grid: WhatIf) -> list[Trial]:
     """The logged settings, then every policy with every scan interval."""
     found = [Trial("logged", None, None, None, replay_as_logged(boots))]
-    policies: list[tuple[Policy, str, int | None, float | None]] = [
-        *((fixed(expiry_ms * MICROSECONDS), "fixed", expiry_ms, None) for expiry_ms in grid.expiry_ms),
-        *((phi(threshold), "phi", None, threshold) for threshold in grid.phi),
+    policies: list[tuple[Policy, int | None, float | None]] = [
+        *((fixed(expiry_ms * MICROSECONDS), expiry_ms, None) for expiry_ms in grid.expiry_ms),
+        *((phi(threshold), None, threshold) for threshold in grid.phi),
     ]
-    for policy, *cell in policies:
+    for policy, expiry_ms, threshold in policies:
+        kind = "fixed" if threshold is None else "phi"
         for scan_ms in grid.scan_ms:
             evictions = [x for boot in boots for x in replay(boot, policy, even_scans(boot, scan_ms * MICROSECONDS))]
-            found.append(Trial(*cell, scan_ms, evictions))
+            found.append(Trial(kind, expiry_ms, threshold, scan_ms, evictions))
     return found
 
 
