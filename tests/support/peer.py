@@ -67,13 +67,8 @@ class Peer:
     ) -> int:
         """Send a request; its opaque."""
         self._last_opaque += 1
-        message: dict[str, Any] = {
-            "flag": flag,
-            "version": version or CURRENT_VERSION,
-            "ext_fields": ext_fields,
-            "body": body,
-        }
-        command = RemotingCommand(code, self._last_opaque, ext_fields=ext_fields, serialize_type=self._type, **message)
+        message: dict[str, Any] = {"flag": flag, "version": version or CURRENT_VERSION, "ext_fields": ext_fields}
+        command = RemotingCommand(code, self._last_opaque, body=body, serialize_type=self._type, **message)
         self.send_bytes(encode_command(command))
         return self._last_opaque
 
