@@ -5,18 +5,16 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Self
 
 from namesrv_client.heartbeat_log import CLOSE_SECONDS, ClientLog
-from namesrv_client.queues.faults import BrokerFaults
-from namesrv_client.queues.selection import QueueSelector
+from namesrv_client.queues.selection import BrokerFaults, QueueSelector
 from namesrv_client.queues.topic_queues import LOGICAL_PREFIX, MessageQueue, PublishInfo, endpoint, subscribe_queues
 from namesrv_client.routes.cache import RouteCache
 from namesrv_client.routes.keeper import RouteKeeper
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteListeners, RouteUnavailableError
 from namesrv_client.routes.session import ServerSession
-from namesrv_client.routes.snapshot import RouteSaver
+from namesrv_client.routes.snapshot import RouteSnapshot
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.codes import MASTER_ID
@@ -57,35 +55,24 @@ class RouteClient:
         shuffle: Callable[[list[str]], None] = random.shuffle,
     ) -> None:
         self.settings = settings = ClientSettings.of(settings)
-        self._clock = clock or SystemClock()
-        self._cache = RouteCache(self._clock)
-        self._session = ServerSession(settings, self._clock, self._cache.point, protocols=protocols, shuffle=shuffle)
+        self._clock = clock = clock or SystemClock()
+        self._cache = cache = RouteCache(clock)
+        self._session = ServerSession(settings, clock, cache.point, protocols=protocols, shuffle=shuffle)
         self._name_servers = NameServerList(
-            settings.name_servers,
-            clock=self._clock,
-            on_change=self._session.use,
-            refresh_seconds=settings.refresh_seconds,
+            settings.name_servers, clock=clock, on_change=self._session.use, refresh_seconds=settings.refresh_seconds
         )
         self._listeners = RouteListeners()
         self._keeper = RouteKeeper(
-            settings, self._clock, self._session, self._cache, changed=self._changed, random_unit=random_unit
+            settings, clock, self._session, cache, changed=self._changed, random_unit=random_unit
         )
-        self._faults = BrokerFaults(settings, self._clock)
-        self._selector = QueueSelector(
-            settings, self._clock, self._cache, self._faults, route=self.route, use=self._keeper.use
-        )
+        self._faults = BrokerFaults(settings, clock)
+        self._selector = QueueSelector(settings, clock, cache, route=self.route, use=self._keeper.use)
         self._log: ClientLog | None = None
-        if settings.heartbeat_log_dir is not None:
-            self._log = ClientLog(
-                settings.heartbeat_log_dir,
-                settings.client_name,
-                self._clock,
-                self._cache.point,
-                lambda: self.chosen_server,
-            )
-        self._saver: RouteSaver | None = None
-        if settings.snapshot_file is not None:
-            self._saver = RouteSaver(settings.snapshot_file, self._clock, self._cache)
+        if (directory := settings.heartbeat_log_dir) is not None:
+            self._log = ClientLog(directory, settings.client_name, clock, cache.point, lambda: self.chosen_server)
+        self._snapshot: RouteSnapshot | None = None
+        if (path := settings.snapshot_file) is not None:
+            self._snapshot = RouteSnapshot(path, clock, cache)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_started = self._is_closed = False
 
@@ -97,15 +84,15 @@ class RouteClient:
     async def __aenter__(self) -> Self:
         """Start: read the snapshot and the list of servers; no server is waited for."""
         self._is_started = True
-        if self._saver is not None:
-            await self._saver.restore()
+        if self._snapshot is not None:
+            await self._snapshot.restore()
         await self._name_servers.refresh()
         works: list[Coroutine[Any, Any, None]] = [self._name_servers.run(), *self._keeper.works()]
         if self._log is not None:
             self._log.start()
             works.append(self._log.run())
-        if self._saver is not None:
-            works.append(self._saver.run())
+        if self._snapshot is not None:
+            works.append(self._snapshot.run())
         if self.settings.fault_tolerance and self.settings.probe == "connect":
             works.append(self._faults.probe(self.master_of))
         self._tasks = [asyncio.create_task(work) for work in works]
@@ -113,9 +100,7 @@ class RouteClient:
             task.add_done_callback(_report_bug)
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop: save the snapshot, close all connections."""
         self._is_closed = True
         for task in self._tasks:
@@ -124,8 +109,8 @@ class RouteClient:
             await asyncio.wait(self._tasks)
         await self._keeper.close()
         self._listeners.end()
-        if self._saver is not None:
-            await self._saver.save()
+        if self._snapshot is not None:
+            await self._snapshot.save()
         if self._log is not None:
             await self._log.close(CLOSE_SECONDS)
         await self._session.close()
@@ -136,8 +121,8 @@ class RouteClient:
 
     def _changed(self, change: RouteChange) -> None:
         self._selector.forget(change.topic)
-        if self._saver is not None:
-            self._saver.changed()
+        if self._snapshot is not None:
+            self._snapshot.changed()
         if self._log is not None:
             self._log.changed(change)
         self._listeners.notify(change)
@@ -222,9 +207,7 @@ class RouteClient:
         """The queues to write to. A topic that does not exist yet gets those of the default topic, as in RocketMQ.
 
         Raises:
-            TopicNotFoundError: neither the topic nor the default topic exists.
-            NoQueueError: the topic exists, and no queue of it can be written to.
-            RouteUnavailableError: nobody could tell.
+            RouteError: as `route`, or NoQueueError when the topic exists, and no queue of it can be written to.
         """
         return await self._selector.find(topic)
 
@@ -235,24 +218,20 @@ class RouteClient:
     async def select_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
         """The next queue for a message of this task, avoiding the broker that the last attempt failed on.
 
-        Raises:
-            RouteError: as `publish_info`.
+        Raises RouteError as `publish_info`.
         """
         info = self._selector.ready(topic) or await self.publish_info(topic)
-        return self._selector.next_queue(info, id(asyncio.current_task()), last_broker)
+        return self.next_queue(info, id(asyncio.current_task()), last_broker)
 
     def next_queue(self, info: PublishInfo, sender: int, last_broker: str | None = None) -> MessageQueue:
         """The sender's next queue: of an available broker, or else a reachable one, or else any."""
-        return self._selector.next_queue(info, sender, last_broker)
+        return self._faults.next_queue(info, sender, last_broker)
 
     def report(self, broker: str, latency_seconds: float, *, failed: bool = False) -> None:
         """Say how a send went. After a failure the broker's topics are asked about, once a second at most."""
         pause = self._faults.report(broker, latency_seconds, failed=failed)
         if self._log is not None:
-            if failed:
-                self._log.send_failed(broker)
-            if pause:
-                self._log.isolated(broker, pause)
+            self._log.reported(broker, pause, failed=failed)
         if failed:
             self._suspect(broker)
 
@@ -280,9 +259,9 @@ class RouteClient:
         """The broker group that has a queue now: its own, or, of a static topic, the one it is mapped to."""
         known = self._cache.get(queue.topic)
         mappings = None if known is None else known.data.topic_queue_mapping_by_broker
-        if not mappings or not queue.broker_name.startswith(LOGICAL_PREFIX):
-            return queue.broker_name
-        return endpoint(queue, mappings)
+        if mappings and queue.broker_name.startswith(LOGICAL_PREFIX):
+            return endpoint(queue, mappings)
+        return queue.broker_name
 
     def master_of(self, broker_name: str) -> str | None:
         """Where to write: the master's address, never a slave's."""
@@ -292,15 +271,11 @@ class RouteClient:
     def find_broker(self, broker_name: str, broker_id: int, *, only_this: bool) -> BrokerAddress | None:
         """Where to read: that id, or the next one (ids shift by one after an election), or, unless `only_this`, any."""
         data = self._cache.broker(broker_name)
-        if data is None or not data.broker_addrs:
-            return None
+        addresses = {} if data is None else data.broker_addrs
         wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]
         if not only_this:
-            wanted.append(min(data.broker_addrs))
-        for found in wanted:
-            if found in data.broker_addrs:
-                return BrokerAddress(broker_name, found, data.broker_addrs[found])
-        return None
+            wanted += sorted(addresses)
+        return next((BrokerAddress(broker_name, each, addresses[each]) for each in wanted if each in addresses), None)
 
 
 def _report_bug(task: asyncio.Task[None]) -> None:

@@ -1,7 +1,4 @@
-"""The client's heartbeat log: which routes it learned, and which sends failed.
-
-The client's half of the log in docs/heartbeat-log.md, written when `heartbeat_log_dir` is set.
-"""
+"""The client's half of the heartbeat log (docs/heartbeat-log.md): which routes it learned, and which sends failed."""
 
 import logging
 import secrets
@@ -85,13 +82,12 @@ class ClientLog(LineLog):
             brokers=[group.logged() for group in groups],
         )
 
-    def send_failed(self, broker_name: str) -> None:
-        """A send to the broker failed."""
-        self._note("send_failed", broker_name=broker_name, topic=None)
-
-    def isolated(self, broker_name: str, for_ms: int) -> None:
-        """The broker is left alone for a while."""
-        self._note("isolated", broker_name=broker_name, for_ms=for_ms)
+    def reported(self, broker_name: str, for_ms: int, *, failed: bool) -> None:
+        """A send was reported: it failed, or the broker is left alone for a while."""
+        if failed:
+            self._note("send_failed", broker_name=broker_name, topic=None)
+        if for_ms:
+            self._note("isolated", broker_name=broker_name, for_ms=for_ms)
 
     def _note(self, event: str, **fields: Any) -> None:
         what = (event, self._chosen(), {"client": self._client, **fields})

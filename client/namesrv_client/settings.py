@@ -23,7 +23,7 @@ def _default_client_name() -> str:
 class ClientSettings(CheckedSettings):
     """How routes are found and kept. Checked when made: a wrong value is a ValueError that names it."""
 
-    # see namesrv_remoting.aio.name_servers for the forms; empty is env:NAMESRV_ADDR
+    # see namesrv_runtime.name_servers for the forms; empty is env:NAMESRV_ADDR
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
     # auto asks each server; rocketmq is for Apache's
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
@@ -55,19 +55,14 @@ class ClientSettings(CheckedSettings):
     fault_tolerance: bool = False
     # the table of latencies and pauses: that of RocketMQ from 5.1.4 on, or the one before
     fault_table: Literal["5", "4"] = "5"
-    # who finds out whether a broker that failed can be reached again. off: nobody, its pause is enough; connect: this
-    # client, by connecting to the master; own: the application, which calls `reached`
+    # who finds out whether a broker can be reached again: nobody, this client, or the application, by calling `reached`
     probe: Literal["off", "connect", "own"] = "off"
     refresh_seconds: Seconds = REFRESH_SECONDS
     zone_name: str | None = None
 
     @classmethod
     def of(cls, settings: "ClientSettings | str | Iterable[str]") -> "ClientSettings":
-        """The settings themselves, or the defaults for these NameServers.
-
-        Raises:
-            ValueError: one of them is not an address.
-        """
+        """The settings themselves, or the defaults for these NameServers. Raises ValueError."""
         if isinstance(settings, ClientSettings):
             return settings
         return cls(name_servers=settings if isinstance(settings, str) else ";".join(settings))

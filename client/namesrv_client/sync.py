@@ -2,8 +2,7 @@
 
 import functools
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from types import TracebackType
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from namesrv_client.client import RouteClient
@@ -37,29 +36,6 @@ class _ThreadClient(RouteClient):
     def _suspect(self, broker: str) -> None:
         # reports come from any thread
         self._loop.tell(super()._suspect, broker)
-
-
-class SyncRouteChanges:
-    """An iterator of changes, from the moment it was made until the client stops; the next one is waited for."""
-
-    def __init__(self, changes: RouteChanges, loop: BackgroundLoop) -> None:
-        self._changes = changes
-        self._loop = loop
-
-    def __repr__(self) -> str:
-        return f"<SyncRouteChanges [{self._changes!r}]>"
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> RouteChange:
-        try:
-            change = self._loop.call(anext(self._changes, None), None)
-        except StoppedError:
-            change = None
-        if change is None:
-            raise StopIteration
-        return change
 
 
 def _direct(verb: Callable[Concatenate[RouteClient, P], T]) -> "Callable[Concatenate[SyncRouteClient, P], T]":
@@ -109,8 +85,6 @@ class SyncRouteClient:
     def __repr__(self) -> str:
         return f"<SyncRouteClient [{self._client or 'not started'}]>"
 
-    # -- life ---------------------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Start the thread and the client; does not wait for any server. A second call does nothing."""
         self._background.check_other_thread()
@@ -154,12 +128,8 @@ class SyncRouteClient:
         self.start()
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
-
-    # -- the client's verbs -------------------------------------------------------------------------------------------
 
     def route(self, topic: str, *, max_stale: float | None = None) -> Route:
         """The route of a topic. Raises RouteError as RouteClient.route."""
@@ -177,9 +147,16 @@ class SyncRouteClient:
         info = client.known_publish_info(topic) or self.publish_info(topic)
         return client.next_queue(info, threading.get_ident(), last_broker)
 
-    def changes(self) -> SyncRouteChanges:
-        """Every change from now on, to iterate over; a reader that falls behind by 10,000 loses the oldest."""
-        return SyncRouteChanges(self._call(_value(self._started().changes)), self._background)
+    def changes(self) -> Iterator[RouteChange]:
+        """Every change from now until the client stops, each waited for; beyond 10,000 the oldest are lost."""
+        changes = self._call(_value(self._started().changes))
+        return iter(lambda: self._next(changes), None)
+
+    def _next(self, changes: RouteChanges) -> RouteChange | None:
+        try:
+            return self._background.call(anext(changes, None), None)
+        except StoppedError:
+            return None
 
     refresh = _waited(RouteClient.refresh)
     publish_info = _waited(RouteClient.publish_info)

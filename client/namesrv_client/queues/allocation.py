@@ -1,7 +1,7 @@
-"""RocketMQ's strategies that divide a topic's queues among the members of a consumer group.
+"""RocketMQ's six strategies that divide a topic's queues among the members of a consumer group.
 
-RocketMQ's six strategies (section 3.4 of the client reference). Queues and client ids come sorted, the same at every
-member. A client that is not in the group gets nothing; empty arguments are a ValueError.
+Queues and client ids come sorted, the same at every member (section 3.4 of the client reference). A client that is not
+in the group gets nothing; empty arguments are a ValueError.
 """
 
 import hashlib
@@ -15,8 +15,6 @@ from namesrv_client.queues.topic_queues import MessageQueue
 Queues = Sequence[MessageQueue]
 Strategy = Callable[[str, Queues, Sequence[str]], list[MessageQueue]]
 T = TypeVar("T")
-
-VIRTUAL_NODES = 10
 
 
 def _for_members(strategy: Strategy) -> Strategy:
@@ -59,7 +57,8 @@ def by_machine_room(rooms: Sequence[str]) -> Strategy:
     @_for_members
     def allocate(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
         index, clients = client_ids.index(client_id), len(client_ids)
-        ours = [queue for queue in queues if _room_of(queue.broker_name) in rooms]
+        split = [(queue, queue.broker_name.split("@")) for queue in queues]
+        ours = [queue for queue, (room, *broker) in split if len(broker) == 1 and room in rooms]
         each, rest = divmod(len(ours), clients)
         mine = ours[each * index : each * (index + 1)]
         if index < rest:
@@ -69,18 +68,12 @@ def by_machine_room(rooms: Sequence[str]) -> Strategy:
     return allocate
 
 
-def _room_of(broker_name: str) -> str | None:
-    parts = broker_name.split("@")
-    return parts[0] if len(parts) == 2 else None  # noqa: PLR2004 - room and broker
-
-
 def by_machine_room_nearby(
     strategy: Strategy, room_of_queue: Callable[[MessageQueue], str], room_of_client: Callable[[str], str]
 ) -> Strategy:
     """MACHINE_ROOM_NEARBY: queues stay in their room as long as it has clients; those of other rooms are for all.
 
-    Raises (when allocating):
-        ValueError: a resolver names no room.
+    When allocating, a queue or client without a room is a ValueError.
     """
 
     @_for_members
@@ -109,12 +102,8 @@ def _grouped(items: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list[
     return dict(sorted(rooms.items()))
 
 
-def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Strategy:
-    """CONSISTENT_HASH: a ring of virtual nodes per client, so that one that comes or goes moves only its own queues.
-
-    Raises:
-        ValueError: fewer than one virtual node.
-    """
+def consistent_hash(virtual_nodes: int = 10) -> Strategy:
+    """CONSISTENT_HASH: a ring of virtual nodes per client, so that one that comes or goes moves only its own queues."""
     if virtual_nodes < 1:
         raise ValueError(f"virtual_nodes must be at least 1, not {virtual_nodes}")
 
@@ -122,15 +111,15 @@ def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Strategy:
     def allocate(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
         ring = sorted((_hash(f"{owner}-{number}"), owner) for owner in client_ids for number in range(virtual_nodes))
         points = [point for point, _ in ring]
-        return [
-            queue for queue in queues if ring[bisect_left(points, _hash(_java_text(queue))) % len(ring)][1] == client_id
-        ]
+        mine: list[MessageQueue] = []
+        for queue in queues:
+            # as Java prints it
+            key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+            if ring[bisect_left(points, _hash(key)) % len(ring)][1] == client_id:
+                mine.append(queue)
+        return mine
 
     return allocate
-
-
-def _java_text(queue: MessageQueue) -> str:
-    return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
 
 
 def _hash(key: str) -> int:

@@ -26,10 +26,7 @@ class MessageQueue(NamedTuple):
 
 
 class QueueRun(NamedTuple):
-    """Neighbouring queues of one broker: `first_id`, `first_id` + 1, and so on.
-
-    A topic is kept as its runs: of each broker one, whether it has 4 queues or, by somebody's mistake, a billion.
-    """
+    """Neighbouring queues of one broker, whether these are 4 or, by somebody's mistake, a billion."""
 
     broker_name: str
     first_id: int
@@ -108,14 +105,10 @@ class PublishInfo:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """All of them, in their order."""
-        return tuple(_queues(self.topic, self.runs))
+        return tuple(_each(self.topic, self.runs))
 
     def select(self, sender: int, last_broker: str | None = None) -> MessageQueue:
-        """The sender's next queue, on another broker than the last one if there is one.
-
-        Raises:
-            NoQueueError: there is no queue at all.
-        """
+        """The sender's next queue, on another broker than the last one if there is one. Raises NoQueueError."""
         if last_broker is not None:
             found = self.select_where(sender, lambda name: name != last_broker)
             if found is not None:
@@ -131,11 +124,7 @@ class PublishInfo:
         return MessageQueue(self.topic, self._names[run], at - self._bases[run])
 
     def select_where(self, sender: int, passes: Callable[[str], bool]) -> MessageQueue | None:
-        """The sender's next queue on a broker that passes; None when none does, and it stays its turn.
-
-        Raises:
-            NoQueueError: there is no queue at all.
-        """
+        """The sender's next queue on a broker that passes; None when none does, and it stays its turn."""
         last = self._turns.get(sender)
         at = self._begin() if last is None else (last + 1) % self.count
         # one more than there are runs: the search may begin in the middle of one
@@ -180,12 +169,12 @@ def _ordered(conf: str) -> Iterator[QueueRun]:
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     """The queues that a consumer reads: also those of a group that has only slaves left."""
     if route.topic_queue_mapping_by_broker:
-        return list(_queues(topic, logical_runs(route.topic_queue_mapping_by_broker)))
+        return list(_each(topic, logical_runs(route.topic_queue_mapping_by_broker)))
     rows = (row for row in route.queue_datas if row.perm & PERM_READ)
-    return list(_queues(topic, (QueueRun(row.broker_name, 0, row.read_queue_nums) for row in rows)))
+    return list(_each(topic, (QueueRun(row.broker_name, 0, row.read_queue_nums) for row in rows)))
 
 
-def _queues(topic: str, runs: Iterable[QueueRun]) -> Iterator[MessageQueue]:
+def _each(topic: str, runs: Iterable[QueueRun]) -> Iterator[MessageQueue]:
     for run in runs:
         for number in range(run.first_id, run.first_id + run.size):
             yield MessageQueue(topic, run.broker_name, number)

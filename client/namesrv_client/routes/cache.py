@@ -1,13 +1,19 @@
 """The cache of routes: what is known of each topic, and what an answer changes. No I/O, no loop."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
-from namesrv_client.routes.interning import RouteInterner
 from namesrv_client.routes.route import Route, RouteChange, Source, difference
-from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_runtime.clock import Clock
+
+T = TypeVar("T")
+Part = TypeVar("Part", BrokerData, QueueData)
+
+# So many parts of routes may be remembered before those that no route has any more are looked for.
+_MIN_SWEEP: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +34,14 @@ class Answer:
     revision: int | None = None
     # asked for changes after some revision
     is_conditional: bool = False
-    # asked to keep all topics in use fresh, and not because somebody wanted this one
-    is_sync: bool = False
 
 
 class SyncPoint:
     """The run and revision of a server up to which every change of some topics is known.
 
-    A conditional question says "what changed after revision 17 of run b00t?" for all topics at once. That is only right
-    for topics that were known at 17: one that came from the disk, from another server, or while the question was under
-    way has to be asked about fully first, or a change of it would be missed for ever.
+    A conditional question says "what changed after revision 17 of run b00t?" for all topics at once. A topic that was
+    not known at 17 (it came from the disk, from another server, or while the question was under way) has to be asked
+    about fully first, or a change of it would be missed for ever.
     """
 
     def __init__(self) -> None:
@@ -77,6 +81,64 @@ class SyncPoint:
         self.topics.intersection_update(topics)
 
 
+class RouteInterner:
+    """Equal parts of routes become the same object: a cluster has few brokers and thousands of topics, most alike.
+
+    Servers list brokers as they like: sorted by name, two routes that say the same are equal. What no live route has
+    any more is forgotten whenever the table has doubled: what comes and goes for years leaves nothing behind.
+    """
+
+    def __init__(self, live: Callable[[], Iterable[TopicRouteData]]) -> None:
+        self._live = live
+        self._sweep_at = _MIN_SWEEP
+        # Brokers and queues by what they say; rows of them, and routes, by the identities of their parts, which this
+        # keeps alive.
+        self._parts: dict[object, Any] = {}
+        # what was asked last: topics that were pulled together often have the very same route
+        self._last: tuple[TopicRouteData, TopicRouteData] | None = None
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def shared(self, data: TopicRouteData) -> TopicRouteData:
+        """An equal route, in order, made of shared parts."""
+        if self._last is not None and self._last[0] is data:
+            return self._last[1]
+        if len(self._parts) > self._sweep_at:
+            self._parts.clear()
+            for route in self._live():
+                self._interned(route)
+            self._sweep_at = max(_MIN_SWEEP, 2 * len(self._parts))
+        found = self._interned(data)
+        self._last = (data, found)
+        return found
+
+    def _interned(self, data: TopicRouteData) -> TopicRouteData:
+        """The data itself if it is the first to say so, in order: a live route goes on sharing with those to come."""
+        brokers, queues = self._row(data.broker_datas, _broker_key), self._row(data.queue_datas, lambda part: part)
+        found = data
+        if data.broker_datas is not brokers or data.queue_datas is not queues:
+            mappings = data.topic_queue_mapping_by_broker or None
+            found = TopicRouteData(brokers, queues, data.filter_server_table, data.order_topic_conf, mappings)
+        if found.filter_server_table or found.topic_queue_mapping_by_broker or found.order_topic_conf is not None:
+            # this topic's alone
+            return found
+        return self._share((TopicRouteData, id(brokers), id(queues)), found)
+
+    def _row(self, parts: Sequence[Part], key: Callable[[Part], object]) -> Sequence[Part]:
+        row = tuple(self._share(key(part), part) for part in sorted(parts, key=lambda part: part.broker_name))
+        return self._share(tuple(map(id, row)), parts if parts == row else row)
+
+    def _share(self, key: object, value: T) -> T:
+        found: T = self._parts.setdefault(key, value)
+        return found
+
+
+def _broker_key(data: BrokerData) -> object:
+    addresses = tuple(sorted(data.broker_addrs.items()))
+    return data.cluster, data.broker_name, addresses, data.zone_name, data.enable_acting_master
+
+
 class RouteCache:
     """Topic to route. Nothing is ever dropped because a server failed, and nothing shrinks on a young server's word.
 
@@ -102,19 +164,12 @@ class RouteCache:
     def __len__(self) -> int:
         return len(self._routes)
 
-    # -- what is known ------------------------------------------------------------------------------------------------
-
     def get(self, topic: str) -> Route | None:
         """What is known of a topic."""
         route, at = self._routes.get(topic), self.point.confirmed_at
         if route is None or at <= route.confirmed_at or topic not in self.point.topics:
             return route
         return Route(topic, route.data, route.source, at, route.confirmed_absent_since, route.clock, route.run)
-
-    def age(self, topic: str) -> float:
-        """Seconds since a server last confirmed the topic; infinity when nothing is known of it."""
-        route = self.get(topic)
-        return float("inf") if route is None else route.age
 
     def existing(self) -> list[Route]:
         """All routes that exist, as far as anybody knows."""
@@ -128,8 +183,6 @@ class RouteCache:
     def topics_of(self, brokers: Collection[str]) -> set[str]:
         """Topics whose route has one of the brokers. Looks through everything."""
         return {topic for topic, route in self._routes.items() if not route.brokers.keys().isdisjoint(brokers)}
-
-    # -- what changes it ----------------------------------------------------------------------------------------------
 
     def restore(self, routes: Iterable[Route]) -> None:
         """Take routes from disk for topics that are not known."""
@@ -145,14 +198,17 @@ class RouteCache:
         if route is not None:
             self._uncount(route.data)
 
-    def apply(self, answer: Answer, source: Source) -> list[RouteChange]:
-        """Take in what a server said; how routes differ from before."""
+    def apply(self, answer: Answer, source: Source, *, is_sync: bool) -> list[RouteChange]:
+        """Take in what a server said; how routes differ from before.
+
+        It was asked in order to keep all topics in use fresh, or because somebody wanted this one (not `is_sync`).
+        """
         point, now = self.point, self._clock.monotonic()
         if answer.run != point.run:
             if answer.is_conditional:
                 # changes of another run say nothing about what is known here
                 return []
-            if answer.revision is not None and (answer.is_sync or point.run is None):
+            if answer.revision is not None and (is_sync or point.run is None):
                 # the run to keep up with from now on
                 self._leave_point(tuple(point.topics))
                 point.run = answer.run

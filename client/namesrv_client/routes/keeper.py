@@ -1,7 +1,7 @@
 """The keeper: polls, watches and asks, so that the routes in use stay fresh.
 
-By a conditional poll about every 30 s, which is one question for all topics; with `watch`, by a question that the
-server holds until something changes, and the poll as the net under it.
+A poll about every 30 s is one conditional question for all topics. With `watch`, the server holds such a question until
+something changes, and the poll is the net under it.
 """
 
 import asyncio
@@ -78,10 +78,8 @@ class RouteKeeper:
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What has to run as long as the client does."""
-        found = [self._poll()]
-        if self._settings.watch and self._settings.protocol != "rocketmq":
-            found += [self._watch(), self._ping()]
-        return found
+        is_watching = self._settings.watch and self._settings.protocol != "rocketmq"
+        return [self._poll(), self._watch(), self._ping()] if is_watching else [self._poll()]
 
     async def close(self) -> None:
         """End all questions that are under way; who waits for them gets a RouteUnavailableError."""
@@ -107,18 +105,13 @@ class RouteKeeper:
         self._cache.forget(topic)
 
     async def fetch(self, topic: str) -> Route:
-        """What a server says of a topic now: one question for all who want the same one, or ask at the same time.
-
-        Raises:
-            TopicNotFoundError: a server positively knows no such topic, and this client never knew one.
-            RouteUnavailableError: nobody could tell.
-        """
+        """What a server says of a topic now: one question for all who ask at the same time. Raises RouteError."""
         asking = self._asking.get(topic)
         if asking is None:
             loop = asyncio.get_running_loop()
             if not self._wanted:
-                # when all who run now have said what they want
-                loop.call_soon(self._ask_wanted)
+                # begins when all who run now have said what they want
+                self._question(self._ask())
             asking = self._asking[topic] = self._wanted[topic] = loop.create_future()
         # waited for, not awaited: whoever gives up must not take the answer from the others
         await asyncio.wait([asking])
@@ -126,17 +119,14 @@ class RouteKeeper:
             raise RouteUnavailableError(f"topic {topic}: the client is closed")
         return asking.result()
 
-    def _ask_wanted(self) -> None:
-        wanted, self._wanted = self._wanted, {}
-        self._question(self._ask(wanted))
-
     def _question(self, asking: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(asking)
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)
         return task
 
-    async def _ask(self, wanted: Mapping[str, "asyncio.Future[Route]"]) -> None:
+    async def _ask(self) -> None:
+        wanted, self._wanted = self._wanted, {}
         reasons: Mapping[str, str] = {}
         try:
             reasons = await self._session.routes(list(wanted), self._take_fetched)
@@ -151,7 +141,7 @@ class RouteKeeper:
             if route is not None:
                 # first: whoever is told of the change may ask for the topic
                 self.use(topic)
-        self._take("pull", answer)
+        self._take("pull", answer, is_sync=False)
         for topic, route in answer.routes.items():
             known = self._cache.get(topic)
             if known is None and topic not in self.in_use:
@@ -161,9 +151,8 @@ class RouteKeeper:
                 # the next server may know
                 continue
             if known is None:
-                self._fail(
-                    topic, TopicNotFoundError(f"topic {topic} does not exist, according to {self._session.chosen}")
-                )
+                reason = f"topic {topic} does not exist, according to {self._session.chosen}"
+                self._fail(topic, TopicNotFoundError(reason))
             elif (asking := self._asking.pop(topic, None)) is not None and not asking.done():
                 self.use(topic)
                 asking.set_result(known)
@@ -175,9 +164,9 @@ class RouteKeeper:
             # fetched, so that asyncio does not report it when everybody has given up
             asking.exception()
 
-    def _take(self, source: Source, answer: Answer) -> None:
+    def _take(self, source: Source, answer: Answer, *, is_sync: bool = True) -> None:
         doubted = len(self._cache.doubted)
-        for change in self._cache.apply(answer, source):
+        for change in self._cache.apply(answer, source, is_sync=is_sync):
             self._changed(change)
         if len(self._cache.doubted) < doubted:
             # believed again: the watch may have it back

@@ -1,10 +1,4 @@
-"""A route, how two routes of a topic differ, who is told of that, and the errors when there is no route.
-
-RouteError
-├── TopicNotFoundError      a server positively knows no such topic
-├── RouteUnavailableError   nobody could tell: no server answered, or what is known is too old
-└── NoQueueError            there is a route, and no queue in it that can be used
-"""
+"""A route, how two routes of a topic differ, who is told of that, and the errors when there is no route."""
 
 import asyncio
 import logging
@@ -28,7 +22,7 @@ Source = Literal["pull", "watch", "disk", "default"]
 
 
 class RouteError(RemotingError):
-    """There is no usable route; the subclass says whether that is known."""
+    """There is no usable route; the subclasses say whether that is known."""
 
 
 class TopicNotFoundError(RouteError):
@@ -83,7 +77,7 @@ class RouteChange:
     brokers_removed: tuple[str, ...] = ()
     # other addresses, cluster or zone
     brokers_changed: tuple[str, ...] = ()
-    # by broker name: queues appeared, went, or have other numbers or permissions
+    # by broker name; changed: other numbers or permissions
     queues_added: tuple[str, ...] = ()
     queues_removed: tuple[str, ...] = ()
     queues_changed: tuple[str, ...] = ()
@@ -129,14 +123,12 @@ class RouteChanges:
     def __repr__(self) -> str:
         return f"<RouteChanges [{len(self._changes)} waiting]>"
 
-    def put(self, change: RouteChange) -> None:
-        """One more."""
-        self._changes.append(change)
-        self._has_news.set()
-
-    def end(self) -> None:
-        """There will be no more."""
-        self._is_ended = True
+    def put(self, change: RouteChange | None) -> None:
+        """One more; None: there will be no more."""
+        if change is None:
+            self._is_ended = True
+        else:
+            self._changes.append(change)
         self._has_news.set()
 
     def __aiter__(self) -> Self:
@@ -191,4 +183,4 @@ class RouteListeners:
     def end(self) -> None:
         """No more changes: iterators end when they are empty."""
         for changes in tuple(self._iterators):
-            changes.end()
+            changes.put(None)

@@ -105,12 +105,9 @@ class Server:
     # -- who is it? ---------------------------------------------------------------------------------------------------
 
     async def identify(self, timeout_seconds: float) -> None:
-        """Find out which protocol it speaks and which run it is, once on each connection.
+        """Find out which protocol it speaks and which run it is, once on each connection. Raises RemotingError.
 
         Of a server that is known to be native nothing is waited for: it is asked together with the first question.
-
-        Raises:
-            RemotingError: it cannot be asked.
         """
         if self.is_native is not None:
             return
@@ -145,7 +142,7 @@ class Server:
             elif (body := await self._client.server_info(timeout_seconds)) is None:
                 self._is_rocketmq()
             else:
-                self._is_run(read_server_info(body))
+                self._is_native_run(read_server_info(body))
         except RemotingError as error:
             return error
         finally:
@@ -153,25 +150,21 @@ class Server:
         return None
 
     async def ask_run(self, timeout_seconds: float) -> None:
-        """Ask which run it is, now and natively.
-
-        Raises:
-            RemotingError: it does not answer, or not natively.
-        """
+        """Ask which run it is, now and natively. Raises RemotingError."""
         answer = await self._client.invoke(
             RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
         )
-        self._is_run(read_server_info(answer.body))
+        self._is_native_run(read_server_info(answer.body))
 
-    def _is_run(self, info: ServerInfo) -> None:
-        self.answered_at = self._clock.monotonic()
+    def _is_native_run(self, info: ServerInfo) -> None:
         self.is_native = True
-        if info.boot_id != self.run:
-            self._is_another_run(info.boot_id, info.uptime_seconds)
+        self._is_run(info.boot_id, info.uptime_seconds)
 
-    def _is_another_run(self, run: str, uptime_seconds: float) -> None:
-        self.run = run
-        self._warm_at = self._denies_at = self._clock.monotonic() + self._settings.warm_up_seconds - uptime_seconds
+    def _is_run(self, boot_id: str, uptime_seconds: float) -> None:
+        self.answered_at = self._clock.monotonic()
+        if boot_id != self.run:
+            self.run = boot_id
+            self._warm_at = self._denies_at = self.answered_at + self._settings.warm_up_seconds - uptime_seconds
 
     def _is_rocketmq(self) -> None:
         """It does not say how long it has run. A connection that was lost may have been lost to a restart."""
@@ -224,10 +217,7 @@ class Server:
     ) -> Answer:
         """PULL_ROUTES: all about the topics, or what changed of them since a revision of this run; natively.
 
-        With a wait, the server holds the answer until something has changed.
-
-        Raises:
-            RemotingError: it does not answer, or refuses.
+        With a wait, the server holds the answer until something has changed. Raises RemotingError.
         """
         boot_id = None if since is None else self.run
         question = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000))
@@ -238,13 +228,11 @@ class Server:
             serialize_type=SerializeType.MSGPACK,
         )
         pulled = read_routes(answer.body)
-        self.answered_at = self._clock.monotonic()
         if pulled.boot_id != self.run:
             # SERVER_INFO may be under way, and says how long this run has lasted
             await self._identified()
-        if pulled.boot_id != self.run:
-            # restarted behind a connection that lived on (a proxy): as young as it can be
-            self._is_another_run(pulled.boot_id, 0.0)
+        # another one now: restarted behind a connection that lived on (a proxy), as young as it can be
+        self._is_run(pulled.boot_id, 0.0)
         routes: Mapping[str, TopicRouteData | None] = pulled.routes
         if zone := self._settings.zone_name:
             # as RocketMQ's servers do for those who name one; PULL_ROUTES has no zones
@@ -288,11 +276,7 @@ class Server:
     # -- questions about many topics ----------------------------------------------------------------------------------
 
     async def everything(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> None:
-        """All about the topics, with so much time for each question. What was refused is noted and left out.
-
-        Raises:
-            RemotingError: the server failed.
-        """
+        """All about the topics, so many seconds for each question; what is refused is noted. Raises RemotingError."""
         await (self._pull_in_parts if self.is_native else self._ask_each)(topics, take, timeout_seconds)
 
     async def changes(self, topics: Sequence[str], point: SyncPoint, take: Take, timeout_seconds: float) -> None:

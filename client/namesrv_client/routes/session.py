@@ -5,17 +5,15 @@ each server once. A server that answers "not ready" or "go away" has failed as w
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from namesrv_client.routes.cache import Answer, SyncPoint
 from namesrv_client.routes.route import RouteUnavailableError
 from namesrv_client.routes.server import SERVER_FAILED, Server, Take
 from namesrv_client.settings import ClientSettings
-from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
+from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemError_
 from namesrv_runtime.clock import Clock, timeout_on
 
@@ -36,8 +34,8 @@ class ServerSession:
         clock: Clock,
         point: SyncPoint,
         *,
-        protocols: ServerProtocols = PROCESS_PROTOCOLS,
-        shuffle: Callable[[list[str]], None] = random.shuffle,
+        protocols: ServerProtocols,
+        shuffle: Callable[[list[str]], None],
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -48,9 +46,6 @@ class ServerSession:
         self._servers: list[Server] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
-
-    def __repr__(self) -> str:
-        return f"<ServerSession [{self.chosen or 'no server'} | {len(self._servers)} servers]>"
 
     @property
     def chosen(self) -> str | None:
@@ -123,29 +118,17 @@ class ServerSession:
         return {}
 
     async def changes(self, topics: Sequence[str], take: Take) -> None:
-        """Whatever is new about the topics, answer by answer.
+        """Whatever is new about the topics, answer by answer. Raises RouteUnavailableError when no server answered.
 
         From a native server in one question what changed since the sync point, and all about topics that were not
-        known there. From a RocketMQ server one question per topic: one that could not be asked about is left out, and
-        does not keep the others from being.
-
-        Raises:
-            RouteUnavailableError: no server answered; what was told until then was taken.
+        known there. From a RocketMQ server one question per topic.
         """
-
-        async def ask(server: Server, timeout_seconds: float) -> None:
-            await server.changes(
-                topics, self._point, lambda answer: take(replace(answer, is_sync=True)), timeout_seconds
-            )
-
-        await self._call(ask)
+        await self._call(lambda server, seconds: server.changes(topics, self._point, take, seconds))
 
     async def watch(self, topics: Sequence[str], wait_seconds: float, take: Take) -> bool:
         """As `changes`, but held by the chosen server until something changes or the wait is over; whether it did.
 
-        Raises:
-            RouteUnavailableError: there is no chosen server, or it does not speak the native protocol.
-            RemotingError: the server failed; the next call chooses another.
+        Raises RemotingError when that fails or does not speak the native protocol; the next call chooses another.
         """
         if not self._servers:
             raise RouteUnavailableError("no NameServer is known")
@@ -157,7 +140,7 @@ class ServerSession:
                 if not others:
                     since = self._point.revision
                     answer = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
-                    take(replace(answer, is_sync=True))
+                    take(answer)
                     return bool(answer.routes)
         except RemotingError as error:
             self._failed(server, error)
@@ -170,15 +153,11 @@ class ServerSession:
         return True
 
     async def ping(self) -> bool:
-        """See whether the chosen server still answers; whether it is another run than before.
-
-        Raises:
-            RemotingError: it does not, and is not the chosen one any more.
-        """
-        server = self._servers[0] if self._servers else None
-        if server is None or not server.is_native:
+        """Whether the chosen server is another run than before. Raises RemotingError when it does not answer."""
+        if not self._servers or not self._servers[0].is_native:
             # a RocketMQ server holds nothing that would have to be watched over
             return False
+        server = self._servers[0]
         run = server.run
         try:
             await server.ask_run(self._settings.attempt_timeout_seconds)
@@ -192,8 +171,8 @@ class ServerSession:
     async def _call(self, ask: Ask) -> None:
         """Ask the chosen server; while it is silent, or when it fails, the next one as well. The first answer ends it.
 
-        Every server is asked within the first half of the call's time, and all of them have the rest of it. When this
-        process was held up itself, those that it did not get to are still asked, for a moment.
+        All are asked within the first half of the call's time and have the rest of it. When this process was held up
+        itself, those that it did not get to are still asked, for a moment.
         """
         settings, clock = self._settings, self._clock
         deadline = clock.monotonic() + settings.call_timeout_seconds
@@ -239,14 +218,14 @@ class ServerSession:
     ) -> set[asyncio.Task[RemotingError | None]]:
         """The attempts that have ended; none when the newest server was silent for so long, if that matters."""
         began, newest = self._clock.monotonic(), list(asking.values())[-1]
-        while patience is not None:
-            left = max(began, newest.answered_at) + patience - self._clock.monotonic()
-            if left <= 0:
-                return set()
+        left = patience
+        while left is None or left > 0:
             with suppress(TimeoutError):
-                async with timeout_on(self._clock, left):
+                async with nullcontext() if left is None else timeout_on(self._clock, left):
                     return (await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED))[0]
-        return (await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED))[0]
+            if patience is not None:
+                left = max(began, newest.answered_at) + patience - self._clock.monotonic()
+        return set()
 
     def _overtaken(self, winner: Server, silent: Collection[Server], patience: float) -> None:
         """Choose a server that answered before those that were asked earlier."""

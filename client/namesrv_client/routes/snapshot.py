@@ -7,7 +7,6 @@ import os
 import stat
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,76 +28,14 @@ _CONFIRM_SECONDS: Final = 300.0
 
 
 class RouteSnapshotError(ValueError):
-    """The file cannot be used; the message says why."""
+    """The file is damaged, somebody else's, or of another version; the message says what."""
 
 
-@dataclass(frozen=True, slots=True)
 class RouteSnapshot:
-    """The file of one client."""
-
-    path: Path
-    clock: Clock
-
-    def save(self, routes: Iterable[Route]) -> None:
-        """Write all routes, those that many topics share once; blocks until they are on disk.
-
-        Raises:
-            OSError: they could not be written, and the file is as it was.
-        """
-        age_to_wall = self.clock.wall() - self.clock.monotonic()
-        numbers: dict[int, int] = {}
-        spelt: list[Any] = []
-        topics: dict[str, tuple[int, float]] = {}
-        for route in routes:
-            number = numbers.setdefault(id(route.data), len(spelt))
-            if number == len(spelt):
-                spelt.append(json.loads(route_to_json(route.data)))
-            topics[route.topic] = (number, round(route.confirmed_at + age_to_wall, 3))
-        write_sealed(self.path, {"version": VERSION, "routes": spelt, "topics": topics})
-
-    def load(self) -> list[Route]:
-        """The routes in the file, none if there is no file.
-
-        Raises:
-            RouteSnapshotError: it is damaged, somebody else's, or of another version.
-        """
-        try:
-            content = unseal(self._read(), VERSION)
-            spelt = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
-            wall, now = self.clock.wall(), self.clock.monotonic()
-            return [
-                # a wall clock that was set back makes nothing younger than it is
-                Route(topic, spelt[number], "disk", now - max(0.0, wall - confirmed_wall), None, self.clock)
-                for topic, (number, confirmed_wall) in content["topics"].items()
-            ]
-        except FileNotFoundError:
-            return []
-        except RouteSnapshotError:
-            raise
-        except OSError as error:
-            raise RouteSnapshotError(f"{self.path}: {error.strerror}") from error
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, RemotingError) as error:
-            raise RouteSnapshotError(f"{self.path} cannot be read: {error}") from error
-
-    def _read(self) -> bytes:
-        # not blocking: a FIFO in its place would never be opened
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise RouteSnapshotError(f"{self.path} is not a file")
-            if status.st_uid != os.geteuid():
-                raise RouteSnapshotError(f"{self.path} belongs to user {status.st_uid}")
-            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise RouteSnapshotError(f"{self.path} can be written by others: mode {stat.S_IMODE(status.st_mode):o}")
-            return file.read()
-
-
-class RouteSaver:
-    """Keeps the snapshot of one client up to date."""
+    """The file of one client, and its routes in the cache."""
 
     def __init__(self, path: Path, clock: Clock, cache: RouteCache) -> None:
-        self._snapshot = RouteSnapshot(path, clock)
+        self._path = path
         self._clock = clock
         self._cache = cache
         # routes differ from those in the file
@@ -110,7 +47,7 @@ class RouteSaver:
         self._error: str | None = None
 
     def __repr__(self) -> str:
-        return f"<RouteSaver [{self._snapshot.path} | {'changed' if self._is_changed else 'saved'}]>"
+        return f"<RouteSnapshot [{self._path} | {'changed' if self._is_changed else 'saved'}]>"
 
     def changed(self) -> None:
         """Routes differ from those in the file."""
@@ -119,7 +56,7 @@ class RouteSaver:
     async def restore(self) -> None:
         """Take what the last process left; whatever is wrong with it costs a warning."""
         try:
-            self._cache.restore(await asyncio.to_thread(self._snapshot.load))
+            self._cache.restore(await asyncio.to_thread(self.read))
         except RouteSnapshotError as error:
             logger.warning("route snapshot not used: %s", error)
 
@@ -137,7 +74,7 @@ class RouteSaver:
         self._is_changed = False
         self._saved_at = self._clock.monotonic()
         try:
-            await asyncio.to_thread(self._write, self._cache.existing())
+            await asyncio.to_thread(self.write, self._cache.existing())
         except OSError as error:
             self._is_changed = True
             if str(error) != self._error:
@@ -146,6 +83,45 @@ class RouteSaver:
         else:
             self._error = None
 
-    def _write(self, routes: Iterable[Route]) -> None:
+    def write(self, routes: Iterable[Route]) -> None:
+        """Write all routes, those that many topics share once; blocks until they are on disk. Raises OSError."""
+        age_to_wall = self._clock.wall() - self._clock.monotonic()
+        numbers: dict[int, int] = {}
+        spelt: list[Any] = []
+        topics: dict[str, tuple[int, float]] = {}
+        for route in routes:
+            number = numbers.setdefault(id(route.data), len(spelt))
+            if number == len(spelt):
+                spelt.append(json.loads(route_to_json(route.data)))
+            topics[route.topic] = (number, round(route.confirmed_at + age_to_wall, 3))
         with self._writing:
-            self._snapshot.save(routes)
+            write_sealed(self._path, {"version": VERSION, "routes": spelt, "topics": topics})
+
+    def read(self) -> list[Route]:
+        """The routes in the file, none if there is no file. Raises RouteSnapshotError."""
+        try:
+            content = unseal(self._bytes(), VERSION)
+            spelt = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
+            wall, now = self._clock.wall(), self._clock.monotonic()
+            return [
+                # a wall clock that was set back makes nothing younger than it is
+                Route(topic, spelt[number], "disk", now - max(0.0, wall - confirmed_wall), None, self._clock)
+                for topic, (number, confirmed_wall) in content["topics"].items()
+            ]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, RemotingError) as error:
+            raise RouteSnapshotError(f"{self._path} cannot be read: {error}") from error
+
+    def _bytes(self) -> bytes:
+        # not blocking: a FIFO in its place would never be opened
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("not a file")
+            if status.st_uid != os.geteuid():
+                raise ValueError(f"it belongs to user {status.st_uid}")
+            if (mode := stat.S_IMODE(status.st_mode)) & (stat.S_IWGRP | stat.S_IWOTH):
+                raise ValueError(f"others can write to it: mode {mode:o}")
+            return file.read()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from namesrv_client import ClientSettings
-from namesrv_client.queues.faults import BrokerFaults, connects
+from namesrv_client.queues.selection import BrokerFaults, connects
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import FakeClock
 from tests.support.raw_peer import until

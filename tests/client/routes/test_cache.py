@@ -42,9 +42,8 @@ class Scene:
             routes=routes,
             revision=revision,
             is_conditional=conditional,
-            is_sync=True,
         )
-        return self.cache.apply(answer, "pull")
+        return self.cache.apply(answer, "pull", is_sync=True)
 
     def on_disk(self, topic: str, data: TopicRouteData) -> None:
         """A route of the process before, confirmed a minute ago."""
@@ -62,8 +61,9 @@ class Scene:
         return known.confirmed_absent_since
 
     def ages(self, *topics: str) -> list[float]:
-        """How long ago each was confirmed."""
-        return [self.cache.age(topic) for topic in topics]
+        """How long ago each was confirmed; infinity if nothing is known of it."""
+        found = (self.cache.get(topic) for topic in topics)
+        return [float("inf") if route is None else route.age for route in found]
 
 
 @pytest.fixture
@@ -137,13 +137,13 @@ def test_a_young_server_takes_nothing_away(
         else:
             scene.told({topic: old})
         scene.clock.stall(10.0)
-        age = scene.cache.age(topic)
+        [age] = scene.ages(topic)
 
         changes = scene.told({topic: new}, run="run-2", warm=False)
 
-        assert is_believed == (topic not in scene.cache.doubted) == (scene.cache.age(topic) == 0.0)
+        assert is_believed == (topic not in scene.cache.doubted) == (scene.ages(topic) == [0.0])
         assert bool(changes) == (is_believed and old is not new)
-        assert is_believed or (scene.cache.age(topic), scene.absent_since(topic)) == (age, None)
+        assert is_believed or (scene.ages(topic), scene.absent_since(topic)) == ([age], None)
         scene.told({topic: new}, run="run-2")
         assert (set(), [0.0]) == (scene.cache.doubted, scene.ages(topic))
         assert (scene.absent_since(topic) is not None) == (new is None)
@@ -180,7 +180,8 @@ class Syncing(RuleBasedStateMachine):
         # topic -> its route, and as of which revision
         self.told: dict[str, tuple[TopicRouteData | None, int]] = {}
         self.is_warm = True
-        self.on_their_way: list[Answer] = []
+        # with whether it was a poll
+        self.on_their_way: list[tuple[Answer, bool]] = []
 
     @property
     def run(self) -> str:
@@ -227,17 +228,16 @@ class Syncing(RuleBasedStateMachine):
             routes={topic: route for topic, (route, at) in found.items() if since is None or at > since},
             revision=self.revision,
             is_conditional=since is not None,
-            is_sync=is_sync,
         )
-        self.on_their_way.append(answer)
+        self.on_their_way.append((answer, is_sync))
 
     @precondition(lambda self: self.on_their_way)
     @rule(data=st.data())
     def arrive(self, data: st.DataObject) -> None:
         """Any of the answers; a young server's takes nothing away that another one told."""
-        answer = self.on_their_way.pop(data.draw(st.integers(0, len(self.on_their_way) - 1)))
+        answer, is_sync = self.on_their_way.pop(data.draw(st.integers(0, len(self.on_their_way) - 1)))
         before = {topic: self.cache.get(topic) for topic in "tuv"}
-        self.cache.apply(answer, "pull")
+        self.cache.apply(answer, "pull", is_sync=is_sync)
         for topic, old in before.items():
             if old is not None and old.run != answer.run and not answer.is_warm:
                 now = self.cache.get(topic)
@@ -267,7 +267,7 @@ class Syncing(RuleBasedStateMachine):
         self.scene.clock.stall(1.0)
         self.poll(["t", "u", "v"])
         while self.on_their_way:
-            self.cache.apply(self.on_their_way.pop(0), "pull")
+            self.cache.apply(self.on_their_way.pop(0)[0], "pull", is_sync=True)
         assert (set(), self.revision) == (self.cache.doubted, self.cache.point.revision)
         for topic in "tuv":
             known, (route, _) = self.cache.get(topic), self.told.get(topic, (None, 0))
@@ -339,8 +339,8 @@ def test_answers_that_overtake_each_other_take_the_point_back(scene: Scene) -> N
 def test_only_a_poll_or_a_watch_decides_whom_to_keep_up_with(scene: Scene, *, is_sync: bool, run: str) -> None:
     """The first server that was asked at all, and then not one that was asked for a single topic."""
     for number in (1, 2):
-        answer = Answer(run=f"run-{number}", is_warm=True, topics=["t"], routes={"t": A}, revision=7, is_sync=is_sync)
-        scene.cache.apply(answer, "pull")
+        answer = Answer(run=f"run-{number}", is_warm=True, topics=["t"], routes={"t": A}, revision=7)
+        scene.cache.apply(answer, "pull", is_sync=is_sync)
 
     assert run == scene.cache.point.run
 

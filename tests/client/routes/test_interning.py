@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from namesrv_client.routes.interning import RouteInterner
+from namesrv_client.routes.cache import RouteInterner
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from tests.support.route_clients import group, queues, topic_route
 

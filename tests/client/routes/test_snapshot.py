@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_client import Route, RouteUnavailableError
+from namesrv_client.routes.cache import RouteCache
 from namesrv_client.routes.snapshot import RouteSnapshot, RouteSnapshotError
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
@@ -34,10 +35,22 @@ ROUTES = [
 ]
 
 
+def snapshot_at(path: Path, monotonic: float = 100.0, wall: float = 1_000.0) -> RouteSnapshot:
+    """The file of a client that knows nothing yet."""
+    clock = FakeClock(monotonic=monotonic, wall=wall)
+    return RouteSnapshot(path, clock, RouteCache(clock))
+
+
 @pytest.fixture
-def snapshot(tmp_path: Path) -> RouteSnapshot:
-    """One that was not written yet, at 100 seconds."""
-    return RouteSnapshot(tmp_path / "routes.json", FakeClock(monotonic=100.0))
+def path(tmp_path: Path) -> Path:
+    """Where nothing was written yet."""
+    return tmp_path / "routes.json"
+
+
+@pytest.fixture
+def snapshot(path: Path) -> RouteSnapshot:
+    """The file there, at 100 seconds."""
+    return snapshot_at(path)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -54,75 +67,77 @@ def test_what_was_saved_is_loaded(snapshot: RouteSnapshot) -> None:
         {"broker-a": mapping},
     )
     routes = [*ROUTES, Route("заказы", data, "disk", 1.5)]
-    assert [] == snapshot.load()
+    assert [] == snapshot.read()
 
-    snapshot.save(routes)
+    snapshot.write(routes)
 
-    assert routes == snapshot.load()
+    assert routes == snapshot.read()
 
 
 @pytest.mark.parametrize(("wall", "expected"), [(1_060.0, [-65.0, -55.0]), (10.0, [5.0, 5.0])])
 def test_ages_go_on_while_no_process_runs(tmp_path: Path, wall: float, expected: list[float]) -> None:
     """The next process has another monotonic clock; one that was set back makes nothing younger than new."""
-    RouteSnapshot(tmp_path / "r", FakeClock(monotonic=100.0, wall=1_000.0)).save(ROUTES)
+    snapshot_at(tmp_path / "r").write(ROUTES)
 
-    loaded = RouteSnapshot(tmp_path / "r", FakeClock(monotonic=5.0, wall=wall)).load()
+    loaded = snapshot_at(tmp_path / "r", 5.0, wall).read()
 
     assert expected == [route.confirmed_at for route in loaded]
 
 
-def test_a_route_that_many_topics_share_is_written_once(snapshot: RouteSnapshot) -> None:
+def test_a_route_that_many_topics_share_is_written_once(snapshot: RouteSnapshot, path: Path) -> None:
     """Ten thousand topics on the same brokers make a file of a few hundred kilobytes."""
     data = topic_route(*(f"broker-{letter}" for letter in "abcdefgh"))
 
-    snapshot.save(Route(f"topic-{number:05}", data, "pull", 1.0) for number in range(10_000))
+    snapshot.write(Route(f"topic-{number:05}", data, "pull", 1.0) for number in range(10_000))
 
-    assert 400_000 > snapshot.path.stat().st_size
-    loaded = snapshot.load()
+    assert 400_000 > path.stat().st_size
+    loaded = snapshot.read()
     assert (10_000, 1) == (len(loaded), len({id(route.data) for route in loaded}))
 
 
-def test_a_file_of_somebody_else_is_not_used(snapshot: RouteSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_somebody_else_is_not_used(
+    snapshot: RouteSnapshot, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Routes decide where messages go."""
-    snapshot.save(ROUTES)
-    owner = snapshot.path.stat().st_uid
+    snapshot.write(ROUTES)
+    owner = path.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
 
-    with pytest.raises(RouteSnapshotError, match=f"routes.json belongs to user {owner}"):
-        snapshot.load()
+    with pytest.raises(RouteSnapshotError, match=f"routes.json cannot be read: it belongs to user {owner}"):
+        snapshot.read()
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_can_write_is_not_used(snapshot: RouteSnapshot, mode: int) -> None:
+def test_a_file_that_others_can_write_is_not_used(snapshot: RouteSnapshot, path: Path, mode: int) -> None:
     """Its checksum is no secret."""
-    snapshot.save(ROUTES)
-    snapshot.path.chmod(mode)
+    snapshot.write(ROUTES)
+    path.chmod(mode)
 
-    with pytest.raises(RouteSnapshotError, match=f"can be written by others: mode {mode:o}"):
-        snapshot.load()
+    with pytest.raises(RouteSnapshotError, match=f"others can write to it: mode {mode:o}"):
+        snapshot.read()
 
 
-def test_what_is_no_file_is_not_waited_for(snapshot: RouteSnapshot, tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     """The error says in words what stands in its place."""
     for name, make, problem in (
-        ("pipe", os.mkfifo, "is not a file"),
+        ("pipe", os.mkfifo, "not a file"),
         ("folder", os.mkdir, "Is a directory"),
         ("loop", lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
     ):
         make(tmp_path / name)
         with pytest.raises(RouteSnapshotError, match=problem):
-            RouteSnapshot(tmp_path / name, snapshot.clock).load()
+            snapshot_at(tmp_path / name).read()
     with pytest.raises(IsADirectoryError):
-        RouteSnapshot(tmp_path / "folder", snapshot.clock).save(ROUTES)
+        snapshot_at(tmp_path / "folder").write(ROUTES)
 
 
-def test_a_damaged_file_is_not_used(snapshot: RouteSnapshot) -> None:
+def test_a_damaged_file_is_not_used(snapshot: RouteSnapshot, path: Path) -> None:
     """And named, with what is wrong with it."""
-    snapshot.save(ROUTES)
-    snapshot.path.write_bytes(snapshot.path.read_bytes()[:-1])
+    snapshot.write(ROUTES)
+    path.write_bytes(path.read_bytes()[:-1])
 
-    with pytest.raises(RouteSnapshotError, match=f"^{snapshot.path} cannot be read: truncated or not a sealed file"):
-        snapshot.load()
+    with pytest.raises(RouteSnapshotError, match=f"^{path} cannot be read: truncated or not a sealed file"):
+        snapshot.read()
 
 
 @pytest.mark.parametrize(
@@ -139,12 +154,12 @@ def test_a_damaged_file_is_not_used(snapshot: RouteSnapshot) -> None:
         {"version": 1, "routes": [{}], "topics": {"t": ["a", 1.0]}},
     ],
 )
-def test_content_of_another_kind_is_refused(snapshot: RouteSnapshot, content: dict[str, object]) -> None:
+def test_content_of_another_kind_is_refused(snapshot: RouteSnapshot, path: Path, content: dict[str, object]) -> None:
     """By the right checksum and a wrong program."""
-    write_sealed(snapshot.path, content)
+    write_sealed(path, content)
 
     with pytest.raises(RouteSnapshotError, match="cannot be read"):
-        snapshot.load()
+        snapshot.read()
 
 
 # -- the client -------------------------------------------------------------------------------------------------------
@@ -241,9 +256,9 @@ async def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(
         for _ in range(3):
             await written(scene, 5.0)
         assert 1 == caplog.text.count("route snapshot not written")
-        assert "routes.json | changed" in repr(scene.client._saver)
+        assert "routes.json | changed" in repr(scene.client._snapshot)
 
         snapshot.parent.mkdir()
         await written(scene, 5.0)
         assert ["orders"] == list(saved(snapshot))
-        assert "routes.json | saved" in repr(scene.client._saver)
+        assert "routes.json | saved" in repr(scene.client._snapshot)
