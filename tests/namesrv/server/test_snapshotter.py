@@ -1,4 +1,4 @@
-"""When the snapshot of expected brokers is written, and what happens if it cannot be."""
+"""What a server keeps of its brokers for its next run, and when that one answers route questions."""
 
 import logging
 from pathlib import Path
@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from namesrv.observability.checks import readiness, report
+from namesrv.observability.exposition import exposition
 from namesrv.state import snapshot
-from namesrv.state.snapshot import ExpectedBroker, WipedBroker
+from namesrv.state.snapshot import ExpectedBroker, Snapshot, WipedBroker
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.raw_peer import until
 
 A = Broker()
@@ -18,111 +20,117 @@ EXPECTED_A = ExpectedBroker("cluster-1", "broker-a", 0, "10.0.0.1:10911")
 EXPECTED_B = ExpectedBroker("cluster-1", "broker-b", 0, "10.0.0.2:10911")
 
 
+class Log(logging.Handler):
+    """What is logged, as level and name, with fields."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.lines.append((f"{record.levelname} {record.msg}", vars(record)["fields"]))
+
+
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
-    """What the snapshotter logs, as level and name with fields; grows."""
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    """The log of the snapshotter."""
     caplog.set_level(logging.DEBUG)
-    found: list[tuple[str, dict[str, Any]]] = []
+    handler = Log()
+    logging.getLogger("namesrv.server.snapshotter").handlers = [handler]
+    return handler
 
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append((f"{record.levelname} {record.msg}", vars(record)["fields"]))
 
-    logger = logging.getLogger("namesrv.server.snapshotter")
-    logger.handlers = [Handler()]
+def loaded(data_dir: Path) -> Snapshot:
+    """What the file holds."""
+    found = snapshot.load(data_dir / "snapshot.json")
+    assert found is not None
     return found
 
 
-def brokers(data_dir: Path) -> tuple[ExpectedBroker, ...]:
-    """Who is in the file."""
-    loaded = snapshot.load(data_dir / "snapshot.json")
-    return () if loaded is None else loaded.brokers
-
-
-async def tick(server: InProcess, log: list[Any]) -> None:
+async def tick(server: InProcess, log: Log) -> None:
     """Five seconds pass, and something is logged."""
-    count = len(log)
+    count = len(log.lines)
     await server.clock.advance(5)
-    await until(lambda: len(log) > count)
+    await until(lambda: len(log.lines) > count)
 
 
-async def test_snapshot_is_written_within_five_seconds(tmp_path: Path, log: list[Any]) -> None:
-    """After a broker came, after one left; nothing is written while nobody does."""
-    async with namesrv_in_process(tmp_path) as server:
+async def run_with(data_dir: Path, *brokers: Broker, wiped: bool = False) -> None:
+    """A run of a server that ends with these brokers alive."""
+    async with namesrv_in_process(data_dir) as server:
         peer = await server.connect()
-        await peer.register(B)
-        await peer.register(A)
-        await server.clock.advance(4.9)
-        assert [] == log
-        await tick(server, log)
-        assert (EXPECTED_A, EXPECTED_B) == brokers(tmp_path)
+        for broker in brokers:
+            await peer.register(broker)
+            if wiped:
+                await peer.call(205, {"brokerName": broker.name})
 
-        await peer.register(A)
-        await peer.call(904, B.ext)
-        await server.clock.advance(20)
-        assert 1 == len(log)
 
-        await peer.call(104, B.ext)
-        await tick(server, log)
-        assert (EXPECTED_A,) == brokers(tmp_path)
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+async def test_snapshot_is_written_within_five_seconds(
+    server: InProcess, peer: NamesrvPeer, tmp_path: Path, log: Log
+) -> None:
+    """After a broker came, after one left, after a permission was wiped; nothing is written while nothing changes."""
+    await peer.register(B)
+    await peer.register(A)
+    await server.clock.advance(4.9)
+    assert [] == log.lines
+    await tick(server, log)
+    assert (EXPECTED_A, EXPECTED_B) == loaded(tmp_path).brokers
+
+    await peer.register(A)
+    await peer.call(904, B.ext)
+    await server.clock.advance(20)
+    assert 1 == len(log.lines)
+
+    await peer.call(205, {"brokerName": "broker-a"})
+    await tick(server, log)
+    assert (WipedBroker(None, "broker-a"),) == loaded(tmp_path).wiped
+    await peer.call(104, B.ext)
+    await peer.call(327, {"brokerName": "broker-a"})
+    await tick(server, log)
+    assert ((EXPECTED_A,), ()) == (loaded(tmp_path).brokers, loaded(tmp_path).wiped)
     path = tmp_path / "snapshot.json"
-    written = [("DEBUG snapshot_written", {"path": path, "brokers": count}) for count in (2, 1)]
-    assert written == log
+    assert [("DEBUG snapshot_written", {"path": path, "brokers": count}) for count in (2, 2, 1)] == log.lines
 
 
 async def test_snapshot_is_written_at_the_end(tmp_path: Path) -> None:
-    """At once, before anybody is sent away."""
-    async with namesrv_in_process(tmp_path) as server:
+    """At once, before anybody is sent away; while the disk is slow, what replaces the file last is the newest."""
+    async with namesrv_in_process(tmp_path, broker_expiry_seconds=86400) as server:
         peer = await server.connect()
-        await peer.register(A)
+        for number in range(20):
+            await peer.register(Broker(f"broker-{number:02}", 0, f"10.0.0.1:{number + 1}"))
+            # a write begins with each, and none is waited for
+            await server.clock.advance(5)
         boot_id = server.namesrv.boot_id
 
-    loaded = snapshot.load(tmp_path / "snapshot.json")
-    assert loaded is not None
-    assert ((EXPECTED_A,), boot_id, 1_700_000_000_000) == (loaded.brokers, loaded.boot_id, loaded.saved_ms)
+    found = loaded(tmp_path)
+    assert (20, boot_id) == (len(found.brokers), found.boot_id)
+    # the clock moves on while the server ends
+    assert found.saved_ms >= 1_700_000_100_000
 
 
-async def test_snapshot_knows_whose_permission_was_wiped(tmp_path: Path, log: list[Any]) -> None:
-    """As long as it is."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for broker in (B, A):
-            await peer.register(broker)
-            await peer.call(205, {"brokerName": broker.name})
-        await tick(server, log)
-        loaded = snapshot.load(tmp_path / "snapshot.json")
-        assert loaded is not None
-        assert (WipedBroker(None, "broker-a"), WipedBroker(None, "broker-b")) == loaded.wiped
-
-        await peer.call(327, {"brokerName": "broker-a"})
-        await tick(server, log)
-        loaded = snapshot.load(tmp_path / "snapshot.json")
-        assert loaded is not None
-        assert (WipedBroker(None, "broker-b"),) == loaded.wiped
-
-
-async def test_who_is_missing_is_still_expected_until_the_gate_opens(tmp_path: Path, log: list[Any]) -> None:
+async def test_who_is_missing_is_still_expected_until_the_gate_opens(tmp_path: Path, log: Log) -> None:
     """A server that crashes while it waits must not forget for whom; one that comes back elsewhere is there once."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for broker in (A, B):
-            await peer.register(broker)
-    log.clear()
+    await run_with(tmp_path, A, B)
+    log.lines.clear()
 
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(A._replace(addr="10.9.9.9:10911"))
         await tick(server, log)
         moved = ExpectedBroker("cluster-1", "broker-a", 0, "10.9.9.9:10911")
-        assert (moved, EXPECTED_B) == brokers(tmp_path)
+        assert (moved, EXPECTED_B) == loaded(tmp_path).brokers
 
+        # once more when that one is given up, though nothing else has changed
         await server.clock.advance(45)
-        await until(lambda: len(log) == 2)
-        assert (moved,) == brokers(tmp_path)
+        await until(lambda: len(log.lines) == 2)
+        assert (moved,) == loaded(tmp_path).brokers
 
 
-async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, log: list[Any]) -> None:
-    """One error when it begins and one line when it is over, however often it fails in between."""
+async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, log: Log) -> None:
+    """One error when it begins and one line when it is over; a server that ends meanwhile does so in good order."""
     path = tmp_path / "snapshot.json"
     async with namesrv_in_process(tmp_path) as server:
         # a directory cannot be replaced by a file, whoever tries
@@ -131,34 +139,99 @@ async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, lo
         await peer.register(A)
         await tick(server, log)
         await server.clock.advance(20)
-        ((name, fields),) = log
+        ((name, fields),) = log.lines
         assert ("ERROR snapshot_not_written", path) == (name, fields["path"])
         assert "Is a directory" in str(fields["error"])
 
         path.rmdir()
         await tick(server, log)
-        await until(lambda: len(log) == 3)
+        await until(lambda: len(log.lines) == 3)
+        assert ["INFO snapshot_written_again", "DEBUG snapshot_written"] == [name for name, _ in log.lines[1:]]
+        assert (EXPECTED_A,) == loaded(tmp_path).brokers
 
-        assert ["INFO snapshot_written_again", "DEBUG snapshot_written"] == [name for name, _ in log[1:]]
-        assert (EXPECTED_A,) == brokers(tmp_path)
+        path.unlink()
+        path.mkdir()
+        await peer.register(B)
+    assert "ERROR snapshot_not_written" == log.lines[-1][0]
+
+
+# -- the next run ------------------------------------------------------------------------------------------------------
+
+
+def logged(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
+    """The fields of all events of a name."""
+    return [vars(record)["fields"] for record in caplog.records if record.msg == name]
+
+
+def answers_routes(server: InProcess) -> bool:
+    """Whether the gate is open."""
+    return server.namesrv.fast_lane.is_ready
+
+
+async def test_new_server_is_ready_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody to wait for."""
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path) as server:
+        assert answers_routes(server)
+    assert [{"reason": "ready: no brokers expected"}] == logged(caplog, "ready")
+
+
+async def test_gate_opens_when_all_are_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the tick after the last one; the address may be another."""
+    await run_with(tmp_path, A, B)
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(A._replace(addr="10.9.9.9:10911"))
+        await server.clock.advance(2)
+        assert not answers_routes(server)
+        await peer.register(B)
+        await server.clock.advance(1)
+
+        assert answers_routes(server)
         assert 0 == (await peer.call(105, {"topic": "T"})).code
+    assert [{"reason": "ready: all 2 expected brokers are back"}] == logged(caplog, "ready")
 
 
-async def test_server_that_cannot_write_ends_in_good_order(tmp_path: Path, log: list[Any]) -> None:
-    """What it could not write costs the next start its wait, and nothing else."""
+async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """45 s after the start, whoever is missing; the setting says how long, and nobody is waited for twice."""
+    await run_with(tmp_path, A)
+    async with namesrv_in_process(tmp_path, wait_for_service_seconds=0, evict_on_disconnect=False) as server:
+        assert answers_routes(server)
+        await (await server.connect()).register(A)
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path) as server:
+        reason = "not ready: waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
+        assert [{"reason": reason}] == logged(caplog, "waiting")
+        await server.clock.advance(44)
+        assert not answers_routes(server)
+        await server.clock.advance(1)
+        assert answers_routes(server)
+        alarm = await exposition(server.namesrv, server.controller.server)
+        assert b"\nnameserver_ready_without_brokers 1.0\n" in alarm
+        assert "[+] registered: no broker, although" in report(readiness(server.namesrv), verbose=True)
+        await (await server.connect()).register(B)
+        assert not server.namesrv.is_ready_without_brokers()
+    waited = "ready: waited 45 s, without 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
+    assert [{"reason": waited}] == logged(caplog, "ready") == logged(caplog, "ready_without_brokers")
+    async with namesrv_in_process(tmp_path) as server:
+        assert ["broker-b"] == [missing.broker_name for missing in server.namesrv.readiness.missing]
+
+
+async def test_wiped_permission_survives_a_restart_with_its_broker(tmp_path: Path) -> None:
+    """The broker comes back during the wait and is still wiped; one that does not has ended its life."""
+    await run_with(tmp_path, A, B, wiped=True)
+
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(A)
-        (tmp_path / "snapshot.json").mkdir()
-    assert ["ERROR snapshot_not_written"] == [name for name, _ in log]
+        assert {"broker-a", "broker-b"} == server.namesrv.manager.tables.wiped
+        await server.clock.advance(46)
+        assert {"broker-a"} == server.namesrv.manager.tables.wiped
 
-
-async def test_last_snapshot_waits_for_the_one_before(tmp_path: Path, log: list[Any]) -> None:
-    """The server ends while the disk is slow: what replaces the file last is the newest."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        for number in range(20):
-            await peer.register(Broker(f"broker-{number:02}", 0, f"10.0.0.1:{number + 1}"))
-            # a write begins with each, and none is waited for
-            await server.clock.advance(5)
-    assert 20 == len(brokers(tmp_path))
+        await peer.register(B, registration("U", "V"))
+        queues = server.namesrv.manager.tables.topic_queue_table
+        assert [4] == [row.perm for row in queues["T"]]
+        assert [4, 6] == [row.perm for row in queues["U"]]
