@@ -1,35 +1,16 @@
-"""The HTTP port: when it is open, and what it costs when it is off."""
+"""The HTTP port ends with its server; when it opens is in tests/journeys/test_http.py."""
 
 import asyncio
 import logging
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
-from namesrv.server.controller import StartError
 from tests.support.http_peer import ask
 from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import Broker
 from tests.support.raw_peer import RawPeer
-
-
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "prometheus_client"])
-async def test_without_its_packages_it_says_so_once(
-    missing: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server runs as without an address, and one line names what is to be installed."""
-    monkeypatch.setitem(sys.modules, missing, None)
-    async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
-        assert [] == server.controller.http_addresses
-        assert 0 == (await (await server.connect()).register(Broker())).code
-
-    lines = [record for record in caplog.records if record.msg == "http_is_off"]
-    assert [(logging.WARNING, [missing])] == [(line.levelno, vars(line)["fields"]["missing"]) for line in lines]
-    assert "pip install 'namesrv[server]'" == vars(lines[0])["fields"]["install"]
 
 
 async def test_it_ends_with_the_server(tmp_path: Path) -> None:
@@ -58,16 +39,3 @@ async def test_it_ends_in_the_middle_of_a_scrape(tmp_path: Path, caplog: pytest.
             await asyncio.sleep(0)
     peer.writer.transport.abort()
     assert [] == [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-
-
-async def test_port_in_use(tmp_path: Path) -> None:
-    """The server does not start, and says which flag is to be changed; nothing of it is left."""
-    async with namesrv_in_process(tmp_path / "1", http_listen="127.0.0.1:0") as server:
-        ((host, port),) = server.controller.http_addresses
-        with pytest.raises(StartError, match=f"cannot listen on {host}:{port} for HTTP: .*--http-listen"):
-            await _start(tmp_path / "2", http_listen=f"{host}:{port}")
-
-
-async def _start(data_dir: Path, **settings: Any) -> None:
-    async with namesrv_in_process(data_dir, **settings):
-        pass

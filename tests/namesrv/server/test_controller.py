@@ -7,17 +7,16 @@ import asyncio
 import fcntl
 import json
 import logging
-import socket
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from namesrv import version
-from namesrv.server.controller import EXIT_FAILED, NamesrvController, StartError, run
+from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import settle
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native, outcome, value
 from tests.support.raw_peer import until
@@ -28,19 +27,6 @@ BROKER = Broker()
 def logged(caplog: pytest.LogCaptureFixture, *names: str) -> list[tuple[str, dict[str, Any]]]:
     """Name and fields of the events of these names."""
     return [(record.msg, vars(record)["fields"]) for record in caplog.records if record.msg in names]
-
-
-def settings_of(data_dir: Path, **overrides: Any) -> Settings:
-    """Settings of a server on this machine only."""
-    return Settings(
-        **{"listen_host": "127.0.0.1", "listen_port": 0, "http_listen": "", "data_dir": data_dir, **overrides}
-    )
-
-
-async def serve(settings: Settings) -> None:
-    """Start a server that is not expected to."""
-    async with asyncio.timeout(GUARD_SECONDS):
-        await NamesrvController(settings, FakeClock()).serve()
 
 
 # -- starting --------------------------------------------------------------------------------------------------------
@@ -76,50 +62,15 @@ async def test_server_listens_on_several_addresses(server: InProcess) -> None:
     writer.close()
 
 
-async def test_start_fails_where_somebody_listens(tmp_path: Path) -> None:
-    """The address and the system's reason; the data directory is free again."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-
-        with pytest.raises(StartError, match=rf"^cannot listen on 127.0.0.1:{port}: .*[Aa]ddress already in use"):
-            await serve(settings_of(tmp_path, listen_port=port))
-    async with namesrv_in_process(tmp_path):
-        pass
-
-
-async def test_start_fails_where_another_server_keeps_its_files(tmp_path: Path) -> None:
-    """They would overwrite each other's."""
-    async with namesrv_in_process(tmp_path):
-        with pytest.raises(StartError, match=f"^data directory {tmp_path} is in use by another namesrv$"):
-            await serve(settings_of(tmp_path))
-
-
-async def test_start_fails_without_a_directory(tmp_path: Path) -> None:
-    """A file stands in its place."""
-    (tmp_path / "data").write_bytes(b"")
-
-    with pytest.raises(StartError, match=f"^data directory {tmp_path}/data: "):
-        await serve(settings_of(tmp_path / "data"))
-
-
-async def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path) -> None:
-    """To start without it would be to forget what operators put there."""
+def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """To start without it would be to forget what operators put there: one line and exit code 1, no traceback."""
     (tmp_path / "kvConfig.json").mkdir()
+    settings = Settings(listen_host="127.0.0.1", listen_port=0, http_listen="", data_dir=tmp_path)
 
-    with pytest.raises(StartError, match=r"^KV configuration cannot be read: .*Is a directory: .*kvConfig.json"):
-        await serve(settings_of(tmp_path))
-
-
-def test_run_says_why_it_did_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One line and exit code 1, no traceback."""
-    (tmp_path / "kvConfig.json").mkdir()
-
-    assert EXIT_FAILED == run(settings_of(tmp_path))
+    assert EXIT_FAILED == run(settings)
 
     ((_, fields),) = logged(caplog, "start_failed")
-    assert str(fields["error"]).startswith("KV configuration cannot be read: ")
+    assert re.match("KV configuration cannot be read: .*Is a directory: .*kvConfig.json", str(fields["error"]))
     assert {None} == {record.exc_info for record in caplog.records}
 
 
@@ -149,26 +100,6 @@ async def test_lock_is_held_while_it_serves(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path):
         assert not is_free()
     assert is_free()
-
-
-# -- warm restart ----------------------------------------------------------------------------------------------------
-
-
-async def test_next_run_expects_the_brokers_of_the_last(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It waits for them, says so, and knows what was put into the configuration and whose permission was wiped."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(BROKER)
-        await peer.call(205, {"brokerName": "broker-a"})
-        await peer.call(100, {"namespace": "N", "key": "k", "value": "v"})
-
-    caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path) as server:
-        reason = "not ready: waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
-        assert [("waiting", {"reason": reason})] == logged(caplog, "waiting")
-        assert {"broker-a"} == server.namesrv.manager.tables.wiped
-        assert "v" == server.namesrv.kv.get("N", "k")
-        assert {} == server.namesrv.manager.tables.broker_live_table
 
 
 # -- leaving ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from namesrv.routeinfo.records import Evicted
 from namesrv.server.housekeeping import Housekeeping
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.raw_peer import until
 from tests.support.spelling import json_frame
 from tests.support.table_invariants import violations
@@ -36,37 +37,28 @@ def logged(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
 # -- the scan --------------------------------------------------------------------------------------------------------
 
 
-async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, peer: NamesrvPeer) -> None:
-    """It may be silent for 120 s, and the scan comes every 10 s: it is gone 130 s after its last word at the latest."""
-    await peer.register(A)
-
-    await server.clock.advance(129.9)
-    assert ["broker-a"] == alive(server)
-    await server.clock.advance(0.1)
-    assert [] == alive(server)
-    (evicted,) = server.taken(Evicted)
-    assert ("silent", 130.0) == (evicted.reason, evicted.silent_seconds)
-
-
-@pytest.mark.settings(scan_interval_seconds=2, broker_expiry_seconds=3)
-async def test_scan_interval_and_expiry_are_settings(server: InProcess, peer: NamesrvPeer) -> None:
-    """A scan every 2 s, an expiry of 3 s: gone 4 s after the last word."""
-    await peer.register(A)
-
-    await server.clock.advance(3.9)
-    assert ["broker-a"] == alive(server)
-    await server.clock.advance(0.1)
-    assert [] == alive(server)
-
-
-async def test_connection_of_an_evicted_broker_is_closed(server: InProcess) -> None:
-    """A broker that hangs is sent away; when it comes back to life it connects and registers anew."""
+@pytest.mark.parametrize(
+    "after",
+    [
+        # by default: 120 s, and the scan comes every 10 s
+        pytest.param(130.0, marks=pytest.mark.settings()),
+        pytest.param(4.0, marks=pytest.mark.settings(scan_interval_seconds=2, broker_expiry_seconds=3)),
+        # lateness is looked at once a second, or as often as the scan comes
+        pytest.param(1.5, marks=pytest.mark.settings(scan_interval_seconds=0.5, broker_expiry_seconds=1)),
+    ],
+)
+async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, after: float) -> None:
+    """And its connection is closed, since it hangs: back to life, it connects and registers anew."""
     peer, client = await server.connect(), await server.connect()
     await peer.register(A)
     await client.call(106)
 
-    await server.clock.advance(130)
-
+    await server.clock.advance(after - 0.1)
+    assert ["broker-a"] == alive(server)
+    await server.clock.advance(0.1)
+    assert [] == alive(server)
+    (evicted,) = server.taken(Evicted)
+    assert ("silent", after) == (evicted.reason, evicted.silent_seconds)
     assert await peer.at_end()
     assert server.find_connection(client) is not None
 
@@ -199,27 +191,20 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
 # -- connections -----------------------------------------------------------------------------------------------------
 
 
-async def test_closed_connection_evicts_at_once(server: InProcess) -> None:
-    """All its brokers, in one step, and nobody else's."""
+@pytest.mark.parametrize("ends", [NamesrvPeer.close, NamesrvPeer.reset])
+async def test_closed_connection_evicts_at_once(server: InProcess, ends: Callable[[NamesrvPeer], None]) -> None:
+    """All its brokers, in one step, and nobody else's, however it ends."""
     peer, other = await server.connect(), await server.connect()
     await peer.register(A)
     await peer.register(B)
     await other.register(C)
 
-    await server.hang_up(peer)
+    ends(peer)
+    await until(lambda: server.find_connection(peer) is None)
     await settle()
 
     assert ["broker-c"] == alive(server)
     assert ["disconnected", "disconnected"] == [effect.reason for effect in server.taken(Evicted)]
-
-
-async def test_reset_connection_evicts_at_once(server: InProcess, peer: NamesrvPeer) -> None:
-    """However it ends."""
-    await peer.register(A)
-
-    peer.reset()
-
-    assert "disconnected" == (await server.effect(Evicted)).reason
 
 
 @pytest.mark.settings(evict_on_disconnect=False)
@@ -286,16 +271,6 @@ async def test_refusals_are_logged_twenty_a_second(tmp_path: Path, caplog: pytes
         assert 21 == len(logged(caplog, "connection_refused"))
         await server.clock.advance(1)
         assert 1 == len(logged(caplog, "connections_refused"))
-
-
-@pytest.mark.settings(scan_interval_seconds=0.5, broker_expiry_seconds=1)
-async def test_short_scan_interval_is_its_own_tick(server: InProcess, peer: NamesrvPeer) -> None:
-    """Lateness is looked at once a second, or as often as the scan comes."""
-    await peer.register(A, native_registration("T"), spelling="native")
-    await server.clock.advance(1.4)
-    assert ["broker-a"] == alive(server)
-    await server.clock.advance(0.1)
-    assert [] == alive(server)
 
 
 async def test_scans_are_counted(server: InProcess) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,15 @@ from typing import Any
 import pytest
 
 from namesrv.context import LiveSettings
-from namesrv.server.reload import RELOADABLE, Change, Reloader, apply, changes_between
+from namesrv.server.reload import RELOADABLE, Reloader, apply
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.flags import parse
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import Loaded, load
+from namesrv.settings.sources import load
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_runtime.log import configure
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, outcome
+from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome
 from tests.support.raw_peer import RawPeer, until
 
 # what a running server cannot change: where it is, what it waits for, and what shapes staleness, which the heartbeat
@@ -44,40 +43,30 @@ def test_every_setting_is_on_one_side() -> None:
     assert set() == RELOADABLE & NEEDS_RESTART
 
 
-def test_changes_are_those_that_differ() -> None:
-    """In the order of the settings, with both values."""
-    running = dict(Settings(max_connections=5, listen_port=1))
-    wanted = Settings(max_connections=6, listen_port=2)
-    running["data_dir"], running["heartbeat_log_dir"] = wanted.data_dir, wanted.heartbeat_log_dir
-
-    changes = changes_between(running, wanted)
-
-    assert [Change("listen_port", 1, 2), Change("max_connections", 5, 6)] == changes
-    assert [False, True] == [change.can_reload for change in changes]
-
-
 class File:
     """A settings file, and the server that reads it."""
 
     def __init__(self, path: Path, server: InProcess) -> None:
         self.path = path
         self.server = server
+        settings = server.namesrv.settings
         argv = [
-            "--listen-host=127.0.0.1",
-            "--listen-port=0",
-            "--http-listen=",
-            "--drain-seconds=0",
-            f"--data-dir={server.data_dir}",
-            f"--heartbeat-log-dir={server.namesrv.settings.heartbeat_log_dir}",
-            f"--nameserver-name={server.namesrv.settings.nameserver_name}",
-            f"--config={path}",
+            *("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--drain-seconds=0"),
+            *(f"--data-dir={server.data_dir}", f"--heartbeat-log-dir={settings.heartbeat_log_dir}"),
+            *(f"--nameserver-name={settings.nameserver_name}", f"--config={path}"),
         ]
-        self.read: Callable[[], Loaded] = lambda: load(parse(argv), {})
+        self.reloader = Reloader(server.namesrv, server.controller.server, lambda: load(parse(argv), {}))
 
     async def reload(self, text: str) -> None:
         """Write it and have it read again."""
         self.path.write_text(text)
-        await Reloader(self.server.namesrv, self.server.controller.server, self.read).reload()
+        await self.reloader.reload()
+
+
+@pytest.fixture
+def file(tmp_path: Path, server: InProcess) -> File:
+    """A file that is not there yet."""
+    return File(tmp_path / "ns.toml", server)
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
@@ -91,42 +80,39 @@ def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]
     return found
 
 
-async def test_changed_setting_is_in_effect_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changed_setting_is_in_effect_and_told(
+    server: InProcess, file: File, caplog: pytest.LogCaptureFixture
+) -> None:
     """Old and new value and where the new one came from, once."""
     caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path / "data") as server:
-        file = File(tmp_path / "ns.toml", server)
+    await file.reload("max_connections = 1\n")
+    told = {"setting": "max_connections", "old": 10_000, "new": 1, "origin": f"file {file.path}"}
+    assert [("setting_changed", told), ("reloaded", {"changed": 1, "need_restart": 0})] == events(caplog)
+    peer = await server.connect()
+    refused = await RawPeer.connect(server.address)
+    assert await refused.at_end()
+    refused.close()
+    assert 1 == server.namesrv.settings.max_connections
 
-        await file.reload("max_connections = 1\n")
-        told = {"setting": "max_connections", "old": 10_000, "new": 1, "origin": f"file {file.path}"}
-        assert [("setting_changed", told), ("reloaded", {"changed": 1, "need_restart": 0})] == events(caplog)
-        peer = await server.connect()
-        refused = await RawPeer.connect(server.address)
-        assert await refused.at_end()
-        refused.close()
-        assert 1 == server.namesrv.settings.max_connections
-
-        await file.reload("max_connections = 1\n")
-        assert [("reloaded", {"changed": 0, "need_restart": 0})] == events(caplog)
-        await file.reload("")
-        assert [("setting_changed", 1, 10_000, "default")] == [
-            (name, told["old"], told["new"], told["origin"]) for name, told in events(caplog)[:1]
-        ]
-        assert 0 == (await peer.call(106)).code
+    await file.reload("max_connections = 1\n")
+    assert [("reloaded", {"changed": 0, "need_restart": 0})] == events(caplog)
+    await file.reload("")
+    told = {"setting": "max_connections", "old": 1, "new": 10_000, "origin": "default"}
+    assert ("setting_changed", told) == events(caplog)[0]
+    assert 0 == (await peer.call(106)).code
 
 
-async def test_setting_that_needs_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_setting_that_needs_a_restart(server: InProcess, file: File, caplog: pytest.LogCaptureFixture) -> None:
     """Is named each time, and is as it was."""
     caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path / "data") as server:
-        file = File(tmp_path / "ns.toml", server)
-        for _ in range(2):
-            await file.reload("broker_expiry_seconds = 60\nadmin_enabled = true\n")
+    for _ in range(2):
+        await file.reload("broker_expiry_seconds = 60\nadmin_enabled = true\n")
 
-            told = next(told for name, told in events(caplog) if name == "setting_needs_restart")
-            assert ("broker_expiry_seconds", 120.0, 60.0) == (told["setting"], told["old"], told["new"])
-            assert 120.0 == server.namesrv.settings.broker_expiry_seconds
-            assert server.namesrv.settings.admin_enabled
+        found = events(caplog)
+        told = {"setting": "broker_expiry_seconds", "old": 120.0, "new": 60.0, "origin": f"file {file.path}"}
+        assert ("setting_needs_restart", told) == found[0]
+        assert 1 == found[-1][1]["need_restart"]
+        assert (120.0, True) == (server.namesrv.settings.broker_expiry_seconds, server.namesrv.settings.admin_enabled)
 
 
 @pytest.mark.parametrize(
@@ -135,44 +121,24 @@ async def test_setting_that_needs_a_restart(tmp_path: Path, caplog: pytest.LogCa
         ("max_connections = 5\nmax_header_bytes = 1\n", "max-header-bytes: 1 is not between 1024 and 16777215"),
         ("max_connections = 5\nmax_conections = 6\n", "unknown key max_conections"),
         ("max_connections = 5\nmax_conn", "{file}: "),
+        # it may be in the middle of being replaced
+        (None, "{file}: cannot be read: no such file or directory"),
     ],
 )
 async def test_bad_file_changes_nothing(
-    text: str, problem: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: InProcess, file: File, caplog: pytest.LogCaptureFixture, text: str | None, problem: str
 ) -> None:
     """What is wrong is told, and what is right beside it is not applied either."""
-    caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path / "data") as server:
-        file = File(tmp_path / "ns.toml", server)
-        before = server.namesrv.effective_settings()
+    before = server.namesrv.effective_settings()
 
-        await file.reload(text)
-
-        ((name, told),) = events(caplog)
-        assert "reload_refused" == name
-        (found,) = told["problems"]
-        assert found.startswith(problem.replace("{file}", str(file.path)))
-        assert before == server.namesrv.effective_settings()
-        assert 10_000 == server.controller.server.limits.max_connections
-
-
-async def test_file_that_is_gone_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It may be in the middle of being replaced."""
-    async with namesrv_in_process(tmp_path / "data") as server:
-        file = File(tmp_path / "ns.toml", server)
-        await Reloader(server.namesrv, server.controller.server, file.read).reload()
+    await (file.reloader.reload() if text is None else file.reload(text))
 
     ((name, told),) = events(caplog)
-    assert ("reload_refused", (f"{file.path}: cannot be read: no such file or directory",)) == (name, told["problems"])
-
-
-async def test_flag_wins_over_a_changed_file(tmp_path: Path) -> None:
-    """As at the start."""
-    async with namesrv_in_process(tmp_path / "data", drain_seconds=0.0) as server:
-        file = File(tmp_path / "ns.toml", server)
-        await file.reload("drain_seconds = 60\n")
-
-        assert 0.0 == server.namesrv.settings.drain_seconds
+    (found,) = told["problems"]
+    assert "reload_refused" == name
+    assert found.startswith(problem.replace("{file}", str(file.path)))
+    assert before == server.namesrv.effective_settings()
+    assert 10_000 == server.controller.server.limits.max_connections
 
 
 async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
@@ -227,87 +193,68 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
         assert (21.0, 1 << 30) == (retention.keep_days, retention.max_bytes)
 
 
-async def test_what_is_looked_up_counts_at_once(tmp_path: Path) -> None:
-    """Topics per broker, the size of inflated bodies, administration and values of the KV configuration."""
-    async with namesrv_in_process(tmp_path / "data") as server:
-        peer = await server.connect()
-        assert 0 == (await peer.register(Broker())).code
-        assert 16 == (await peer.call(318, None, b"enableTopicList=false")).code
+async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: NamesrvPeer) -> None:
+    """Topics per broker, administration, values of the KV configuration; answers that are encoded are made anew."""
+    assert 0 == (await peer.register(Broker())).code
+    assert 16 == (await peer.call(318, None, b"enableTopicList=false")).code
+    put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
+    await peer.call(100, put)
+    assert b"orderTopicConf" not in (await peer.call(105, {"topic": "T"})).body
 
-        apply(
-            server.namesrv,
-            server.controller.server,
-            {"max_topics_per_broker": 1, "admin_enabled": True, "kv_max_value_bytes": 3},
-        )
+    changed = {"max_topics_per_broker": 1, "admin_enabled": True, "kv_max_value_bytes": 3, "order_message_enable": True}
+    apply(server.namesrv, server.controller.server, changed)
 
-        assert (1, "2 topics in one registration, limit 1") == outcome(
-            await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"))
-        )
-        assert 0 == (await peer.call(318, None, b"enableTopicList=false")).code
-        put = {"namespace": "n", "key": "k", "value": "four"}
-        assert "value of 4 bytes, limit 3" in str((await peer.call(100, put)).remark)
-
-
-async def test_option_of_routes_shows_in_the_next_answer(tmp_path: Path) -> None:
-    """Answers that are encoded already are made anew."""
-    async with namesrv_in_process(tmp_path / "data") as server:
-        peer = await server.connect()
-        await peer.register(Broker())
-        await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
-        assert b"orderTopicConf" not in (await peer.call(105, {"topic": "T"})).body
-
-        apply(server.namesrv, server.controller.server, {"order_message_enable": True})
-
-        assert b'"orderTopicConf":"broker-a:8"' in (await peer.call(105, {"topic": "T"})).body
+    refused = outcome(await peer.register(Broker("broker-b", 0, "10.0.0.2:10911")))
+    assert (1, "2 topics in one registration, limit 1") == refused
+    assert 0 == (await peer.call(318, None, b"enableTopicList=false")).code
+    assert "value of 4 bytes, limit 3" in str((await peer.call(100, {**put, "value": "four"})).remark)
+    assert b'"orderTopicConf":"broker-a:8"' in (await peer.call(105, {"topic": "T"})).body
 
 
 async def test_reload_takes_back_what_was_changed_over_the_wire(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: InProcess, file: File, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What the files say counts, and the change is told with the value that was in effect."""
-    async with namesrv_in_process(tmp_path / "data") as server:
-        file = File(tmp_path / "ns.toml", server)
-        for item in fields(LiveSettings):
-            setattr(server.namesrv.live, item.name, not getattr(server.namesrv.live, item.name))
+    names = {item.name for item in fields(LiveSettings)}
+    for name in names:
+        setattr(server.namesrv.live, name, not getattr(server.namesrv.live, name))
 
-        await file.reload("")
+    await file.reload("")
 
-        told = [told["setting"] for name, told in events(caplog) if name == "setting_changed"]
-        assert {item.name for item in fields(LiveSettings)} == set(told)
-        assert LiveSettings.of(Settings()) == server.namesrv.live
+    assert names == {told["setting"] for name, told in events(caplog) if name == "setting_changed"}
+    assert LiveSettings.of(Settings()) == server.namesrv.live
 
 
-async def test_asked_often_it_reloads_once_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_asked_often_it_reloads_once_more(
+    server: InProcess, file: File, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whoever asks while it reads gets what was written by then."""
     caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path / "data") as server:
-        file = File(tmp_path / "ns.toml", server)
-        file.path.write_text("max_connections = 7\n")
-        asked = asyncio.Event()
-        reloading = asyncio.ensure_future(Reloader(server.namesrv, server.controller.server, file.read).run(asked))
-        for _ in range(5):
-            asked.set()
-        await until(lambda: server.namesrv.settings.max_connections == 7)
-        file.path.write_text("max_connections = 8\n")
+    file.path.write_text("max_connections = 7\n")
+    asked = asyncio.Event()
+    reloading = asyncio.ensure_future(file.reloader.run(asked))
+    for _ in range(5):
         asked.set()
-        await until(lambda: server.namesrv.settings.max_connections == 8)
-        reloading.cancel()
-        await asyncio.wait([reloading])
+    await until(lambda: server.namesrv.settings.max_connections == 7)
+    file.path.write_text("max_connections = 8\n")
+    asked.set()
+    await until(lambda: server.namesrv.settings.max_connections == 8)
+    reloading.cancel()
+    await asyncio.wait([reloading])
 
     assert 2 == [name for name, _ in events(caplog)].count("reloaded")
 
 
-async def test_log_level(tmp_path: Path) -> None:
+async def test_log_level(server: InProcess) -> None:
     """Counts for everything from now on, and so does the format."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
         configure("info", "json")
-        async with namesrv_in_process(tmp_path / "data") as server:
-            apply(server.namesrv, server.controller.server, {"log_level": "error"})
-            assert logging.ERROR == root.level
-            apply(server.namesrv, server.controller.server, {"log_level": "debug", "log_format": "text"})
-            assert logging.DEBUG == root.level
+        apply(server.namesrv, server.controller.server, {"log_level": "error"})
+        assert logging.ERROR == root.level
+        apply(server.namesrv, server.controller.server, {"log_level": "debug", "log_format": "text"})
+        assert logging.DEBUG == root.level
     finally:
         root.setLevel(level)
         root.handlers = handlers

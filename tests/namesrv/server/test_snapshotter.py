@@ -107,8 +107,8 @@ async def test_snapshot_is_written_at_the_end(tmp_path: Path) -> None:
 
     found = loaded(tmp_path)
     assert (20, boot_id) == (len(found.brokers), found.boot_id)
-    # the clock moves on while the server ends
-    assert found.saved_ms >= 1_700_000_100_000
+    # when the last one came, or later: the clock moves on while the disk is slow
+    assert found.saved_ms >= 1_700_000_095_000
 
 
 async def test_who_is_missing_is_still_expected_until_the_gate_opens(tmp_path: Path, log: Log) -> None:
