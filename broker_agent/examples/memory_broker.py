@@ -16,6 +16,7 @@ import contextlib
 import json
 import logging
 import signal
+import socket
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ from typing import Any, Final
 
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.bodies.answers import read_route
+from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE, RequestCode
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.address import parse_address
@@ -100,10 +103,11 @@ class MemoryBroker:
         return self._queues.setdefault((name, number), Queue())
 
     async def serve_peer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection line by line until it ends."""
-        # cancelled only when the broker ends
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            while line := await _line(reader):
+        """Answer one connection line by line until it ends, or a line is too long; cancelled when the broker ends."""
+        with contextlib.suppress(
+            ConnectionError, asyncio.CancelledError, asyncio.LimitOverrunError, asyncio.IncompleteReadError
+        ):
+            while line := await reader.readuntil():
                 try:
                     asked = json.loads(line)
                     if not isinstance(asked, dict):
@@ -117,14 +121,6 @@ class MemoryBroker:
         writer.close()
 
 
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readline()
-    except ValueError:
-        # longer than a line may be
-        return b""
-
-
 async def serve(options: argparse.Namespace) -> int:
     """Run a broker until SIGTERM or SIGINT (unregister and end) or SIGUSR1 (drain first, until one of the others)."""
     loop = asyncio.get_running_loop()
@@ -132,24 +128,18 @@ async def serve(options: argparse.Namespace) -> int:
     for number, event in ((signal.SIGTERM, ends), (signal.SIGINT, ends), (signal.SIGUSR1, drains)):
         loop.add_signal_handler(number, event.set)
     ended, drained = asyncio.ensure_future(ends.wait()), asyncio.ensure_future(drains.wait())
-    broker: MemoryBroker | None = None
-
-    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if broker is not None:
-            await broker.serve_peer(reader, writer)
-
-    server = await asyncio.start_server(peer, options.host, options.port, limit=_LONGEST_LINE)
-    port = server.sockets[0].getsockname()[1]
+    listening = socket.create_server((options.host, options.port))
     settings = AgentSettings(
         cluster_name=options.cluster,
         broker_name=options.name,
         broker_id=options.id,
-        broker_addr=f"{options.advertise or options.host}:{port}",
+        broker_addr=f"{options.advertise or options.host}:{listening.getsockname()[1]}",
         name_servers=options.name_servers,
         heartbeat_seconds=options.heartbeat_seconds,
         client_poll_seconds=options.poll_seconds,
     )
     broker = MemoryBroker(settings, [TopicConfig(name, 4, 4) for name in options.topic])
+    server = await asyncio.start_server(broker.serve_peer, sock=listening, limit=_LONGEST_LINE)
     try:
         async with broker.agent as agent:
             print(json.dumps({"event": "serving", "address": settings.broker_addr}), flush=True)
@@ -164,79 +154,70 @@ async def serve(options: argparse.Namespace) -> int:
     return 0
 
 
-async def route(name_servers: str, topic: str) -> dict[str, Any]:
+async def route(name_servers: str, topic: str) -> TopicRouteData:
     """The route of a topic, from the first NameServer that answers. Raises RefusedError."""
     problems = []
     for address in await resolve(name_servers):
         async with RemotingClient(address, clock=SystemClock()) as client:
             try:
-                answer = await client.invoke(
-                    RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic}, timeout_seconds=3.0
-                )
+                fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+                code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+                return read_route((await client.invoke(code, ext_fields=fields, timeout_seconds=3.0)).body)
             except RemotingError as error:
                 problems.append(f"{address}: {error}")
-            else:
-                found: dict[str, Any] = json.loads(answer.body)
-                return found
     raise RefusedError("; ".join(problems))
 
 
-def queues_of(found: Mapping[str, Any], perm: int, count: str) -> list[tuple[str, int]]:
-    """(broker address, queue) for each queue whose broker has a master and the permission."""
-    masters = {data["brokerName"]: data["brokerAddrs"].get(str(MASTER_ID)) for data in found["brokerDatas"]}
+async def queues_of(options: argparse.Namespace, perm: int) -> list[tuple[str, int]]:
+    """(broker address, queue) for each queue of the topic whose broker has a master and the permission."""
+    found = await route(options.name_servers, options.topic)
+    masters = {group.broker_name: group.broker_addrs.get(MASTER_ID) for group in found.broker_datas}
     return [
-        (masters[queue["brokerName"]], number)
-        for queue in found["queueDatas"]
-        if queue["perm"] & perm and masters.get(queue["brokerName"])
-        for number in range(queue[count])
+        (address, number)
+        for queues in found.queue_datas
+        if queues.perm & perm and (address := masters.get(queues.broker_name))
+        for number in range(queues.write_queue_nums if perm == PERM_WRITE else queues.read_queue_nums)
     ]
 
 
-async def ask(address: str, *questions: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Ask a broker, line by line. Raises RefusedError with its own words."""
+async def ask(address: str, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask a broker. Raises RefusedError with its own words."""
     host, port = parse_address(address)
     reader, writer = await asyncio.open_connection(host, port, limit=_LONGEST_LINE)
-    answers = []
     try:
-        for question in questions:
-            writer.write(json.dumps(question).encode() + b"\n")
-            await writer.drain()
-            line = await reader.readline()
-            if not line:
-                raise RefusedError(f"broker {address} closed the connection")
-            answer: dict[str, Any] = json.loads(line)
-            if "error" in answer:
-                raise RefusedError(answer["error"])
-            answers.append(answer)
+        writer.write(json.dumps(question).encode() + b"\n")
+        line = await reader.readline()
     finally:
         writer.close()
-    return answers
+    if not line:
+        raise RefusedError(f"broker {address} closed the connection")
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        raise RefusedError(answer["error"])
+    return answer
 
 
 async def produce(options: argparse.Namespace) -> int:
     """Send the messages round robin to the queues of the topic."""
-    found = await route(options.name_servers, options.topic)
-    queues = queues_of(found, PERM_WRITE, "writeQueueNums")
+    queues = await queues_of(options, PERM_WRITE)
     if not queues:
         raise RefusedError(f"no queue of {options.topic!r} can be written to")
     for number, body in enumerate(options.message):
         address, queue = queues[number % len(queues)]
-        (answer,) = await ask(address, {"op": "produce", "topic": options.topic, "queue": queue, "body": body})
+        answer = await ask(address, {"op": "produce", "topic": options.topic, "queue": queue, "body": body})
         print(json.dumps({"broker": address, "queue": queue, **answer}))
     return 0
 
 
 async def consume(options: argparse.Namespace) -> int:
     """Print what the queues of the topic hold."""
-    found = await route(options.name_servers, options.topic)
-    for address, queue in queues_of(found, PERM_READ, "readQueueNums"):
-        offset, is_more = 0, True
-        while is_more:
-            question = {"op": "consume", "topic": options.topic, "queue": queue, "offset": offset}
-            (answer,) = await ask(address, question)
+    for address, queue in await queues_of(options, PERM_READ):
+        answer: dict[str, Any] = {"messages": [""], "next": 0}
+        while answer["messages"]:
+            question = {"op": "consume", "topic": options.topic, "queue": queue, "offset": answer["next"]}
+            answer = await ask(address, question)
             for body in answer["messages"]:
                 print(json.dumps({"broker": address, "queue": queue, "body": body}))
-            offset, is_more = answer["next"], bool(answer["messages"])
     return 0
 
 

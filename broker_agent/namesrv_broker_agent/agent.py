@@ -4,15 +4,14 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import Final, Self, TypeVar
 
-from namesrv_broker_agent.dialects import Registered
 from namesrv_broker_agent.identity import BrokerIdentity, BrokerState
-from namesrv_broker_agent.link import ServerLink, ServerState
+from namesrv_broker_agent.link import ServerLink, ServerState, report_bug
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
@@ -24,7 +23,6 @@ from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_runtime.clock import Clock, SystemClock, timeout_on
 from namesrv_runtime.name_servers import NameServerList
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 logger: Final = logging.getLogger(__name__)
@@ -73,10 +71,10 @@ class BrokerAgent:
         self._protocols = protocols
         self._random_unit = random_unit
         self._links: dict[str, ServerLink] = {}
-        self._runs: dict[str, asyncio.Task[None]] = {}
-        # servers that are being left: they are no longer in the list, or all are
-        self._leaving: set[asyncio.Task[None]] = set()
-        self._left: set[ServerLink] = set()
+        # servers that are being left, and by which task: they are no longer in the list, or all are
+        self._leaving: dict[ServerLink, asyncio.Task[None]] = {}
+        # wakes those who wait for registrations
+        self._progress = asyncio.Event()
         self._master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(
@@ -108,7 +106,7 @@ class BrokerAgent:
         self._name_servers_changed(self._name_servers.addresses)
         self._name_servers.looked.clear()
         self._watch = asyncio.create_task(self._name_servers.run(), name="namesrv-agent name servers")
-        self._watch.add_done_callback(_report_bug)
+        self._watch.add_done_callback(report_bug)
         try:
             # a name or a URL that hangs does not hold up the broker; the servers join when they are known
             async with timeout_on(self._clock, self.settings.connect_timeout_seconds):
@@ -139,10 +137,11 @@ class BrokerAgent:
 
     async def _stop(self) -> None:
         if self._watch is not None:
-            await _cancelled(self._watch)
-        await asyncio.gather(*(self._leave(address) for address in list(self._links)))
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+        self._name_servers_changed(())
         if self._leaving:
-            await asyncio.wait(self._leaving)
+            await asyncio.wait(self._leaving.values())
 
     async def drain(self) -> None:
         """Leave without a failed send: no write permission anywhere, one poll period of all clients, then `stop`."""
@@ -164,30 +163,20 @@ class BrokerAgent:
         try:
             async with timeout_on(self._clock, timeout_seconds):
                 while self._settled() < (max(1, len(self._links)) if count is None else count):
-                    waits: list[asyncio.Future[object]] = [
-                        asyncio.ensure_future(link.settled.wait()) for link in self._unsettled()
-                    ]
-                    waits.append(asyncio.ensure_future(self._clock.sleep(0.05)))
-                    try:
-                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        for wait in waits:
-                            wait.cancel()
+                    self._progress.clear()
+                    await self._progress.wait()
         except TimeoutError:
-            raise TimeoutError(self._missing(timeout_seconds)) from None
+            missing = [
+                f"{link.address} ({link.state.last_error or 'no answer yet'})"
+                for link in self._links.values()
+                if not link.settled.is_set()
+            ]
+            why = ", ".join(missing) or self._name_servers.last_error or "no name servers yet"
+            raise TimeoutError(f"not registered within {timeout_seconds:g} s: {why}") from None
         return self._settled()
-
-    def _missing(self, seconds: float) -> str:
-        if not self._links:
-            return f"not registered within {seconds:g} s: {self._name_servers.last_error or 'no name servers yet'}"
-        missing = (f"{link.address} ({link.state.last_error or 'no answer yet'})" for link in self._unsettled())
-        return f"not registered within {seconds:g} s: {', '.join(missing)}"
 
     def _settled(self) -> int:
         return sum(link.settled.is_set() for link in self._links.values())
-
-    def _unsettled(self) -> list[ServerLink]:
-        return [link for link in self._links.values() if not link.settled.is_set()]
 
     # -- what it knows ------------------------------------------------------------------------------------------------
 
@@ -220,38 +209,52 @@ class BrokerAgent:
 
     async def create_topic(self, topic: TopicConfig) -> None:
         """Add a topic, and tell all servers at once. Raises ValueError if it exists or cannot be."""
-        await self._change(self._table.create, topic)
+        await self._change(lambda: self._table.create(topic))
 
     async def update_topic(self, topic: TopicConfig) -> None:
         """Replace a topic, and tell all servers at once. Raises ValueError if it does not exist or cannot be."""
-        await self._change(self._table.update, topic)
+        await self._change(lambda: self._table.update(topic))
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic, and tell all servers at once. Raises ValueError if it does not exist."""
-        await self._change(self._table.delete, name)
+        await self._change(lambda: self._table.delete(name))
 
     async def set_perm(self, name: str, perm: Permission) -> None:
         """Change a topic's permission (4 read, 2 write). Raises ValueError."""
-        await self._change(self._table.set_perm, name, perm)
+        await self._change(lambda: self._table.set_perm(name, perm))
 
     async def replace_topics(self, topics: Iterable[TopicConfig]) -> TopicChange:
         """Make the topics these; what differed. Raises ValueError, and then nothing has changed."""
-        return await self._change(self._table.replace_all, list(topics))
+        wanted = list(topics)
+        return await self._change(lambda: self._table.replace_all(wanted))
 
-    async def _change(self, change: Callable[P, TopicChange], *args: P.args, **kwargs: P.kwargs) -> TopicChange:
-        return await _whole(self._change_whole(partial(change, *args, **kwargs)))
-
-    async def _change_whole(self, change: Callable[[], TopicChange]) -> TopicChange:
-        async with self._table_lock:
-            done = await self._on_disk(change)
+    async def _change(self, change: Callable[[], TopicChange]) -> TopicChange:
+        def tell(done: TopicChange) -> None:
             if done.changed or done.deleted:
                 for link in self._links.values():
                     link.topics_changed(done)
-        return done
 
-    async def _on_disk(self, change: Callable[[], T]) -> T:
-        """With a state file a change is on disk before anybody is told."""
-        return change() if self.settings.state_file is None else await asyncio.to_thread(change)
+        return await self._keep(change, tell)
+
+    async def _keep(self, change: Callable[[], T], then: Callable[[T], None]) -> T:
+        """All of it or nothing: whoever is cancelled meanwhile waits until it is done."""
+
+        async def work() -> T:
+            async with self._table_lock:
+                # with a state file a change is on disk before anybody is told
+                done = change() if self.settings.state_file is None else await asyncio.to_thread(change)
+                then(done)
+            return done
+
+        task = asyncio.ensure_future(work())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            if not task.cancelled():
+                # fetched, so that asyncio does not report it
+                task.exception()
+            raise
 
     # -- roles --------------------------------------------------------------------------------------------------------
 
@@ -266,74 +269,46 @@ class BrokerAgent:
         await self._take_id(broker_id, state_version)
 
     async def _take_id(self, broker_id: int, state_version: int | None) -> None:
-        await _whole(self._take_id_whole(broker_id, state_version))
-        await self._register_again()
-
-    async def _take_id_whole(self, broker_id: int, state_version: int | None) -> None:
-        async with self._table_lock:
-            await self._on_disk(partial(self._table.bump, state_version))
+        def take(_: None) -> None:
             self._identity.broker_id = broker_id
 
+        await self._keep(lambda: self._table.bump(state_version), take)
+        await self._register_again()
+
     async def _register_again(self) -> None:
-        """Tell all servers everything, and wait for those that can be reached."""
+        """Tell all servers everything, and wait for those that can be reached; the others register when back."""
         for link in self._links.values():
             link.register_again()
-        # those that can be reached; the others register when they are back
         reachable = [link for link in self._links.values() if link.state.status == "registered"]
-        if reachable:
-            await asyncio.wait(
-                [asyncio.ensure_future(self._until_settled(link)) for link in reachable],
-            )
-
-    async def _until_settled(self, link: ServerLink) -> None:
-        try:
+        with suppress(TimeoutError):
             async with timeout_on(self._clock, self.settings.answer_timeout_seconds):
-                await link.settled.wait()
-        except TimeoutError:
-            pass
+                await asyncio.gather(*(link.settled.wait() for link in reachable))
 
     # -- servers ------------------------------------------------------------------------------------------------------
 
     def _name_servers_changed(self, addresses: tuple[str, ...]) -> None:
         for address in addresses:
             if address not in self._links:
-                self._join(address)
-        for address in list(self._links):
-            if address not in addresses:
-                leaving = asyncio.ensure_future(self._leave(address))
-                self._leaving.add(leaving)
-                leaving.add_done_callback(self._leaving.discard)
+                link = ServerLink(
+                    address,
+                    self._identity,
+                    clock=self._clock,
+                    on_registered=self._registered,
+                    on_request=self._on_request,
+                    protocols=self._protocols,
+                    random_unit=self._random_unit,
+                )
+                self._links[address] = link
+                link.start()
+        for address in self._links.keys() - set(addresses):
+            link = self._links.pop(address)
+            leaving = asyncio.ensure_future(link.leave(self.settings.stop_seconds))
+            self._leaving[link] = leaving
+            leaving.add_done_callback(lambda _, link=link: self._leaving.pop(link))  # type: ignore[misc]  # bound now
+        self._progress.set()
 
-    def _join(self, address: str) -> None:
-        link = ServerLink(
-            address,
-            self._identity,
-            clock=self._clock,
-            on_registered=self._registered,
-            on_request=self._on_request,
-            protocols=self._protocols,
-            random_unit=self._random_unit,
-        )
-        self._links[address] = link
-        run = asyncio.create_task(link.run(), name=f"namesrv-agent {address}")
-        run.add_done_callback(_report_bug)
-        self._runs[address] = run
-
-    async def _leave(self, address: str) -> None:
-        link, run = self._links.pop(address, None), self._runs.pop(address, None)
-        if link is None or run is None:
-            return
-        self._left.add(link)
-        try:
-            await _cancelled(run)
-            async with timeout_on(self._clock, self.settings.stop_seconds):
-                await link.leave(self.settings.stop_seconds)
-        except TimeoutError:
-            pass
-        finally:
-            self._left.discard(link)
-
-    def _registered(self, link: ServerLink, registered: Registered) -> None:  # noqa: ARG002 - links keep their own
+    def _registered(self) -> None:
+        self._progress.set()
         if self._identity.broker_id == MASTER_ID:
             self._master = None
             return
@@ -366,31 +341,6 @@ class BrokerAgent:
             logger.warning("malformed NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
             return
         _call_back(self._on_min_broker_id_changed, notice)
-
-
-async def _whole(work: Coroutine[Any, Any, T]) -> T:
-    """Do all of it or nothing: a caller who is cancelled meanwhile waits until it is done."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            # fetched, so that asyncio does not report it
-            task.exception()
-        raise
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and return when it has ended."""
-    task.cancel()
-    await asyncio.wait([task])
-
-
-def _report_bug(task: asyncio.Task[None]) -> None:
-    """Say it when a task that never ends has ended; for `add_done_callback`."""
-    if not task.cancelled() and task.exception() is not None:
-        logger.critical("agent task %s crashed", task.get_name(), exc_info=task.exception())
 
 
 def _call_back(callback: Callable[[T], None], news: T) -> None:

@@ -124,31 +124,28 @@ class SideCar:
             self._problem = None
         elif stamp == self._stamp:
             return
-        await self._follow(agent, stamp)
-
-    async def _follow(self, agent: BrokerAgent, stamp: "_Stamp | None") -> None:
+        problem: str | None = None
         try:
-            # thousands of topics take seconds to read
-            config = await asyncio.to_thread(read_config, self._path)
-            done = await agent.replace_topics(config.topics)
+            await self._follow(agent)
         except ConfigFileError as error:
             # as it is it stays wrong
-            self._stamp = stamp
-            self._say_once(str(error))
-            return
+            self._stamp, problem = stamp, str(error)
         except OSError as error:
             # the state file could not be written; that is tried again
-            self._say_once(f"state file {self._config.settings.state_file}: {error.strerror}")
-            return
-        self._stamp, self._problem = stamp, None
+            problem = f"state file {self._config.settings.state_file}: {error.strerror}"
+        else:
+            self._stamp = stamp
+        if problem not in (None, self._problem):
+            event(logger, logging.ERROR, "reload_refused", problem=problem)
+        self._problem = problem
+
+    async def _follow(self, agent: BrokerAgent) -> None:
+        # thousands of topics take seconds to read
+        config = await asyncio.to_thread(read_config, self._path)
+        done = await agent.replace_topics(config.topics)
         if config.settings != self._config.settings:
             event(logger, logging.WARNING, "restart_needed", reason="settings other than topics changed")
         event(logger, logging.INFO, "reloaded", topics_changed=len(done.changed), topics_deleted=len(done.deleted))
-
-    def _say_once(self, problem: str) -> None:
-        if problem != self._problem:
-            event(logger, logging.ERROR, "reload_refused", problem=problem)
-        self._problem = problem
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -12,7 +12,6 @@ write_queue_nums = 8
 """
 
 import tomllib
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import msgspec
 
 from namesrv_broker_agent.settings import AgentSettings
-from namesrv_broker_agent.topics import checked_topic
+from namesrv_broker_agent.topics import by_name
 from namesrv_remoting.bodies.topic import TopicConfig
 
 
@@ -56,21 +55,15 @@ def read_config(path: Path) -> AgentConfig:
 def _topics(entries: object) -> tuple[TopicConfig, ...]:
     if not isinstance(entries, list):
         raise ValueError(f"topics: {entries!r} is not an array of tables, [[topics]]")  # noqa: TRY004 - as below
-    topics = tuple(_topic(number, entry) for number, entry in enumerate(entries, start=1))
-    for name, times in Counter(topic.topic_name for topic in topics).items():
-        if times > 1:
-            raise ValueError(f"topic {name} is listed twice")
-    return topics
+    return tuple(by_name(_topic(number, entry) for number, entry in enumerate(entries, start=1)).values())
 
 
 def _topic(number: int, entry: object) -> TopicConfig:
-    known = {field.name for field in msgspec.structs.fields(TopicConfig)}
     if not isinstance(entry, dict):
         raise ValueError(f"topic {number} is not a table")  # noqa: TRY004 - bad input, not a bad call
-    for key in entry:
-        if key not in known:
-            raise ValueError(f"topic {number}: unknown field '{key}'")
+    if unknown := [key for key in entry if key not in TopicConfig.__struct_fields__]:
+        raise ValueError(f"topic {number}: unknown field '{unknown[0]}'")
     try:
-        return checked_topic(msgspec.convert(entry, TopicConfig))
+        return msgspec.convert(entry, TopicConfig)
     except msgspec.ValidationError as error:
         raise ValueError(f"topic {number}: {error}") from error

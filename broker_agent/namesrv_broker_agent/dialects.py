@@ -2,9 +2,10 @@
 
 import asyncio
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import ClassVar, Final
 
 from namesrv_broker_agent.identity import BrokerIdentity
 from namesrv_broker_agent.topics import TopicChange
@@ -42,28 +43,11 @@ class Registered:
     boot_id: str | None
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """One protocol. Every verb raises RemotingError when the server cannot be reached or refuses."""
 
-    name: str
-
-    async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:
-        """Register fully, or only what changed."""
-        ...
-
-    async def heartbeat(self, client: RemotingClient, now: float) -> str | None:
-        """Say that the broker lives; the server's boot id. Raises QueryNotFoundError if it wants a registration."""
-        ...
-
-    async def unregister(self, client: RemotingClient, timeout_seconds: float) -> None:
-        """Leave."""
-        ...
-
-
-class NativeDialect:
-    """msgpack headers and bodies, to a server of our own."""
-
-    name = "native"
+    name: ClassVar[str]
+    _serialize_type: ClassVar[SerializeType]
 
     def __init__(self, identity: BrokerIdentity, timeout_seconds: float) -> None:
         self._identity = identity
@@ -72,60 +56,70 @@ class NativeDialect:
 
     async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:
         """Register fully, or only what changed."""
-        identity = self._identity
-        if change is None:
-            topics, version = identity.topics()
-        else:
-            topics, version = identity.as_registered(change.changed), identity.table.data_version
-        body = encode_native_body(
-            RegisterBrokerBody(
-                topic_configs=topics,
-                data_version=version,
-                filter_servers=None,
-                deleted_topics=() if change is None else change.deleted,
-            )
+        # first, so that they are of the same moment as the topics
+        who = self._identity.registration_fields()
+        how, body = await self._registration(change)
+        fields = {**who, **how, **self._fence(self._identity.next_registration_seq())}
+        seconds = self._timeout + len(body) * SECONDS_PER_BYTE
+        answer = await self._ask(client, RequestCode.REGISTER_BROKER, fields, body, seconds)
+        said = answer.ext_fields or {}
+        return Registered(said.get("masterAddr"), said.get("haServerAddr"), said.get("boot_id"))
+
+    @abstractmethod
+    async def heartbeat(self, client: RemotingClient, now: float) -> str | None:
+        """Say that the broker lives; the server's boot id. Raises QueryNotFoundError if it wants a registration."""
+
+    async def unregister(self, client: RemotingClient, timeout_seconds: float) -> None:
+        """Leave."""
+        fields = {**self._identity.address_fields(), **self._fence(self._identity.registration_seq)}
+        await self._ask(client, RequestCode.UNREGISTER_BROKER, fields, b"", timeout_seconds)
+
+    @abstractmethod
+    async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
+        """The body of a registration, and the fields that say how to read it."""
+
+    def _fence(self, registration_seq: int) -> Mapping[str, str]:  # noqa: ARG002 - natively it is sent
+        """What tells this registration from an older one."""
+        return {}
+
+    async def _ask(
+        self, client: RemotingClient, code: RequestCode, fields: Mapping[str, str], body: bytes, timeout_seconds: float
+    ) -> RemotingCommand:
+        return await client.invoke(
+            code, ext_fields=fields, body=body, timeout_seconds=timeout_seconds, serialize_type=self._serialize_type
         )
-        fields = {**identity.registration_fields(), **self._fence(identity.next_registration_seq())}
-        fields["kind"] = "full" if change is None else "delta"
-        if len(body) > COMPRESS_BYTES:
-            fields["compressed"] = "true"
-            body = await asyncio.to_thread(zlib.compress, body)
-        answer = await client.invoke(
-            RequestCode.REGISTER_BROKER,
-            ext_fields=fields,
-            body=body,
-            timeout_seconds=self._timeout + len(body) * SECONDS_PER_BYTE,
-            serialize_type=SerializeType.MSGPACK,
-        )
-        return _registered(answer)
+
+
+class NativeDialect(Dialect):
+    """msgpack headers and bodies, to a server of our own."""
+
+    name = "native"
+    _serialize_type = SerializeType.MSGPACK
 
     async def heartbeat(self, client: RemotingClient, now: float) -> str | None:  # noqa: ARG002 - the other needs it
         """904 with the broker's own state; an unknown broker is told so."""
         identity = self._identity
-        answer = await client.invoke(
-            RequestCode.BROKER_HEARTBEAT,
-            ext_fields={**identity.address_fields(), "agentId": identity.agent_id},
-            body=identity.state_body(),
-            timeout_seconds=self._timeout,
-            serialize_type=SerializeType.MSGPACK,
-        )
+        fields = {**identity.address_fields(), "agentId": identity.agent_id}
+        answer = await self._ask(client, RequestCode.BROKER_HEARTBEAT, fields, identity.state_body(), self._timeout)
         return (answer.ext_fields or {}).get("boot_id")
 
-    async def unregister(self, client: RemotingClient, timeout_seconds: float) -> None:
-        """104."""
+    async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
         identity = self._identity
-        await client.invoke(
-            RequestCode.UNREGISTER_BROKER,
-            ext_fields={**identity.address_fields(), **self._fence(identity.registration_seq)},
-            timeout_seconds=timeout_seconds,
-            serialize_type=SerializeType.MSGPACK,
-        )
+        if change is None:
+            fields, told = {"kind": "full"}, RegisterBrokerBody(*identity.topics(), {}, None)
+        else:
+            topics, version = identity.as_registered(change.changed), identity.table.data_version
+            fields, told = {"kind": "delta"}, RegisterBrokerBody(topics, version, {}, None, change.deleted)
+        body = encode_native_body(told)
+        if len(body) <= COMPRESS_BYTES:
+            return fields, body
+        return {**fields, "compressed": "true"}, await asyncio.to_thread(zlib.compress, body)
 
     def _fence(self, registration_seq: int) -> Mapping[str, str]:
         return {"agentId": self._identity.agent_id, "registrationSeq": str(registration_seq)}
 
 
-class RocketmqDialect:
+class RocketmqDialect(Dialect):
     """RocketMQ's protocol as a 5.x broker speaks it, to Apache's server or ours.
 
     Every registration is a full one: an increment carries the newest DataVersion, and if one before it was lost,
@@ -133,78 +127,41 @@ class RocketmqDialect:
     """
 
     name = "rocketmq"
-
-    def __init__(self, identity: BrokerIdentity, timeout_seconds: float) -> None:
-        self._identity = identity
-        # for an answer
-        self._timeout = timeout_seconds
-        self._queried_at = float("-inf")
-
-    async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:  # noqa: ARG002
-        """103."""
-        identity = self._identity
-        topics, version = identity.topics()
-        if len(topics) == 1:
-            # Apache's server takes a first registration with exactly one topic for a part of one; real brokers always
-            # have a topic of their own name, and this one
-            name = identity.settings.broker_name
-            second = name if name != topics[0].topic_name else _SECOND_TOPIC
-            topics = (*topics, TopicConfig(second, 1, 1, PERM_READ, 0))
-        fields = identity.registration_fields()
-        if len(topics) > _OFF_LOOP_TOPICS:
-            body, is_compressed = await asyncio.to_thread(_rocketmq_body, topics, version)
-        else:
-            body, is_compressed = _rocketmq_body(topics, version)
-        if is_compressed:
-            fields["compressed"] = "true"
-        fields["bodyCrc32"] = str(zlib.crc32(body) & _CRC_MASK)
-        identity.next_registration_seq()
-        answer = await client.invoke(
-            RequestCode.REGISTER_BROKER,
-            ext_fields=fields,
-            body=body,
-            timeout_seconds=self._timeout + len(body) * SECONDS_PER_BYTE,
-        )
-        return _registered(answer)
+    _serialize_type = SerializeType.JSON
+    # when the DataVersion was asked for
+    _queried_at = float("-inf")
 
     async def heartbeat(self, client: RemotingClient, now: float) -> str | None:
         """322, which refreshes the entry and says whether there is one; between two of them 904, which only refreshes.
 
         Apache's server answers 904 with success even if it has never heard of the broker.
         """
-        identity = self._identity
-        fields = identity.address_fields()
+        fields = self._identity.address_fields()
         if now - self._queried_at < QUERY_SECONDS:
-            await client.invoke(RequestCode.BROKER_HEARTBEAT, ext_fields=fields, timeout_seconds=self._timeout)
+            await self._ask(client, RequestCode.BROKER_HEARTBEAT, fields, b"", self._timeout)
             return None
-        answer = await client.invoke(
-            RequestCode.QUERY_DATA_VERSION,
-            ext_fields=fields,
-            body=data_version_to_json(identity.table.data_version),
-            timeout_seconds=self._timeout,
-        )
+        body = data_version_to_json(self._identity.table.data_version)
+        answer = await self._ask(client, RequestCode.QUERY_DATA_VERSION, fields, body, self._timeout)
         self._queried_at = now
         if (answer.ext_fields or {}).get("changed") != "false":
             raise QueryNotFoundError("the server has another DataVersion, or none")
         return None
 
-    async def unregister(self, client: RemotingClient, timeout_seconds: float) -> None:
-        """104."""
-        await client.invoke(
-            RequestCode.UNREGISTER_BROKER,
-            ext_fields=self._identity.address_fields(),
-            timeout_seconds=timeout_seconds,
-        )
+    async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:  # noqa: ARG002
+        topics, version = self._identity.topics()
+        if len(topics) == 1:
+            # Apache's server takes a first registration with exactly one topic for a part of one; real brokers always
+            # have a topic of their own name, and this one
+            name = self._identity.settings.broker_name
+            second = name if name != topics[0].topic_name else _SECOND_TOPIC
+            topics = (*topics, TopicConfig(second, 1, 1, PERM_READ, 0))
+        if len(topics) > _OFF_LOOP_TOPICS:
+            return await asyncio.to_thread(_rocketmq_registration, topics, version)
+        return _rocketmq_registration(topics, version)
 
 
-def _rocketmq_body(topics: Sequence[TopicConfig], version: DataVersion) -> tuple[bytes, bool]:
-    """The registration, and whether it is compressed."""
-    body = encode_json_body(RegisterBrokerBody(topics, version, {}, ()))
-    if len(body) <= COMPRESS_BYTES:
-        return body, False
-    return write_compressed(topics, version, {}, ()), True
-
-
-def _registered(answer: RemotingCommand) -> Registered:
-    fields = answer.ext_fields or {}
-    return Registered(fields.get("masterAddr"), fields.get("haServerAddr"), fields.get("boot_id"))
+def _rocketmq_registration(topics: Sequence[TopicConfig], version: DataVersion) -> tuple[dict[str, str], bytes]:
+    fields, body = {}, encode_json_body(RegisterBrokerBody(topics, version, {}, ()))
+    if len(body) > COMPRESS_BYTES:
+        fields, body = {"compressed": "true"}, write_compressed(topics, version, {}, ())
+    return {**fields, "bodyCrc32": str(zlib.crc32(body) & _CRC_MASK)}, body

@@ -5,6 +5,8 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicTable
 from namesrv_remoting.bodies.extensions import MAX_STATE_BYTES, heartbeat_state, to_msgpack
@@ -28,18 +30,14 @@ class BrokerIdentity:
         self.is_writable = True
         # this process, for servers that tell an old registration from a new one
         self.agent_id = secrets.token_hex(8)
-        self._registration_seq = 0
+        # of the last registration that was sent, to whichever server
+        self.registration_seq = 0
         self._state = state
-
-    @property
-    def registration_seq(self) -> int:
-        """The number of the last registration that was sent, to whichever server."""
-        return self._registration_seq
 
     def next_registration_seq(self) -> int:
         """The number of the registration that is being sent."""
-        self._registration_seq += 1
-        return self._registration_seq
+        self.registration_seq += 1
+        return self.registration_seq
 
     def topics(self) -> tuple[Sequence[TopicConfig], DataVersion]:
         """All topics as they are to be registered, and the version that stands for just these."""
@@ -50,16 +48,7 @@ class BrokerIdentity:
         """Topics as they are to be registered: without write permission while draining."""
         if self.is_writable:
             return topics
-        return [
-            TopicConfig(
-                topic.topic_name,
-                topic.read_queue_nums,
-                topic.write_queue_nums,
-                topic.perm & ~PERM_WRITE,
-                topic.topic_sys_flag,
-            )
-            for topic in topics
-        ]
+        return [msgspec.structs.replace(topic, perm=topic.perm & ~PERM_WRITE) for topic in topics]
 
     def state_body(self) -> bytes:
         """What the broker says of itself now, as a heartbeat's body; empty if nobody was asked to say anything.

@@ -1,10 +1,12 @@
 """The link to one NameServer: registers there, sends heartbeats, and starts over whenever that fails."""
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from namesrv_broker_agent.dialects import Dialect, NativeDialect, Registered, RocketmqDialect
 from namesrv_broker_agent.identity import BrokerIdentity
@@ -14,14 +16,11 @@ from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProto
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import (
-    ConnectionClosedError,
-    QueryNotFoundError,
-    RemotingError,
-    ResponseError,
-)
+from namesrv_remoting.errors import ConnectionClosedError, QueryNotFoundError, RemotingError, ResponseError
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock, timeout_on
+
+logger: Final = logging.getLogger(__name__)
 
 Status = Literal["connecting", "registered", "unreachable", "stopped"]
 # The shortest period is this part of the setting: four always fit into four times the setting.
@@ -62,7 +61,7 @@ class ServerLink:
         identity: BrokerIdentity,
         *,
         clock: Clock,
-        on_registered: Callable[["ServerLink", Registered], None],
+        on_registered: Callable[[], None],
         on_request: Callable[[RemotingCommand], None],
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
@@ -82,6 +81,7 @@ class ServerLink:
         # attempts in a row that failed for want of time or room, and how much longer than usual the present one waits
         self._slow_failures = 0
         self._patience = 1.0
+        self._running: asyncio.Task[None] | None = None
         self._client: RemotingClient | None = None
         # The connection before, until the server has our registration over the new one: were it closed first, a server
         # that was only slow would evict the broker for a moment.
@@ -102,14 +102,14 @@ class ServerLink:
     def __repr__(self) -> str:
         return f"<ServerLink [{self.address} | {self.state.status} | {len(self._pending)} pending]>"
 
-    def socket_descriptor(self) -> int | None:
-        """The file descriptor of the connection, if there is one."""
-        return None if self._client is None else self._client.socket_descriptor
-
     def socket_descriptors(self) -> list[int]:
-        """The same, and that of the connection before, as long as that is kept."""
+        """The file descriptor of the connection, and of the one before it as long as that is kept; those that are."""
         found = (client.socket_descriptor for client in (self._client, self._former) if client is not None)
         return [descriptor for descriptor in found if descriptor is not None]
+
+    def has_one_of(self, descriptors: Collection[int]) -> bool:
+        """Whether the connection of now is one of these."""
+        return self._client is not None and self._client.socket_descriptor in descriptors
 
     # -- what the agent says ------------------------------------------------------------------------------------------
 
@@ -141,8 +141,12 @@ class ServerLink:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Connect, register, send heartbeats, and begin again whenever that fails, until cancelled."""
+    def start(self) -> None:
+        """Connect, register, send heartbeats, and begin again whenever that fails, until `leave`."""
+        self._running = asyncio.create_task(self._run(), name=f"namesrv-agent {self.address}")
+        self._running.add_done_callback(report_bug)
+
+    async def _run(self) -> None:
         failures = 0
         while True:
             began = self._clock.monotonic()
@@ -158,14 +162,19 @@ class ServerLink:
             except Exception as bug:
                 self._becomes("unreachable", error=f"crashed: {bug!r}")
                 raise
-            if self._slow_failures:
-                pause = _SLOW_BACKOFF.pause_seconds(self._slow_failures, self._random_unit())
-            else:
-                pause = self._backoff.pause_seconds(failures, self._random_unit())
-            await self._clock.sleep(pause)
+            backoff, times = (_SLOW_BACKOFF, self._slow_failures) if self._slow_failures else (self._backoff, failures)
+            await self._clock.sleep(backoff.pause_seconds(times, self._random_unit()))
 
     async def leave(self, timeout_seconds: float) -> None:
-        """Unregister over the connection that there is, if there is one, and close it; `run` must have ended."""
+        """Unregister over the connection that there is, if there is one, and close it, within that time."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+        with suppress(TimeoutError):
+            async with timeout_on(self._clock, timeout_seconds):
+                await self._unregister(timeout_seconds)
+
+    async def _unregister(self, timeout_seconds: float) -> None:
         clients = [client for client in (self._client, self._former) if client is not None]
         connected = [client for client in clients if client.connected]
         try:
@@ -213,8 +222,8 @@ class ServerLink:
         self._is_lost = self._is_shared = False
         self._needs_full = True
         self._pending.clear()
-        self._dialect = await self._choose()
-        client, dialect = self._client, self._dialect
+        client = self._client
+        self._dialect = dialect = await self._choose(client)
         await self._register(client, dialect)
         await self._close_former()
         # a phase of its own: the first heartbeat comes at a random moment of the period
@@ -234,18 +243,14 @@ class ServerLink:
                 due = self._clock.monotonic() + self._period()
 
     async def _wait(self, due: float) -> None:
-        if not self._wake.is_set():
-            try:
-                async with timeout_on(self._clock, max(0.0, due - self._clock.monotonic())):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        with suppress(TimeoutError):
+            async with timeout_on(self._clock, max(0.0, due - self._clock.monotonic())):
+                await self._wake.wait()
         self._wake.clear()
 
-    async def _choose(self) -> Dialect:
+    async def _choose(self, client: RemotingClient) -> Dialect:
         """The protocol that the settings name, or the one that the server understands."""
-        client, wanted = self._client, self._settings.protocol
-        assert client is not None  # noqa: S101 - made a moment ago
+        wanted = self._settings.protocol
         timeout_seconds = self._settings.answer_timeout_seconds * self._patience
         is_native = wanted == "native"
         if wanted == "auto":
@@ -253,12 +258,14 @@ class ServerLink:
             is_native = await client.server_info(timeout_seconds) is not None if known is None else known
             # the connections that closed on the question are no loss
             self._is_lost = False
-        kind = NativeDialect if is_native else RocketmqDialect
-        return kind(self._identity, timeout_seconds)
+        return (NativeDialect if is_native else RocketmqDialect)(self._identity, timeout_seconds)
 
     async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
         """Tell what the server does not know: everything, or what has changed."""
-        change = None if self._needs_full else self._change()
+        change = None
+        if not self._needs_full:
+            changed = tuple(topic for topic in self._pending.values() if topic is not None)
+            change = TopicChange(changed, tuple(name for name, topic in self._pending.items() if topic is None))
         self._needs_full = self._asks_master = False
         self._pending.clear()
         try:
@@ -276,13 +283,14 @@ class ServerLink:
         except RemotingError:
             self._needs_full = True
             raise
-        self._answered(boot_id=registered.boot_id, registrations=self.state.registrations + 1)
+        boot_id = registered.boot_id or self.state.boot_id
+        self._answered(boot_id=boot_id, registrations=self.state.registrations + 1)
         if self.state.status != "registered":
             self._becomes("registered")
         if not (self._needs_full or self._pending or self._is_shared):
             self.settled.set()
         self.master = registered
-        self._on_registered(self, registered)
+        self._on_registered()
 
     async def _beat(self, client: RemotingClient, dialect: Dialect) -> None:
         try:
@@ -302,10 +310,6 @@ class ServerLink:
             self.ask_for_master()
         self._answered()
 
-    def _change(self) -> TopicChange:
-        changed = tuple(topic for topic in self._pending.values() if topic is not None)
-        return TopicChange(changed, tuple(name for name, topic in self._pending.items() if topic is None))
-
     def _period(self) -> float:
         return self._settings.heartbeat_seconds * (_SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit())
 
@@ -316,13 +320,11 @@ class ServerLink:
         protocol = None if self._dialect is None else self._dialect.name
         self.state = replace(self.state, status=status, since=since, protocol=protocol, last_error=error)
 
-    def _answered(
-        self, *, boot_id: str | None = None, error: str | None = None, registrations: int | None = None
-    ) -> None:
-        self.state = replace(
-            self.state,
-            last_answer=self._clock.wall(),
-            boot_id=boot_id or self.state.boot_id,
-            last_error=error,
-            registrations=self.state.registrations if registrations is None else registrations,
-        )
+    def _answered(self, *, error: str | None = None, **news: Any) -> None:
+        self.state = replace(self.state, last_answer=self._clock.wall(), last_error=error, **news)
+
+
+def report_bug(task: asyncio.Task[None]) -> None:
+    """Say it when a task that never ends has ended; for `add_done_callback`."""
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical("agent task %s crashed", task.get_name(), exc_info=task.exception())

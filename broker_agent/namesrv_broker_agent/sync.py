@@ -29,13 +29,14 @@ class _ThreadAgent(BrokerAgent):
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections, for the child of a fork to close."""
-        links = (*self._links.values(), *self._left)
-        return [descriptor for link in links for descriptor in link.socket_descriptors()]
+        return [
+            descriptor for link in (*self._links.values(), *self._leaving) for descriptor in link.socket_descriptors()
+        ]
 
     def reconnect_except(self, descriptors: Collection[int]) -> None:
         """Replace all connections but these, also those that are being made: a child of a fork could not close them."""
         for link in self._links.values():
-            if link.socket_descriptor() not in descriptors:
+            if not link.has_one_of(descriptors):
                 link.reconnect()
 
 

@@ -101,7 +101,7 @@ def heartbeats(server: InProcess) -> list[float]:
 
 def sockets(agent: BrokerAgent) -> list[int]:
     """The file descriptors of an agent's connections."""
-    links = (*agent._links.values(), *agent._left)
+    links = (*agent._links.values(), *agent._leaving)
     return [descriptor for link in links for descriptor in link.socket_descriptors()]
 
 
