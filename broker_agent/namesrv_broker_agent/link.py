@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import random
+import socket
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -209,6 +211,10 @@ class ServerLink:
 
     async def _close_former(self) -> None:
         if self._former is not None:
+            if (descriptor := self._former.socket_descriptor) is not None:
+                # the child of a fork may hold it, too: closed only here, it would count as the broker's until that ends
+                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as shared:
+                    shared.shutdown(socket.SHUT_RDWR)
             await self._former.close()
             self._former = None
 
