@@ -1,40 +1,36 @@
-"""The table refuses what is invalid, and counts every change."""
+"""The table refuses what is invalid, counts every change, and survives in its file."""
 
+import hashlib
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from namesrv_broker_agent.topics import TopicChange, TopicTable
+from namesrv_broker_agent.topics import TopicChange, TopicStateError, TopicTable
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import Permission
+from namesrv_runtime.durable_file import write_sealed
 
 ORDERS = TopicConfig("orders", 8, 8)
 BILLS = TopicConfig("bills", 4, 4, 4, 1)
-Change = Callable[[], object]
-
-# 2023-11-14 22:13:20 UTC, in seconds
-WALL = 1_700_000_000.0
-
-
-class Wall:
-    """A wall clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = WALL
-
-    def __call__(self) -> float:
-        """Seconds since 1970."""
-        return self.now
+# 2023-11-14 22:13:20 UTC
+WALL_MS = 1_700_000_000_000
+AT_FIRST = DataVersion(0, 0, WALL_MS)
+NAMELESS = "must be 1 to 255 bytes of printable characters without blanks"
 
 
-def table_of(*topics: TopicConfig, wall: Callable[[], float] | None = None) -> TopicTable:
-    """A table on a clock that stands, without a file."""
-    return TopicTable(topics, wall=wall or Wall())
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file is, or will be."""
+    return tmp_path / "topics.json"
 
 
-# -- what a topic may be ---------------------------------------------------------------------------------------------
+def table_of(*topics: TopicConfig, state_file: Path | None = None, seconds: float = 0.0) -> TopicTable:
+    """A table on a clock that stands."""
+    return TopicTable(topics, state_file, lambda: WALL_MS / 1000 + seconds)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +43,11 @@ def table_of(*topics: TopicConfig, wall: Callable[[], float] | None = None) -> T
         TopicConfig("T", 65_535, 65_535, 7, (1 << 31) - 1),
     ],
 )
-def test_topic_is_taken(topic: TopicConfig) -> None:
-    """Values at their limits."""
-    assert (topic,) == table_of(topic).all()
+def test_topic_is_taken(topic: TopicConfig, path: Path) -> None:
+    """Values at their limits, also from the file."""
+    assert ((topic,), AT_FIRST) == table_of(topic, state_file=path).snapshot() == table_of(state_file=path).snapshot()
 
 
-NAMELESS = "must be 1 to 255 bytes of printable characters without blanks"
 WRONG_TOPICS: list[tuple[Any, str]] = [
     (TopicConfig(""), f"invalid topic name '': {NAMELESS}"),
     (TopicConfig("a b"), f"invalid topic name 'a b': {NAMELESS}"),
@@ -60,138 +55,88 @@ WRONG_TOPICS: list[tuple[Any, str]] = [
     (TopicConfig("a\0"), f"invalid topic name 'a\\x00': {NAMELESS}"),
     # 256 bytes, although 128 characters
     (TopicConfig("ж" * 128), f"invalid topic name '{'ж' * 128}': {NAMELESS}"),
-    (TopicConfig("x" * 256), f"invalid topic name '{'x' * 256}': {NAMELESS}"),
     (TopicConfig("\ud800"), f"invalid topic name '\\ud800': {NAMELESS}"),
     (TopicConfig(5), f"invalid topic name 5: {NAMELESS}"),  # type: ignore[arg-type]  # what is tested
     (TopicConfig("T", perm=-1), "topic T: perm -1 is not between 0 and 7"),
     (TopicConfig("T", perm=8), "topic T: perm 8 is not between 0 and 7"),
     (TopicConfig("T", perm=True), "topic T: perm True is not between 0 and 7"),
     (TopicConfig("T", perm=6.0), "topic T: perm 6.0 is not between 0 and 7"),  # type: ignore[arg-type]  # the same
-    (TopicConfig("T", perm="6"), "topic T: perm '6' is not between 0 and 7"),  # type: ignore[arg-type]  # the same
     (TopicConfig("T", 0, 1), "topic T: read_queue_nums 0 is not between 1 and 65535"),
     (TopicConfig("T", 1, 65_536), "topic T: write_queue_nums 65536 is not between 1 and 65535"),
-    (TopicConfig("T", 1, -1), "topic T: write_queue_nums -1 is not between 1 and 65535"),
     (TopicConfig("T", 1, 1, 6, -1), "topic T: topic_sys_flag -1 is not a non-negative 32-bit integer"),
     (TopicConfig("T", 1, 1, 6, 1 << 31), "topic T: topic_sys_flag 2147483648 is not a non-negative 32-bit integer"),
+    (ORDERS, "topic orders is listed twice"),
 ]
 
 
 @pytest.mark.parametrize(("topic", "message"), WRONG_TOPICS, ids=[message[:40] for _, message in WRONG_TOPICS])
 def test_wrong_topic_is_refused_by_every_way_in(topic: TopicConfig, message: str) -> None:
-    """Given, created or replaced: a ValueError names the topic and the value, and the table is as it was."""
+    """Given, created, updated or replaced: a ValueError names the topic and the value; the table is as it was."""
     table = table_of(ORDERS)
-    for way_in in (table_of, table.create, lambda it: table.replace_all([BILLS, it])):
+    ways: list[Callable[[], object]] = [lambda: table_of(ORDERS, topic), lambda: table.replace_all([ORDERS, topic])]
+    if topic is not ORDERS:
+        ways.append(lambda: table.create(topic))
+        named = table_of(TopicConfig("T"))
+        ways += [lambda: named.update(topic)] if topic.topic_name == "T" else []
+    for way in ways:
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            way_in(topic)
+            way()
 
-    assert (ORDERS,) == table.all()
-    assert 0 == table.data_version.counter
+    assert ((ORDERS,), AT_FIRST) == table.snapshot()
 
 
-def test_update_is_checked_too() -> None:
-    """As is a new permission."""
+def test_what_does_not_exist_and_what_does() -> None:
+    """One cannot be changed, the other not created, even if it says the same; a permission is checked, too."""
     table = table_of(ORDERS)
-    with pytest.raises(ValueError, match=r"^topic orders: perm 9 is not between 0 and 7$"):
-        table.update(TopicConfig("orders", 8, 8, 9))
-    with pytest.raises(ValueError, match=r"^topic orders: perm 8 is not between 0 and 7$"):
-        table.set_perm("orders", Permission.PRIORITY)
-
-    assert (ORDERS,) == table.all()
-
-
-def test_topic_is_there_only_once() -> None:
-    """Given twice, created again, or twice in a replacement, even if it says the same."""
-    with pytest.raises(ValueError, match=r"^topic orders is listed twice$"):
-        table_of(ORDERS, ORDERS)
-    table = table_of(ORDERS)
-    with pytest.raises(ValueError, match=r"^topic orders exists already$"):
-        table.create(TopicConfig("orders", 1, 1))
-    with pytest.raises(ValueError, match=r"^topic bills is listed twice$"):
-        table.replace_all([BILLS, BILLS])
-
-    assert (ORDERS,) == table.all()
-    assert 0 == table.data_version.counter
-
-
-def test_topic_that_does_not_exist() -> None:
-    """It cannot be changed, and the error names it."""
-    table = table_of(ORDERS)
-    changes: list[Change] = [
-        lambda: table.update(BILLS),
-        lambda: table.delete("bills"),
-        lambda: table.set_perm("bills", Permission.READ),
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: table.create(TopicConfig("orders", 1, 1)), "topic orders exists already"),
+        (lambda: table.update(BILLS), "topic 'bills' does not exist"),
+        (lambda: table.delete("bills"), "topic 'bills' does not exist"),
+        (lambda: table.set_perm("bills", Permission.READ), "topic 'bills' does not exist"),
+        (lambda: table.set_perm("orders", Permission.PRIORITY), "topic orders: perm 8 is not between 0 and 7"),
     ]
-    for change in changes:
-        with pytest.raises(ValueError, match=r"^topic 'bills' does not exist$"):
+    for change, message in wrong:
+        with pytest.raises(ValueError, match=f"^{message}$"):
             change()
 
-    assert 0 == table.data_version.counter
+    assert ((ORDERS,), AT_FIRST) == table.snapshot()
 
 
-# -- changes ---------------------------------------------------------------------------------------------------------
-
-
-def test_every_change_counts_the_version_up() -> None:
-    """By one, at the time of the clock in milliseconds; the state version stays."""
-    wall = Wall()
-    table = table_of(ORDERS, wall=wall)
-    assert DataVersion(0, 0, 1_700_000_000_000) == table.data_version
-    changes: list[Change] = [
-        lambda: table.create(BILLS),
-        lambda: table.update(TopicConfig("orders", 16, 16)),
-        lambda: table.set_perm("orders", Permission.READ),
-        lambda: table.delete("bills"),
-        lambda: table.replace_all([BILLS]),
+def test_every_change_says_what_it_did_and_counts_the_version_up() -> None:
+    """Topics that are new or other ones, names that are gone; by one, at the time of the clock in milliseconds."""
+    now = [WALL_MS / 1000]
+    table = TopicTable([ORDERS], wall=lambda: now[0])
+    handed_out, before = table.topics, table.snapshot()
+    larger = TopicConfig("orders", 16, 16)
+    both = Permission.READ | Permission.WRITE
+    changes: list[tuple[Callable[[], TopicChange], TopicChange]] = [
+        (lambda: table.create(BILLS), TopicChange((BILLS,))),
+        (lambda: table.update(larger), TopicChange((larger,))),
+        (lambda: table.set_perm("bills", both), TopicChange((TopicConfig("bills", 4, 4, 6, 1),))),
+        (lambda: table.delete("bills"), TopicChange((), ("bills",))),
+        (lambda: table.replace_all([BILLS, ORDERS]), TopicChange((BILLS, ORDERS))),
+        (lambda: table.replace_all([BILLS]), TopicChange((), ("orders",))),
     ]
-    versions = []
-    for change in changes:
-        wall.now += 1.5
-        change()
-        versions.append(table.data_version)
-
-    assert [
-        DataVersion(1, 0, 1_700_000_001_500),
-        DataVersion(2, 0, 1_700_000_003_000),
-        DataVersion(3, 0, 1_700_000_004_500),
-        DataVersion(4, 0, 1_700_000_006_000),
-        DataVersion(5, 0, 1_700_000_007_500),
-    ] == versions
-
-
-def test_change_says_what_it_did() -> None:
-    """For those who have to be told: topics that are new or other ones, names that are gone."""
-    table = table_of(ORDERS)
-
-    assert TopicChange((BILLS,), ()) == table.create(BILLS)
-    assert TopicChange((TopicConfig("bills", 4, 4, 6, 1),), ()) == table.set_perm(
-        "bills", Permission.READ | Permission.WRITE
-    )
-    assert TopicChange((), ("orders",)) == table.delete("orders")
-    assert TopicChange((ORDERS,), ("bills",)) == table.replace_all([ORDERS])
-    assert {"orders": ORDERS} == table.topics
-    assert "orders" in table
-    assert "bills" not in table
-    assert 1 == len(table)
-
-
-def test_replacement_by_the_same_is_no_change() -> None:
-    """In whatever order."""
-    table = table_of(ORDERS, BILLS)
-
-    assert TopicChange() == table.replace_all([BILLS, ORDERS])
-    assert 0 == table.data_version.counter
+    for counter, (change, done) in enumerate(changes, start=1):
+        now[0] += 1.5
+        assert done == change()
+        assert DataVersion(counter, 0, WALL_MS + 1500 * counter) == table.data_version
+    assert TopicChange() == table.replace_all([BILLS])
+    assert ((BILLS,), 6) == (table.snapshot()[0], table.data_version.counter)
+    # what was handed out is as it was
+    assert ({"orders": ORDERS}, ((ORDERS,), AT_FIRST)) == (handed_out, before)
+    assert "<TopicTable [1 topics | version 6]>" == repr(table)
 
 
 def test_role_counts_as_a_change() -> None:
     """With a state version of its own where there are terms; later changes keep that."""
     table = table_of(ORDERS)
-
     table.bump()
-    assert DataVersion(1, 0, 1_700_000_000_000) == table.data_version
+    assert DataVersion(1, 0, WALL_MS) == table.data_version
     table.bump(7)
-    assert DataVersion(2, 7, 1_700_000_000_000) == table.data_version
+    assert DataVersion(2, 7, WALL_MS) == table.data_version
     table.delete("orders")
-    assert DataVersion(3, 7, 1_700_000_000_000) == table.data_version
+    assert DataVersion(3, 7, WALL_MS) == table.data_version
 
 
 @pytest.mark.parametrize("state_version", [-1, 1 << 63, 1.0, True])
@@ -201,24 +146,112 @@ def test_state_version_that_cannot_be(state_version: Any) -> None:
     with pytest.raises(ValueError, match=rf"^state_version {state_version} is not a non-negative 64-bit integer$"):
         table.bump(state_version)
 
-    assert 0 == table.data_version.counter
+    assert AT_FIRST == table.data_version
 
 
-def test_topics_and_their_version_come_together() -> None:
-    """One value, whatever is changed afterwards."""
-    table = table_of(ORDERS)
-    before = table.snapshot()
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_topics_and_version_survive_a_restart(path: Path) -> None:
+    """A broker that comes back goes on counting where it was, with its topics in their order; only it may read them."""
+    first = table_of(ORDERS, state_file=path)
+    first.create(BILLS)
+    first.bump(3)
+
+    second = table_of(state_file=path, seconds=60.0)
+
+    assert ((ORDERS, BILLS), DataVersion(2, 3, WALL_MS)) == second.snapshot()
+    second.delete("orders")
+    assert ((BILLS,), DataVersion(3, 3, WALL_MS + 60_000)) == table_of(state_file=path).snapshot()
+    assert 0o600 == path.stat().st_mode & 0o777
+
+
+def test_given_topics_are_added_and_win(path: Path) -> None:
+    """What the caller names is so; what it does not name stays. One change, if anything differs at all."""
+    table_of(ORDERS, BILLS, state_file=path)
+    assert 0 == table_of(BILLS, state_file=path).data_version.counter
+
+    other = table_of(TopicConfig("orders", 1, 1), TopicConfig("new"), state_file=path)
+
+    expected = ((TopicConfig("orders", 1, 1), BILLS, TopicConfig("new")), DataVersion(1, 0, WALL_MS))
+    assert expected == other.snapshot() == table_of(state_file=path).snapshot()
+
+
+def test_leftovers_of_a_killed_writer_go(path: Path) -> None:
+    """A temporary file of this one, and of no other."""
+    (path.parent / ".topics.json.0123456789abcdef.tmp").touch()
+    (path.parent / ".others.json.0123456789abcdef.tmp").touch()
+
+    table_of(ORDERS, state_file=path)
+
+    assert [".others.json.0123456789abcdef.tmp", "topics.json"] == sorted(it.name for it in path.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"topics", b"{}", b'{"sha256": "%b", "content": "{"}' % (b"0" * 64), b"\0" * 400]
+)
+def test_damaged_file_is_an_error_and_stays(path: Path, damage: bytes) -> None:
+    """It is a TopicStateError that names the file, and nothing is overwritten: somebody may still read it."""
+    path.write_bytes(damage)
+    with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: "):
+        table_of(BILLS, state_file=path)
+
+    assert (damage, [path]) == (path.read_bytes(), list(path.parent.iterdir()))
+
+
+def test_file_of_an_earlier_release(path: Path) -> None:
+    """Its content was a text in the envelope; the next change writes it anew."""
+    text = json.dumps({"version": 1, "data_version": [3, 2, 5], "topics": [["orders", 8, 8, 6, 0]]})
+    path.write_text(json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
+
+    table = table_of(state_file=path)
+    assert ((ORDERS,), DataVersion(3, 2, 5)) == table.snapshot()
     table.create(BILLS)
+    assert path.read_bytes().startswith(b'{"sha256":"')
+    assert (ORDERS, BILLS) == table_of(state_file=path).snapshot()[0]
 
-    assert ((ORDERS,), DataVersion(0, 0, 1_700_000_000_000)) == before
-    assert ((ORDERS, BILLS), DataVersion(1, 0, 1_700_000_000_000)) == table.snapshot()
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"version": 2, "topics": []}, "version 2, this release reads 1$"),
+        ({"version": 1, "topics": [["T", 0, 0, 0, 0]]}, "topic T: read_queue_nums 0"),
+        ({"version": 1, "topics": [["T"], ["T"]]}, "topic T is listed twice"),
+        ({"version": 1, "topics": [5]}, ""),
+    ],
+)
+def test_file_that_cannot_be_ours(path: Path, document: dict[str, Any], message: str) -> None:
+    """One of a later version, or one that somebody has made by hand, checksum and all."""
+    write_sealed(path, {"data_version": [0, 0, 0], **document})
+    with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: {message}"):
+        table_of(state_file=path)
 
 
-def test_what_was_handed_out_does_not_change() -> None:
-    """Nor can the table be changed by it."""
-    table = table_of(ORDERS)
-    handed_out = table.topics
+def test_file_that_cannot_be_written_changes_nothing(path: Path) -> None:
+    """The change is refused and nothing has changed; one for this life only needs no file, as a drain's must not."""
+    table = table_of(ORDERS, state_file=path)
+    content = path.read_bytes()
+    path.unlink()
+    path.mkdir()
+    changes: list[Callable[[], object]] = [
+        lambda: table.create(BILLS),
+        lambda: table.delete("orders"),
+        lambda: table.bump(1),
+    ]
+    for change in changes:
+        with pytest.raises(IsADirectoryError):
+            change()
+    assert ((ORDERS,), AT_FIRST) == table.snapshot()
+    table.bump_for_this_life()
+    assert ((ORDERS,), DataVersion(1, 0, WALL_MS)) == table.snapshot()
+
+    path.rmdir()
+    path.write_bytes(content)
     table.create(BILLS)
+    assert (2, [path]) == (table.data_version.counter, list(path.parent.iterdir()))
 
-    assert {"orders": ORDERS} == handed_out
-    assert "<TopicTable [2 topics | version 1]>" == repr(table)
+
+def test_missing_directory_is_an_error_at_once(tmp_path: Path) -> None:
+    """And not with the first change, days later."""
+    with pytest.raises(FileNotFoundError, match="gone"):
+        table_of(state_file=tmp_path / "gone" / "topics.json")
