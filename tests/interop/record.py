@@ -63,14 +63,13 @@ class Recording:
 
 _ACTING: Final = {"enableSlaveActingMaster": "true"}
 
+_BY_DEFAULT: Final = "a master and a slave with the settings that brokers have by default"
+_ACT: Final = "a master and a slave that may act in its place, with"
+_ASK: Final = "a master and a slave that ask whether they have to register"
+
 ALL: Final = (
-    Recording("broker-5", "broker-5", "a master and a slave with the settings that brokers have by default"),
-    Recording(
-        "broker-5-query-version",
-        "broker-5",
-        "a master and a slave that ask whether they have to register",
-        {"forceRegister": "false"},
-    ),
+    Recording("broker-5", "broker-5", _BY_DEFAULT),
+    Recording("broker-5-query-version", "broker-5", _ASK, {"forceRegister": "false"}),
     Recording(
         "broker-5-compressed",
         "broker-5",
@@ -79,22 +78,19 @@ ALL: Final = (
         is_refused=True,
     ),
     Recording(
-        "broker-5-acting-master",
-        "broker-5",
-        "a master and a slave that may act in its place, with the heartbeats and questions for older NameServers",
-        _ACTING,
+        "broker-5-acting-master", "broker-5", f"{_ACT} the heartbeats and questions for older NameServers", _ACTING
     ),
     Recording(
         "broker-5-heartbeats",
         "broker-5",
-        "a master and a slave that may act in its place, with heartbeats and questions of their own",
+        f"{_ACT} heartbeats and questions of their own",
         {**_ACTING, "compatibleWithOldNameSrv": "false"},
     ),
-    Recording("broker-4", "broker-4", "a master and a slave with the settings that brokers have by default"),
+    Recording("broker-4", "broker-4", _BY_DEFAULT),
     Recording(
         "broker-4-compressed",
         "broker-4",
-        "a master and a slave that ask whether they have to register, and compress what they register",
+        f"{_ASK}, and compress what they register",
         {"forceRegister": "false", "compressedRegister": "true"},
     ),
 )
@@ -173,7 +169,7 @@ def _without_repetitions(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:
         said = [
             exchange.connection,
             {**exchange.header, "opaque": 0},
-            exchange.request[-exchange.body_bytes :].hex() if exchange.body_bytes else "",
+            exchange.body.hex(),
             {**answer.get("header", {}), "opaque": 0},
             answer.get("body"),
         ]

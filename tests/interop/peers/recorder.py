@@ -17,7 +17,7 @@ _ONEWAY: Final = 2
 _READ_BYTES: Final = 1 << 16
 
 
-@dataclass(slots=True)
+@dataclass
 class Exchange:
     """A request, and its answer once there is one."""
 
@@ -28,30 +28,12 @@ class Exchange:
     # None: not yet, or a oneway request, which has none
     answer: dict[str, Any] | None = None
 
-    @property
-    def code(self) -> int:
-        """What is asked for."""
-        return int(self.header["code"])
-
-    @property
-    def opaque(self) -> int:
-        """The number that its answer carries."""
-        return int(self.header["opaque"])
-
-    @property
-    def body_bytes(self) -> int:
-        """How long its body is."""
-        return len(self.request) - 8 - _header_bytes(self.request)
-
-    @property
-    def is_oneway(self) -> bool:
-        """Whether no answer is wanted."""
-        return bool(self.header["flag"] & _ONEWAY)
-
-    @property
-    def ext_fields(self) -> dict[str, str]:
-        """The typed part of its header."""
-        return self.header.get("extFields") or {}
+    def __post_init__(self) -> None:
+        self.code = int(self.header["code"])
+        self.opaque = int(self.header["opaque"])
+        self.body = self.request[8 + _header_bytes(self.request) :]
+        self.is_oneway = bool(self.header["flag"] & _ONEWAY)
+        self.ext_fields: dict[str, str] = self.header.get("extFields") or {}
 
 
 class Recorder:
@@ -127,8 +109,7 @@ class Recorder:
                     exchange = Exchange(connection, frame, header)
                     self._exchanges.append(exchange)
                     waiting[exchange.opaque] = exchange
-            with suppress(OSError):
-                far.sendall(frame)
+            _send(far, frame)
         _end(far)
 
     def _pump_answers(self, far: socket.socket, near: socket.socket, waiting: dict[int, Exchange]) -> None:
@@ -137,9 +118,9 @@ class Recorder:
             with self._lock:
                 exchange = waiting.pop(int(header["opaque"]), None)
                 if exchange is not None and header["flag"] & _RESPONSE:
-                    exchange.answer = _answer(frame, header)
-            with suppress(OSError):
-                near.sendall(frame)
+                    body = frame[8 + _header_bytes(frame) :].decode()
+                    exchange.answer = {"serialize_type": 0, "header": header, "body": body}
+            _send(near, frame)
         _end(near)
 
 
@@ -170,9 +151,9 @@ def _header(frame: bytes) -> dict[str, Any]:
     return header
 
 
-def _answer(frame: bytes, header: dict[str, Any]) -> dict[str, Any]:
-    body = frame[8 + _header_bytes(frame) :].decode()
-    return {"serialize_type": 0, "header": header, "body": body}
+def _send(end: socket.socket, frame: bytes) -> None:
+    with suppress(OSError):
+        end.sendall(frame)
 
 
 def _end(end: socket.socket) -> None:
