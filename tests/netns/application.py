@@ -10,6 +10,7 @@ object with all that it counted.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -21,10 +22,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from namesrv_client import ClientSettings, RouteClient, RouteError
-from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.frames import Frame, FrameReader
-from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.address import parse_address
+from tests.support.raw_peer import RawPeer
+from tests.support.spelling import json_frame
 
 TOPIC: Final = "orders"
 _PAUSE_SECONDS: Final = 0.02
@@ -63,53 +63,37 @@ class JavaLike:
 
     def __init__(self, addresses: list[str], seen: Seen) -> None:
         # shuffled once, as Java does
-        self._addresses = random.sample(addresses, len(addresses))
+        self._addresses = itertools.cycle(random.sample(addresses, len(addresses)))
         self._seen = seen
-        self._next = 0
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._opaque = 0
+        self._peer: RawPeer | None = None
 
     async def pull(self) -> list[str]:
         """The brokers of the topic. Raises LostError: this question failed, the next goes to the next server."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                reader, writer = await self._connection()
-                return await self._ask(reader, writer)
+                peer = await self._connection()
+                answer = await peer.ask(json_frame(105, ext={"topic": TOPIC, "acceptStandardJsonOnly": "true"}))
+            if answer.code:
+                raise EOFError(answer.remark)
+            return sorted(group["brokerName"] for group in json.loads(answer.body)["brokerDatas"])
         except (OSError, EOFError, TimeoutError) as error:
             self._hang_up()
             raise LostError(type(error).__name__) from error
 
-    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connection(self) -> RawPeer:
         # a connection that the server has closed meanwhile is known to be dead before it is used
-        if self._streams is not None and (self._streams[0].at_eof() or self._streams[0].exception()):
+        if self._peer is not None and (self._peer.reader.at_eof() or self._peer.reader.exception()):
             self._hang_up()
-        if self._streams is None:
-            address = self._addresses[self._next % len(self._addresses)]
-            self._next += 1
+        if self._peer is None:
+            address = next(self._addresses)
             self._seen.server(address)
-            self._streams = await asyncio.open_connection(*parse_address(address))
-        return self._streams
-
-    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> list[str]:
-        self._opaque += 1
-        fields = {"topic": TOPIC, "acceptStandardJsonOnly": "true"}
-        writer.write(encode_command(RemotingCommand(code=105, opaque=self._opaque, ext_fields=fields)))
-        frames = FrameReader()
-        found: list[Frame] = []
-        while not found:
-            data = await reader.read(1 << 16)
-            if not data:
-                raise EOFError
-            found = list(frames.receive_data(data))
-        answer = decode_frame(found[0])
-        if answer.code:
-            raise EOFError(answer.remark)
-        return sorted(group["brokerName"] for group in json.loads(answer.body)["brokerDatas"])
+            self._peer = await RawPeer.connect(parse_address(address))
+        return self._peer
 
     def _hang_up(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-        self._streams = None
+        if self._peer is not None:
+            self._peer.close()
+        self._peer = None
 
 
 async def java_like(seen: Seen, run: "Run") -> None:

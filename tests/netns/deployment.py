@@ -11,7 +11,6 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Self
 
 from tests.netns.network import Host, Network
@@ -24,18 +23,8 @@ SERVERS: Final = ("ns1", "ns2", "ns3")
 # one that is added later
 NEW_SERVER: Final = "ns4"
 BROKERS: Final = ("broker-a", "broker-b")
-HOSTS: Final = MappingProxyType(
-    {
-        name: f"10.0.0.{first + number}"
-        for first, names in (
-            (11, (*SERVERS, NEW_SERVER)),
-            (21, BROKERS),
-            (31, ("app1", "app2", "app3")),
-            (41, ("ops",)),
-        )
-        for number, name in enumerate(names)
-    }
-)
+_NUMBERS: Final = ((11, (*SERVERS, NEW_SERVER)), (21, BROKERS), (31, ("app1", "app2", "app3")), (41, ("ops",)))
+HOSTS: Final = {name: f"10.0.0.{first + number}" for first, names in _NUMBERS for number, name in enumerate(names)}
 _SCRIPTS: Final = ROOT / "tests" / "netns"
 _SSH: Final = """#!/bin/sh
 # ssh HOST COMMAND...: in that host's namespace; as with the real one, its words are joined and read by a shell there
@@ -84,15 +73,13 @@ class Deployment:
 
     def __enter__(self) -> Self:
         """Make the hosts; nothing runs on them yet."""
-        self._stack.enter_context(self.network)
-        try:
+        with self._stack as starting:
+            starting.enter_context(self.network)
             self.network.add(HOSTS)
             self._make_commands()
             for name in (*SERVERS, NEW_SERVER):
                 self._make_service(self.host(name))
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = starting.pop_all()
         return self
 
     def __exit__(self, *raised: object) -> None:

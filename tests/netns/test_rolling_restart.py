@@ -1,6 +1,7 @@
 """docs/deploying.md keeps its promises: restarts, upgrades and a pulled cable that no application notices."""
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.netns.deployment import BROKERS, NEW_SERVER, SERVERS, Application, Deployment
 
@@ -12,10 +13,22 @@ def run_everything(deployment: Deployment, *agent_settings: str) -> list[Applica
     deployment.start_servers()
     for name in BROKERS:
         deployment.start_broker(name, *agent_settings)
-    deployment.until(f"namesrvctl -s '{deployment.name_servers}' brokers --name broker-b")
-    deployment.until(f"namesrvctl -s '{deployment.name_servers}' diff")
+    until_whole(deployment)
     kinds = {"app1": "poll", "app2": "watch", "app3": "java"}
     return [deployment.start_application(name, kind) for name, kind in kinds.items()]
+
+
+def until_whole(deployment: Deployment) -> None:
+    """Return once all servers have all brokers."""
+    deployment.until(f"namesrvctl -s '{deployment.name_servers}' brokers --name broker-b")
+    deployment.until(f"namesrvctl -s '{deployment.name_servers}' diff")
+
+
+def counted(application: Application) -> dict[str, Any]:
+    """What an application has seen: no pull failed, and no route lacked a broker."""
+    seen = application.end()
+    assert ([], []) == (seen["failed"], seen["incomplete"])
+    return seen
 
 
 def test_rolling_upgrade(deploy: Deploy) -> None:
@@ -33,8 +46,7 @@ def test_rolling_upgrade(deploy: Deploy) -> None:
         assert 1 == len(deployment.log(server, "stopped"))
         assert [] == deployment.log(server, "broker_evicted")
     for application in applications:
-        seen = application.end()
-        assert ([], []) == (seen["failed"], seen["incomplete"])
+        seen = counted(application)
         # a question that crosses the closing of its connection is lost, one on each server at most
         assert set(seen["repeated"]) <= {"EOFError", "ConnectionResetError"}
         assert len(seen["repeated"]) <= len(SERVERS)
@@ -71,13 +83,11 @@ def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
         deployment.wait_for_log("ns2", "broker_evicted", broker_name=broker, reason="silent")
     assert "ns2:9876" in deployment.run_example("cut-off")
     lost.mend()
-    deployment.until(f"namesrvctl -s '{deployment.name_servers}' brokers --name broker-b")
-    deployment.until(f"namesrvctl -s '{deployment.name_servers}' diff")
+    until_whole(deployment)
 
     assert [] == deployment.log("ns1", "broker_evicted") + deployment.log("ns3", "broker_evicted")
     for application in applications:
-        seen = application.end()
-        assert ([], []) == (seen["failed"], seen["incomplete"])
+        seen = counted(application)
         # one that had asked ns2 waited for it once
         assert seen["repeated"] in ([], ["TimeoutError"])
         assert seen["longest_seconds"] < 60
@@ -101,12 +111,7 @@ def test_another_server_takes_the_place_of_the_first(deploy: Deploy) -> None:
     deployment = deploy()
     deployment.lists("brokers", *SERVERS)
     deployment.lists("clients", *SERVERS)
-    deployment.start_servers()
-    for name in BROKERS:
-        deployment.start_broker(name, "refresh_seconds = 0.5")
-    deployment.until(f"namesrvctl -s '{deployment.name_servers}' brokers --name broker-b")
-    deployment.until(f"namesrvctl -s '{deployment.name_servers}' diff")
-    applications = [deployment.start_application(name, kind) for name, kind in (("app1", "poll"), ("app2", "watch"))]
+    applications = run_everything(deployment, "refresh_seconds = 0.5")[:2]
 
     deployment.run(f"ssh {NEW_SERVER} sudo systemctl start namesrv")
     deployment.lists("brokers", *SERVERS, NEW_SERVER)
@@ -122,7 +127,6 @@ def test_another_server_takes_the_place_of_the_first(deploy: Deploy) -> None:
     deployment.run("ssh ns1 sudo systemctl stop namesrv")
 
     for application in applications:
-        seen = application.end()
-        assert ([], []) == (seen["failed"], seen["incomplete"])
+        seen = counted(application)
         assert seen["servers"][-1].removesuffix(":9876") in remaining
     deployment.run("namesrvctl -s 'ns2:9876;ns3:9876;ns4:9876' diff")
