@@ -9,8 +9,6 @@ import pytest
 from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.log_files import literal, log_files, short_name, truncated
 
-# longer than the sample, and as hard to compress all along
-LINES = "".join(f'{{"seq":{number},"x":{random.Random(number).random()}}}\n' for number in range(60_000)).encode()
 ALL = ["a-1-1.jsonl.gz", "a-1-2.jsonl.open", "b-1-1.jsonl"]
 
 
@@ -103,22 +101,24 @@ def test_short_names(path: str, short: str) -> None:
     assert short == short_name(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "is_whole"),
-    [
-        *((gzip.compress(content), True) for content in (LINES, LINES[:1000], b"")),
-        # however little is missing
-        *((gzip.compress(content)[:-cut], False) for content in (LINES, LINES[:20_000]) for cut in (1, 4, 8, 9, 1000)),
-        # what is no gzip at all
-        *((b"", False), (LINES, False)),
-        # two compressed files one behind the other are one
-        (gzip.compress(LINES) + gzip.compress(LINES[:5000]), True),
-        ((gzip.compress(LINES) + gzip.compress(LINES[:5000]))[:-20], False),
-    ],
-)
-def test_a_cut_file_is_told(tmp_path: Path, content: bytes, is_whole: bool) -> None:  # noqa: FBT001
+def test_a_cut_file_is_told(tmp_path: Path) -> None:
     """A whole one is whole, whatever its length; plain files, and those only Spark can open, are not looked at."""
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(content)
-
-    assert ([] if is_whole else [str(path)]) == truncated([str(path), "/nowhere/a.jsonl", "s3a://bucket/a.jsonl.gz"])
+    dice = random.Random(1)
+    # longer than the sample, and as hard to compress all along
+    lines = "".join(f'{{"seq":{number},"x":{dice.random()}}}\n' for number in range(60_000)).encode()
+    whole = {content: gzip.compress(content) for content in (lines, lines[:20_000], lines[:5000], b"")}
+    cases = [
+        *((packed, True) for packed in whole.values()),
+        # however little is missing
+        *((whole[content][:-cut], False) for content in (lines, lines[:20_000]) for cut in (1, 4, 8, 9, 1000)),
+        # what is no gzip at all
+        *((b"", False), (lines, False)),
+        # two compressed files one behind the other are one
+        (whole[lines] + whole[lines[:5000]], True),
+        ((whole[lines] + whole[lines[:5000]])[:-20], False),
+    ]
+    for number, (content, is_whole) in enumerate(cases):
+        path = tmp_path / f"{number}.jsonl.gz"
+        path.write_bytes(content)
+        found = truncated([str(path), "/nowhere/a.jsonl", "s3a://bucket/a.jsonl.gz"])
+        assert ([] if is_whole else [str(path)]) == found, number
