@@ -1,5 +1,7 @@
 """An Apache namesrv.properties is taken as it is, and our settings can be shown as one."""
 
+import re
+
 import pytest
 
 from namesrv.settings.apache_properties import JAVA_NAMES, Translation, as_properties, translate
@@ -8,50 +10,26 @@ from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.properties import parse_properties
 
 # what UPDATE_NAMESRV_CONFIG makes Apache's server write: every key it has
-FULL_FILE = {
-    "bindAddress": "0.0.0.0",
-    "clientRequestThreadPoolNums": "8",
-    "clientRequestThreadPoolQueueCapacity": "50000",
-    "clusterTest": "false",
-    "configBlackList": "configBlackList;configStorePath;kvConfigPath",
-    "configStorePath": "/home/mq/namesrv/namesrv.properties",
-    "defaultThreadPoolNums": "16",
-    "defaultThreadPoolQueueCapacity": "10000",
-    "deleteTopicWithBrokerRegistration": "false",
-    "enableAllTopicList": "true",
-    "enableControllerInNamesrv": "false",
-    "enableShutdownGracefully": "false",
-    "enableTopicList": "true",
-    "kvConfigPath": "/home/mq/namesrv/kvConfig.json",
-    "listenPort": "9876",
-    "needWaitForService": "false",
-    "notifyMinBrokerIdChanged": "false",
-    "orderMessageEnable": "false",
-    "productEnvName": "center",
-    "returnOrderTopicConfigToBroker": "true",
-    "rocketmqHome": "/opt/rocketmq",
-    "scanNotActiveBrokerInterval": "5000",
-    "serverAsyncSemaphoreValue": "64",
-    "serverCallbackExecutorThreads": "0",
-    "serverChannelMaxIdleTimeSeconds": "120",
-    "serverNettyWorkerGroupEnable": "true",
-    "serverOnewaySemaphoreValue": "256",
-    "serverPooledByteBufAllocatorEnable": "true",
-    "serverSelectorThreads": "3",
-    "serverSocketBacklog": "1024",
-    "serverSocketRcvBufSize": "0",
-    "serverSocketSndBufSize": "0",
-    "serverWorkerThreads": "8",
-    "shutdownWaitTimeSeconds": "30",
-    "supportActingMaster": "false",
-    "unRegisterBrokerQueueCapacity": "3000",
-    "useEpollNativeSelector": "false",
-    "waitSecondsForService": "45",
-    "writeBufferHighWaterMark": "0",
-    "writeBufferLowWaterMark": "0",
-}
-
-
+FULL_FILE = dict(
+    re.findall(
+        r"(\S+)=(\S+)",
+        """
+        bindAddress=0.0.0.0 clientRequestThreadPoolNums=8 clientRequestThreadPoolQueueCapacity=50000 clusterTest=false
+        configBlackList=configBlackList;configStorePath;kvConfigPath
+        configStorePath=/home/mq/namesrv/namesrv.properties defaultThreadPoolNums=16
+        defaultThreadPoolQueueCapacity=10000 deleteTopicWithBrokerRegistration=false enableAllTopicList=true
+        enableControllerInNamesrv=false enableShutdownGracefully=false enableTopicList=true
+        kvConfigPath=/home/mq/namesrv/kvConfig.json listenPort=9876 needWaitForService=false
+        notifyMinBrokerIdChanged=false orderMessageEnable=false productEnvName=center
+        returnOrderTopicConfigToBroker=true rocketmqHome=/opt/rocketmq scanNotActiveBrokerInterval=5000
+        serverAsyncSemaphoreValue=64 serverCallbackExecutorThreads=0 serverChannelMaxIdleTimeSeconds=120
+        serverNettyWorkerGroupEnable=true serverOnewaySemaphoreValue=256 serverPooledByteBufAllocatorEnable=true
+        serverSelectorThreads=3 serverSocketBacklog=1024 serverSocketRcvBufSize=0 serverSocketSndBufSize=0
+        serverWorkerThreads=8 shutdownWaitTimeSeconds=30 supportActingMaster=false unRegisterBrokerQueueCapacity=3000
+        useEpollNativeSelector=false waitSecondsForService=45 writeBufferHighWaterMark=0 writeBufferLowWaterMark=0
+        """,
+    )
+)
 NO_MILLISECONDS = "is not a whole number of milliseconds (from file f, scanNotActiveBrokerInterval)"
 
 
@@ -77,17 +55,13 @@ def test_full_file_is_understood() -> None:
         "enable_topic_list": "true",
         "enable_all_topic_list": "true",
     } == values(translation)
+    assert "file f, listenPort" == translation.given["listen_port"].origin
     waits, drains, kv, without_effect = translation.warnings
     assert waits.startswith("file f, needWaitForService has no effect when false: this server waits only for brokers")
     assert drains.startswith("file f, enableShutdownGracefully has no effect when false: this server always drains")
     assert "file f, kvConfigPath has no effect: the KV configuration is kept in the data directory, see data-dir" == kv
     assert without_effect.startswith("file f contains keys without effect: clientRequestThreadPoolNums, ")
     assert "useEpollNativeSelector" in without_effect
-
-
-def test_origin_names_file_and_key() -> None:
-    """A message about a value can say which line it came from."""
-    assert "file f, listenPort" == translate({"listenPort": "1"}, "file f").given["listen_port"].origin
 
 
 @pytest.mark.parametrize(
