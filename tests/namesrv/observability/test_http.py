@@ -153,28 +153,22 @@ async def test_peer_that_sends_its_request_slowly() -> None:
         assert {} == site.counts
 
 
-async def test_peer_that_says_nothing() -> None:
-    """Is closed after as much time."""
-    async with serving(request_seconds=0.2) as site:
-        assert await (await site.connect()).at_end()
-
-
-async def test_peer_that_says_nothing_more() -> None:
-    """Is closed when its next request does not come."""
-    async with serving(idle_seconds=0.2) as site:
+@pytest.mark.parametrize(
+    ("limits", "sent", "answers"),
+    [
+        ({"request_seconds": 0.2}, b"", 0),
+        ({"idle_seconds": 0.2}, GET, 1),
+        ({"request_seconds": 0.3}, GET + GET[:10], 1),
+    ],
+    ids=["nothing", "nothing more", "half of its second request"],
+)
+async def test_peer_that_says(limits: dict[str, float], sent: bytes, answers: int) -> None:
+    """Is closed after a while; for a second request it has as much time as for a first one, not as if it were idle."""
+    async with serving(**limits) as site:
         peer = await site.connect()
-        peer.send(GET)
-        await read_answer(peer)
-
-        assert await peer.at_end()
-
-
-async def test_peer_that_sends_half_of_its_second_request() -> None:
-    """Has as much time for the rest as for a first one, not as long as one that is idle."""
-    async with serving(request_seconds=0.3) as site:
-        peer = await site.connect()
-        peer.send(GET + GET[:10])
-        await read_answer(peer)
+        peer.send(sent)
+        for _ in range(answers):
+            await read_answer(peer)
 
         assert await peer.at_end()
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import tracemalloc
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -62,18 +63,26 @@ async def test_first_pull_gets_everything_it_asks_for(server: InProcess, peer: N
 
 
 async def test_next_pull_gets_what_changed(peer: NamesrvPeer) -> None:
-    """Only asked topics, only those that changed, nil for one that has gone."""
+    """Only asked topics, only those that changed, nil for one that has gone; all in another run of the server."""
     await peer.register(MASTER, registration("T", "U", "V"))
     first = await pull(peer, "T", "U")
-    known = {"boot_id": first["boot_id"], "since": first["revision"]}
-
     await peer.call(216, {"topic": "T"})
     await peer.call(216, {"topic": "V"})
 
-    found = await pull(peer, "T", "U", **known)
-    assert (3, False, {"T": None}) == (found["revision"], found["full"], found["routes"])
-    found = await pull(peer, "T", "U", boot_id=first["boot_id"], since=found["revision"])
-    assert (3, False, {}) == (found["revision"], found["full"], found["routes"])
+    for boot_id, since, full, routes in (
+        (first["boot_id"], first["revision"], False, {"T": None}),
+        # a watch that missed a change does not wait
+        (first["boot_id"], 1, False, {"T": None}),
+        (first["boot_id"], 3, False, {}),
+        (None, 3, True, None),
+        ("of another run", 3, True, None),
+    ):
+        found = await pull(
+            peer, "T", "U", boot_id=boot_id, since=since, wait_ms=0 if since == 3 and not full else 60_000
+        )
+        assert (3, full) == (found["revision"], found["full"])
+        assert (["T", "U"] if routes is None else list(routes)) == list(found["routes"])
+        assert routes in (None, found["routes"])
 
 
 async def test_pull_without_changes_is_tiny(peer: NamesrvPeer) -> None:
@@ -88,17 +97,6 @@ async def test_pull_without_changes_is_tiny(peer: NamesrvPeer) -> None:
 
     assert {} == value(answer)["routes"]
     assert 100 > len(answer.body)
-
-
-@pytest.mark.parametrize("boot_id", [None, "of another run"])
-async def test_other_boot_id_gets_everything(peer: NamesrvPeer, boot_id: str | None) -> None:
-    """Revisions of another run of the server mean nothing, and a wait does not either."""
-    await peer.register(MASTER)
-
-    found = await pull(peer, "T", "absent", boot_id=boot_id, since=1, wait_ms=60_000)
-
-    assert found["full"]
-    assert ["T", "absent"] == list(found["routes"])
 
 
 async def test_since_beyond_what_is_remembered_gets_everything(server: InProcess, peer: NamesrvPeer) -> None:
@@ -117,68 +115,35 @@ async def test_since_beyond_what_is_remembered_gets_everything(server: InProcess
 
 
 @pytest.mark.settings(admin_enabled=True)
-async def test_change_of_a_setting_may_have_changed_every_route(server: InProcess) -> None:
-    """Whoever pulls next gets all of them, and whoever waits is woken."""
-    peer, watcher = await server.connect(), await server.connect()
+async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess, peer: NamesrvPeer) -> None:
+    """A topic appears, gets its order, goes, goes with its broker; a change of others wakes nobody, nor does time."""
+    watcher, order = await server.connect(), {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
+
+    async def woken(by: Coroutine[Any, Any, Any]) -> dict[str, Any]:
+        opaque = await watch(server, watcher, "T", "X", wait_ms=1_500)
+        await by
+        found: dict[str, Any] = value(await watcher.answer_to(opaque))
+        assert 0 == len(server.namesrv.watchers)
+        return found
+
+    assert ["T"] == list((await woken(peer.register(MASTER)))["routes"])
+    # a setting may have changed every route
+    found = await woken(peer.call(318, None, b"orderMessageEnable=true"))
+    assert (True, ["T", "X"]) == (found["full"], list(found["routes"]))
+    found = await woken(peer.call(100, order))
+    assert "broker-a:8" == found["routes"]["T"]["order_topic_conf"]
+    found = await woken(peer.call(216, {"topic": "T"}))
+    assert (4, False, {"T": None}) == (found["revision"], found["full"], found["routes"])
     await peer.register(MASTER)
-    opaque = await watch(server, watcher, "T", wait_ms=60_000)
+    assert {"T": None} == (await woken(server.hang_up(peer)))["routes"]
 
-    await peer.call(318, None, b"orderMessageEnable=true")
-
-    found = value(await watcher.answer_to(opaque))
-    assert found["full"]
-    assert ["T"] == list(found["routes"])
-
-
-async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess) -> None:
-    """With what changed; a change of other topics wakes nobody."""
-    peer, watcher = await server.connect(), await server.connect()
-    await peer.register(MASTER)
-    opaque = await watch(server, watcher, "T", "X", wait_ms=60_000)
-
-    await peer.call(216, {"topic": "U"})
-    await settle()
-    assert 1 == len(server.namesrv.watchers)
-
-    await peer.call(216, {"topic": "T"})
-
-    found = value(await watcher.answer_to(opaque))
-    assert (3, False, {"T": None}) == (found["revision"], found["full"], found["routes"])
-    assert 0 == len(server.namesrv.watchers)
-
-
-async def test_watch_sees_a_topic_appear_and_a_broker_die(server: InProcess) -> None:
-    """Absent before, nil after."""
-    broker, watcher = await server.connect(), await server.connect()
-    opaque = await watch(server, watcher, "T", wait_ms=60_000)
-    await broker.register(MASTER)
-    assert value(await watcher.answer_to(opaque))["routes"]["T"] is not None
-
-    opaque = await watch(server, watcher, "T", wait_ms=60_000)
-    await server.hang_up(broker)
-    assert {"T": None} == value(await watcher.answer_to(opaque))["routes"]
-
-
-async def test_watch_ends_when_its_time_is_over(server: InProcess, peer: NamesrvPeer) -> None:
-    """Nothing changed: no routes, the same revision."""
-    await peer.register(MASTER)
-    opaque = await watch(server, peer, "T", wait_ms=1_500)
-
+    opaque = await watch(server, watcher, "T", wait_ms=1_500)
+    await (await server.connect()).register(OTHER, registration("V", "W"))
     await server.clock.advance(1.49)
     assert 1 == len(server.namesrv.watchers)
     await server.clock.advance(0.01)
-
-    found = value(await peer.answer_to(opaque))
-    assert (1, False, {}) == (found["revision"], found["full"], found["routes"])
-
-
-async def test_watch_that_missed_a_change_does_not_wait(server: InProcess, peer: NamesrvPeer) -> None:
-    """It asks from an older revision: what happened since is the answer."""
-    await peer.register(MASTER)
-
-    found = await pull(peer, "T", boot_id=server.namesrv.boot_id, since=0, wait_ms=60_000)
-
-    assert ["T"] == list(found["routes"])
+    found = value(await watcher.answer_to(opaque))
+    assert (7, False, {}) == (found["revision"], found["full"], found["routes"])
 
 
 async def test_watch_holds_up_nothing_behind_it(server: InProcess, peer: NamesrvPeer) -> None:
@@ -237,15 +202,6 @@ async def test_question_about_many_topics_is_looked_through_in_steps(server: InP
     await (await server.connect()).call(216, {"topic": "changed"})
     assert await watching - read > 35
     counting.cancel()
-
-
-async def test_watcher_that_hangs_up_is_forgotten(server: InProcess, peer: NamesrvPeer) -> None:
-    """Nothing is left of it."""
-    await watch(server, peer, "T", wait_ms=60_000)
-
-    await server.hang_up(peer)
-
-    await until(lambda: not len(server.namesrv.watchers))
 
 
 @pytest.mark.parametrize(
@@ -318,18 +274,6 @@ async def test_peer_that_does_not_read_is_made_one_large_answer(server: InProces
     assert {len(names)} == {len(value(answer)["routes"]) for answer in found}
     assert set(opaques) == {answer.opaque for answer in found}
     assert most < max(len(answer.body) for answer in found) + 64 * 1024 + 200
-
-
-@pytest.mark.settings(order_message_enable=True)
-async def test_order_configuration_wakes_those_who_watch_the_topic(server: InProcess) -> None:
-    """It is part of the route."""
-    peer, watcher = await server.connect(), await server.connect()
-    await peer.register(MASTER)
-    opaque = await watch(server, watcher, "T", wait_ms=60_000)
-
-    await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
-
-    assert "broker-a:8" == value(await watcher.answer_to(opaque))["routes"]["T"]["order_topic_conf"]
 
 
 async def test_nobody_sees_half_of_a_registration(server: InProcess) -> None:
