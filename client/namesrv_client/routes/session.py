@@ -44,6 +44,8 @@ class ServerSession:
         self._shuffle = shuffle
         # in the order in which they are tried; the first is the chosen one
         self._servers: list[Server] = []
+        # the run that was asked to hold a question last
+        self._watched: str | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -138,7 +140,7 @@ class ServerSession:
             if server.is_native:
                 known, others = self._point.known(server.run, topics)
                 if not others:
-                    since = self._point.revision
+                    self._watched, since = server.run, self._point.revision
                     answer = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
                     take(answer)
                     return bool(answer.routes)
@@ -153,18 +155,17 @@ class ServerSession:
         return True
 
     async def ping(self) -> bool:
-        """Whether the chosen server is another run than before. Raises RemotingError when it does not answer."""
+        """Whether the chosen server is another run than the watched one. Raises RemotingError when it is silent."""
         if not self._servers or not self._servers[0].is_native:
             # a RocketMQ server holds nothing that would have to be watched over
             return False
         server = self._servers[0]
-        run = server.run
         try:
             await server.ask_run(self._settings.attempt_timeout_seconds)
         except RemotingError as error:
             self._failed(server, error)
             raise
-        return server.run != run
+        return self._watched not in (None, server.run)
 
     # -- one call, over the servers -----------------------------------------------------------------------------------
 

@@ -294,14 +294,20 @@ async def test_topics_from_disk_join_the_watch_when_they_are_used(tmp_path: Path
             await passing(scene.clock, lambda: broker_names(client, "bills") == ["broker-a"], at_most=1.0)
 
 
-async def test_a_dead_connection_under_a_watch_is_noticed_within_five_seconds(tmp_path: Path) -> None:
-    """The watch itself would notice after 27 s. And then the other server is watched."""
+@pytest.mark.parametrize("is_overtaken", [False, True])
+async def test_a_dead_connection_under_a_watch_is_noticed_within_five_seconds(
+    tmp_path: Path, *, is_overtaken: bool
+) -> None:
+    """The watch itself would notice after 27 s, also when a call has chosen the other server. Then that is watched."""
     async with route_scene(tmp_path, [BROKER_A], [BROKER_A], **WATCH) as scene:
         await scene.client.route("orders")
         await scene.watched()
         await scene.clock.advance(2.0)
 
         scene.proxy.stall()
+        if is_overtaken:
+            refreshing = asyncio.ensure_future(scene.client.refresh())
+            await passing(scene.clock, refreshing.done, at_most=1.0)
 
         assert 5.0 >= await passing(scene.clock, lambda: scene.client.chosen_server != scene.proxy.address)
         await passing(scene.clock, lambda: len(scene.servers[1].namesrv.watchers) == 1, at_most=5.0)
