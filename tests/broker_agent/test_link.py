@@ -1,37 +1,40 @@
-"""The link to one NameServer registers fully when it has to, and otherwise sends heartbeats on time."""
+"""The link to one NameServer registers when it has to, else sends heartbeats on time, and is back after every loss."""
 
-import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from namesrv.routeinfo.records import Registered
+from namesrv.routeinfo.records import Evicted, Registered
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.bodies.extensions import from_msgpack
 from tests.support.agents import (
     ADDR,
-    IDENTITY,
     NAME,
-    accepted,
-    address_of,
     brokers,
     ext_of,
     goodbye,
     heartbeats,
+    name_servers,
     native_answer,
+    played,
     queues,
+    real,
     registrations,
     running,
 )
 from tests.support.fake_clock import FakeClock, settle
-from tests.support.in_process import namesrv_in_process
 from tests.support.passing_time import passing
 from tests.support.raw_peer import until
-from tests.support.scripted_server import ScriptedServer
+from tests.support.scripted_server import Question, ScriptedServer
 from tests.support.tcp_proxy import TcpProxy
 
 REGISTER, UNREGISTER, HEARTBEAT = 103, 104, 904
+REFUNDS = TopicConfig("refunds", 2, 2)
+
+
+def topics_in(question: Question) -> list[str]:
+    """The names in a native registration."""
+    return [topic["topic_name"] for topic in from_msgpack(question.body)["topic_configs"]]
 
 
 # -- rhythm -----------------------------------------------------------------------------------------------------------
@@ -40,91 +43,66 @@ REGISTER, UNREGISTER, HEARTBEAT = 103, 104, 904
 @pytest.mark.parametrize(("unit", "period"), [(0.0, 27.0), (0.5, 28.5), (1.0, 30.0)])
 async def test_heartbeats_come_every_27_to_30_seconds(unit: float, period: float, tmp_path: Path) -> None:
     """Whatever is drawn, four periods fit into the 120 s after which a server evicts; nothing else is sent."""
-    clock = FakeClock()
-    async with (
-        namesrv_in_process(tmp_path, clock=clock) as server,
-        running(clock, address_of(server), options={"random_unit": lambda: unit}) as agent,
-    ):
-        await agent.registered()
-        began = clock.monotonic()
-        await clock.advance(unit * period)
+    async with real(tmp_path, options={"random_unit": lambda: unit}) as it:
+        first = it.clock.monotonic() + unit * period
+        await it.clock.advance(unit * period)
         for _ in range(8):
-            await clock.advance(period)
+            await it.clock.advance(period)
 
-        first = began + unit * period
-        assert [first + number * period for number in range(9)] == heartbeats(server)
-        assert 4 * period <= 120
-        assert [("full", 2)] == registrations(server)
+        assert [first + number * period for number in range(9)] == heartbeats(it.server)
+        assert [("full", 2)] == registrations(it.server)
+        assert [True] == [effect.is_new for effect in it.server.effects_of(Registered)]
 
 
 async def test_each_period_is_drawn_anew_and_so_is_the_phase(tmp_path: Path) -> None:
     """Brokers that started together do not stay together: the first heartbeat comes anywhere in the first period."""
-    clock = FakeClock()
     drawn = iter([0.0, 1 / 3, 1.0, 0.0, 0.5])
-    async with (
-        namesrv_in_process(tmp_path, clock=clock) as server,
-        running(clock, address_of(server), options={"random_unit": lambda: next(drawn, 0.5)}) as agent,
-    ):
-        await agent.registered()
-        began = clock.monotonic()
-        await clock.advance(9 + 30 + 27 + 28.5)
+    async with real(tmp_path, options={"random_unit": lambda: next(drawn, 0.5)}) as it:
+        began = it.clock.monotonic()
+        await it.clock.advance(9 + 30 + 27 + 28.5)
 
-        assert [began + 9, began + 39, began + 66, began + 94.5] == pytest.approx(heartbeats(server))
+        assert [began + 9, began + 39, began + 66, began + 94.5] == pytest.approx(heartbeats(it.server))
 
 
-async def test_heartbeat_names_the_broker_and_is_light() -> None:
-    """904 with who it is, and no body as long as the broker says nothing of itself."""
-    clock = FakeClock()
-    async with ScriptedServer() as server, running(clock, server.address) as agent:
-        peer = await accepted(server)
-        await passing(clock, lambda: agent.servers[server.address].status == "registered")
-        await clock.advance(14.25)
-        question = await peer.receive()
-
-        agent_id = ext_of(question)["agentId"]
-        assert (HEARTBEAT, {**IDENTITY, "agentId": agent_id}, b"") == (question.code, ext_of(question), question.body)
-        peer.send(native_answer(question))
+async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -> None:
+    """What the callback says at that moment is in the server's live entry; a callback that fails keeps no heartbeat."""
+    depths = iter([17, 18])
+    async with real(tmp_path, options={"state": lambda: {"queue_depth": next(depths)}}) as it:
+        peer = await it.server.connect()
+        for expected in (17, 18, 18):
+            await it.clock.advance(28.5)
+            await until(lambda: it.server.touches)
+            it.server.touches.clear()
+            (broker,) = from_msgpack((await peer.call(20005, spelling="native")).body)["brokers"]
+            assert {"queue_depth": expected} == broker["state"]
+        assert "registered" == it.state.status
 
 
 # -- full registrations -----------------------------------------------------------------------------------------------
 
 
-async def test_first_contact_is_a_full_registration(tmp_path: Path) -> None:
-    """All topics at once: whoever asks for one of them finds all."""
-    clock = FakeClock()
-    async with namesrv_in_process(tmp_path, clock=clock) as server, running(clock, address_of(server)) as agent:
-        assert 1 == await agent.registered()
-
-        assert [("full", 2)] == registrations(server)
-        assert ((8, 8, 6), (4, 4, 6)) == (queues(server, "orders"), queues(server, "bills"))
-        assert {NAME: {0: ADDR}} == brokers(server)
-
-
 async def test_broker_that_the_server_forgot_registers_at_once(tmp_path: Path) -> None:
     """A heartbeat that is answered with QUERY_NOT_FOUND is followed by a full registration, not by the next period."""
-    clock = FakeClock()
-    async with namesrv_in_process(tmp_path, clock=clock) as server, running(clock, address_of(server)) as agent:
-        await agent.registered()
-        peer = await server.connect()
-        assert 0 == (await peer.call(UNREGISTER, goodbye(server))).code
-        assert {} == brokers(server)
+    async with real(tmp_path) as it:
+        assert ((8, 8, 6), (4, 4, 6)) == (queues(it.server, "orders"), queues(it.server, "bills"))
+        peer = await it.server.connect()
+        assert 0 == (await peer.call(UNREGISTER, goodbye(it.server))).code
+        assert {} == brokers(it.server)
 
-        passed = await passing(clock, lambda: brokers(server), at_most=28.5)
-        assert passed <= 28.5
-        assert [("full", 2), ("full", 2)] == registrations(server)
+        assert await it.passing(lambda: brokers(it.server)) <= 14.35
+        assert [("full", 2), ("full", 2)] == registrations(it.server)
 
 
 async def test_restart_behind_the_same_connection_is_noticed_with_the_next_heartbeat(tmp_path: Path) -> None:
     """A balancer keeps the connection and puts an empty server behind it: that one says that it knows nobody."""
     clock = FakeClock()
     async with (
-        namesrv_in_process(tmp_path / "1", clock=clock) as first,
-        namesrv_in_process(tmp_path / "2", clock=clock) as second,
+        name_servers(tmp_path, clock, 2) as (first, second),
         TcpProxy(first.address) as proxy,
         running(clock, proxy.address) as agent,
     ):
         await agent.registered()
-        before = agent.servers[proxy.address].boot_id
+        assert first.namesrv.boot_id == agent.servers[proxy.address].boot_id
         await clock.advance(14)
         proxy.switch(second.address)
         await settle()
@@ -132,114 +110,262 @@ async def test_restart_behind_the_same_connection_is_noticed_with_the_next_heart
         await clock.advance(0.25)
         await until(lambda: brokers(second))
         await until(lambda: agent.servers[proxy.address].boot_id == second.namesrv.boot_id)
-        assert before == first.namesrv.boot_id
         assert (1, [("full", 2)]) == (proxy.accepted, registrations(second))
 
 
 async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
-    """Even if the restarted server says that it knows the broker."""
-    clock = FakeClock()
-    async with ScriptedServer() as server, running(clock, server.address) as agent:
-        peer = await accepted(server)
-        await until(lambda: agent.servers[server.address].boot_id == "b1")
-        await clock.advance(14.25)
-        heartbeat = await peer.receive()
-        peer.send(native_answer(heartbeat, ext={"boot_id": "b2"}))
+    """Even if the restarted server says that it knows the broker; once, under the next number of the same agent."""
+    async with played() as it:
+        peer = await it.server.accept()
+        first = await it.registered_over(peer)
+        await it.clock.advance(14.25)
+        peer.send(native_answer(await peer.receive(), ext={"boot_id": "b2"}))
+        second = await it.registered_over(peer, ext={"boot_id": "b2"})
 
-        question = await peer.receive()
-        assert (REGISTER, "full") == (question.code, ext_of(question)["kind"])
-        peer.send(native_answer(question, ext={"boot_id": "b2"}))
-        await until(lambda: agent.servers[server.address].boot_id == "b2")
-        # and not again
-        await clock.advance(28.5)
+        agent_id = ext_of(first)["agentId"]
+        assert [("full", agent_id, "1"), ("full", agent_id, "2")] == [
+            (fields["kind"], fields["agentId"], fields["registrationSeq"]) for fields in map(ext_of, (first, second))
+        ]
+        assert "b2" == it.state.boot_id
+        await it.clock.advance(28.5)
         assert HEARTBEAT == (await peer.receive()).code
 
 
-async def test_registration_seq_grows_and_agent_id_stays() -> None:
-    """What a server fences late removals with: one process, and its own count."""
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_change_travels_at_once_as_a_delta() -> None:
+    """Only what changed, under the DataVersion of the whole table."""
+    async with played() as it:
+        peer = await it.registers()
+        now = it.clock.monotonic()
+        await it.agent.create_topic(REFUNDS)
+        delta = await it.registered_over(peer)
+
+        assert "delta" == ext_of(delta)["kind"]
+        body = from_msgpack(delta.body)
+        assert (now, ["refunds"], 1, []) == (
+            it.clock.monotonic(),
+            topics_in(delta),
+            body["data_version"]["counter"],
+            body["deleted_topics"],
+        )
+
+
+async def test_changes_during_a_registration_follow_in_one_delta() -> None:
+    """While an answer is awaited, changes gather; a topic that came and went is only deleted."""
+    async with played() as it:
+        peer = await it.server.accept()
+        question = await peer.receive()
+        await it.agent.create_topic(REFUNDS)
+        await it.agent.create_topic(TopicConfig("fees", 2, 2))
+        await it.agent.delete_topic("refunds")
+        peer.send(native_answer(question))
+
+        delta = await peer.receive()
+        assert ("delta", ["fees"]) == (ext_of(delta)["kind"], topics_in(delta))
+        assert ["refunds"] == from_msgpack(delta.body)["deleted_topics"]
+        with pytest.raises(TimeoutError, match=rf"^not registered within 0 s: {it.server.address} \(no answer yet\)$"):
+            await it.agent.registered(timeout_seconds=0)
+        peer.send(native_answer(delta))
+        assert 1 == await it.agent.registered()
+
+
+@pytest.mark.parametrize("code", [1, 2])
+async def test_refused_delta_is_healed_by_the_next_heartbeat(code: int) -> None:
+    """It is not repeated at once, and then as a full registration."""
+    async with played() as it:
+        peer = await it.registers()
+        await it.agent.create_topic(REFUNDS)
+        peer.send(native_answer(await peer.receive(), code, remark="no"))
+        await until(lambda: it.state.last_error)
+        assert "registration refused: no" == it.state.last_error
+        await it.clock.advance(14.2)
+        assert 0 == it.pending
+
+        await it.clock.advance(0.05)
+        question = await it.registered_over(peer)
+        assert ("full", ["orders", "bills", "refunds"]) == (ext_of(question)["kind"], topics_in(question))
+        assert 1 == await it.agent.registered()
+        assert it.agent.servers[it.server.address].last_error is None
+
+
+async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(tmp_path: Path) -> None:
+    """The server cannot tell whose change it is; everything follows at once."""
+    async with real(tmp_path) as it:
+        await (await it.server.connect()).call(UNREGISTER, goodbye(it.server))
+        it.server.effects.clear()
+        await it.agent.create_topic(REFUNDS)
+        assert 1 == await it.agent.registered()
+
+        assert [("full", 3)] == registrations(it.server)
+
+
+@pytest.mark.parametrize("code", [1, 22])
+async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_often(code: int) -> None:
+    """A server that refuses, or says to a full one that it was not found, is asked once in a period."""
+    async with played() as it:
+        peer = await it.server.accept()
+        for number in range(4):
+            question = await peer.receive()
+            assert (REGISTER, number + 1) == (question.code, int(ext_of(question)["registrationSeq"]))
+            peer.send(native_answer(question, code, remark="field brokerId: taken"))
+            await until(lambda: it.state.last_error)
+            await settle()
+            assert 0 == it.pending
+            assert ("connecting", "registration refused: field brokerId: taken") == (
+                it.state.status,
+                it.state.last_error,
+            )
+            # the first one comes after the phase
+            await it.clock.advance(28.5 if number else 14.25)
+        await it.registered_over(peer)
+        assert 1 == await it.agent.registered()
+
+
+async def test_refused_heartbeat_is_told_and_not_answered_with_a_registration() -> None:
+    """The server has an entry, and may have it longer than its trouble lasts."""
+    async with played() as it:
+        peer = await it.registers()
+        for code, error in ((2, "heartbeat refused: busy"), (0, None)):
+            await passing(it.clock, lambda: it.pending)
+            peer.send(native_answer(await peer.receive(), code, remark="busy"))
+            await until(lambda: not it.pending)
+            await settle()
+            assert ("registered", error, 1) == (it.state.status, it.state.last_error, it.state.registrations)
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+async def test_delta_lost_with_its_connection_comes_with_the_next_registration(tmp_path: Path) -> None:
+    """The way is cut while the delta is on it; the new connection brings everything."""
+    async with real(tmp_path) as it:
+        it.proxy.stall()
+        await it.agent.create_topic(REFUNDS)
+        await settle()
+        it.proxy.cut()
+        await it.passing(lambda: it.state.status == "unreachable")
+        assert queues(it.server, "refunds") is None
+        await it.proxy.heal()
+
+        assert await it.passing(lambda: queues(it.server, "refunds")) < 1
+        assert 1 == await it.agent.registered()
+        assert [("full", 2), ("full", 3)] == registrations(it.server)
+
+
+async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp_path: Path) -> None:
+    """A black hole says nothing: only the answer that is missing does.
+
+    The old connection is kept until the server has the registration over the new one: the broker never leaves.
+    """
+    async with real(tmp_path) as it:
+        it.proxy.stall()
+        await it.clock.advance(14.25 + 4.9)
+        assert "registered" == it.state.status
+
+        await it.clock.advance(0.2)
+        error = f"request 904 to {it.proxy.address}: no answer within 5.0 s"
+        assert ("unreachable", error) == (it.state.status, it.state.last_error)
+        # long enough for the next attempt
+        await it.clock.advance(1)
+        await it.proxy.heal()
+        await it.passing(lambda: it.state.status == "registered")
+        await until(lambda: it.proxy.connections == 1)
+        await settle()
+
+        assert ([], {NAME: {0: ADDR}}) == (it.server.effects_of(Evicted), brokers(it.server))
+        assert 2 == it.proxy.accepted
+
+
+@pytest.mark.parametrize("unit", [0.25, 1.0])
+async def test_pauses_between_attempts_are_drawn_from_below_a_second(unit: float) -> None:
+    """Full jitter: anything up to a bound that doubles from 0.1 s to 0.8 s."""
     clock = FakeClock()
-    async with ScriptedServer() as server, running(clock, server.address) as agent:
-        peer = await server.accept()
-        first = await peer.receive()
-        peer.send(native_answer(first))
-        await passing(clock, lambda: agent.servers[server.address].status == "registered")
-        await agent.create_topic(TopicConfig("refunds", 1, 1))
-        second = await peer.receive()
-        peer.send(native_answer(second))
+    async with ScriptedServer() as server:
+        address = server.address
+    # nobody listens there any more
+    async with running(clock, address, options={"random_unit": lambda: unit}) as agent:
+        for bound in (0.1, 0.2, 0.4, 0.8, 0.8, 0.8):
+            await until(lambda: agent.servers[address].status == "unreachable")
+            await settle()
+            # what waits now: the next look at the list of servers, and the next attempt
+            waking = [deadline / 1e9 for deadline, _, wakes in clock._sleepers if not wakes.done()]
+            pause = min(waking) - clock.monotonic()
+            assert 2 == len(waking)
+            assert bound * unit == pytest.approx(pause)
+            await clock.advance(pause)
 
-        said = [(ext_of(question)["agentId"], ext_of(question)["registrationSeq"]) for question in (first, second)]
-        assert [(said[0][0], "1"), (said[0][0], "2")] == said
+
+@pytest.mark.parametrize("unit", [0.5, 1.0])
+async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None:
+    """It takes connections and answers nothing: both the time-outs and the pauses grow, by a part that is drawn.
+
+    With 5 s and 0.8 s for ever, two thousand agents would keep a starved server from ever catching up.
+    """
+    async with played(options={"random_unit": lambda: unit}) as it:
+        more = [lambda number=number: it.server.connections > number for number in range(1, 7)]
+        rounds = [await passing(it.clock, came) for came in more]
+
+        waits = [5 * (1 + (longest - 1) * unit) for longest in (1, 2, 4, 4, 4, 4)]
+        pauses = [longest * unit for longest in (1, 2, 4, 8, 15, 15)]
+        assert [wait + pause for wait, pause in zip(waits, pauses, strict=True)] == pytest.approx(rounds, abs=0.2)
 
 
-# -- the broker's own state -------------------------------------------------------------------------------------------
+async def test_a_server_that_closes_what_it_accepts_is_asked_less_and_less() -> None:
+    """It has as many connections as it may have: the pauses grow as for one that has no time; one answer ends that."""
+    async with played() as it:
+        pauses = []
+        for more in [lambda number=number: it.server.connections > number for number in range(1, 7)]:
+            (await it.server.accept()).close()
+            pauses.append(await passing(it.clock, more))
+        assert [0.5, 1, 2, 4, 7.5, 7.5] == pytest.approx(pauses, abs=0.2)
+
+        (await it.registers()).close()
+        assert await passing(it.clock, lambda: it.server.connections == 8) <= 0.2
 
 
-async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -> None:
-    """What the callback says at that moment is in the server's live entry until the next heartbeat."""
+async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path: Path) -> None:
+    """However long it refused connections: an empty server accepts them, and a second later it has everything."""
     clock = FakeClock()
-    depths = itertools.count(17)
     async with (
-        namesrv_in_process(tmp_path, clock=clock) as server,
-        running(
-            clock, address_of(server), options={"state": lambda: {"queue_depth": next(depths), "disk": 0.5}}
-        ) as agent,
+        name_servers(tmp_path, clock, 2) as (first, second),
+        TcpProxy(first.address) as proxy,
+        running(clock, proxy.address, options={"random_unit": lambda: 1.0}) as agent,
     ):
         await agent.registered()
-        for expected in (17, 18):
-            await clock.advance(28.5)
-            await until(lambda: server.touches)
-            server.touches.clear()
-            peer = await server.connect()
-            answer = await peer.call(20005, spelling="native")
-            (broker,) = from_msgpack(answer.body)["brokers"]
-            assert {"queue_depth": expected, "disk": 0.5} == broker["state"]
+        proxy.cut()
+        await clock.advance(200)
+        assert "unreachable" == agent.servers[proxy.address].status
+        proxy.target = second.address
+        await proxy.heal()
+
+        assert await passing(clock, lambda: brokers(second)) < 1
+        assert [("full", 2)] == registrations(second)
 
 
-def _fails() -> dict[str, int]:
-    raise ZeroDivisionError("in the broker")
+async def test_state_of_a_server_says_since_when_and_why(tmp_path: Path) -> None:
+    """Connecting, registered, unreachable, stopped; with the last answer and the last error."""
+    clock = FakeClock(wall=5_000.0)
+    async with name_servers(tmp_path, clock, 1) as (server,), TcpProxy(server.address) as proxy:
+        proxy.stall()
+        async with running(clock, proxy.address) as agent:
+            link = agent._links[proxy.address]
+            await clock.advance(1)
+            said = link.state
+            assert ("connecting", 5_000.0, None, None) == (said.status, said.since, said.last_answer, said.last_error)
+            assert f"<ServerLink [{proxy.address} | connecting | 0 pending]>" == repr(link)
 
+            await proxy.heal()
+            await until(lambda: link.state.status == "registered")
+            said = link.state
+            assert (5_001.0, 5_001.0, "native", 1) == (said.since, said.last_answer, said.protocol, said.registrations)
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        _fails,
-        lambda: {"nested": {"a": 1}},
-        lambda: {"list": [1]},
-        lambda: {"object": object()},
-        lambda: {"long": "x" * 20_000},
-        lambda: {1: 2},
-        lambda: None,
-    ],
-    ids=["raises", "nested", "list", "object", "too-large", "key", "none"],
-)
-async def test_state_that_cannot_be_sent_does_not_keep_the_heartbeat(
-    state: Callable[[], object], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A broker lives although its callback has a bug; the log says so."""
-    clock = FakeClock()
-    async with (
-        namesrv_in_process(tmp_path, clock=clock) as server,
-        running(clock, address_of(server), options={"state": state}) as agent,
-    ):
-        await agent.registered()
-        await clock.advance(28.5 * 2)
-        await until(lambda: len(heartbeats(server)) == 2)
-        assert "registered" == agent.servers[address_of(server)].status
-    assert any("state" in record.getMessage() for record in caplog.records)
-
-
-def _units() -> Iterator[float]:
-    return itertools.cycle((0.1, 0.9))
-
-
-async def test_registered_effect_is_the_only_one_of_a_quiet_start(tmp_path: Path) -> None:
-    """No second registration follows the first, whatever is drawn."""
-    clock = FakeClock()
-    units = _units()
-    async with (
-        namesrv_in_process(tmp_path, clock=clock) as server,
-        running(clock, address_of(server), options={"random_unit": lambda: next(units)}) as agent,
-    ):
-        await agent.registered()
-        await clock.advance(60)
-        assert [True] == [effect.is_new for effect in server.effects_of(Registered)]
+            await clock.advance(14.25)
+            await until(lambda: link.state.last_answer == 5_015.25)
+            assert 5_001.0 == link.state.since
+            proxy.cut()
+            await until(lambda: link.state.status == "unreachable")
+            assert (5_015.25, 5_015.25) == (link.state.since, link.state.last_answer)
+            assert f"connection to {proxy.address} was lost" == link.state.last_error
+        assert "stopped" == link.state.status

@@ -1,20 +1,21 @@
 """Runs a broker's agent on a clock that the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
 from namesrv.routeinfo.records import Registered
-from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
+from namesrv_broker_agent import AgentSettings, BrokerAgent, ServerState, TopicConfig
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.passing_time import STEP_SECONDS
+from tests.support.passing_time import STEP_SECONDS, passing
+from tests.support.raw_peer import until
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
@@ -63,6 +64,82 @@ async def running(
             yield agent
         finally:
             await finished(clock, agent.stop())
+
+
+class Real(NamedTuple):
+    """An agent that has registered with one server, by way of a proxy."""
+
+    clock: FakeClock
+    server: InProcess
+    proxy: TcpProxy
+    agent: BrokerAgent
+
+    @property
+    def state(self) -> ServerState:
+        """What the agent knows of the server."""
+        return self.agent.servers[self.proxy.address]
+
+    async def passing(self, happened: Callable[[], object], *, at_most: float = 30.0) -> float:
+        """Let time pass until something has happened; how much that was."""
+        return await passing(self.clock, happened, at_most=at_most)
+
+
+@asynccontextmanager
+async def real(data_dir: Path, topics: Iterable[TopicConfig] = TOPICS, **how: Any) -> AsyncIterator[Real]:
+    """A server, and an agent as in `running`."""
+    clock = FakeClock()
+    async with (
+        namesrv_in_process(data_dir, clock=clock) as server,
+        TcpProxy(server.address) as proxy,
+        running(clock, proxy.address, topics, **how) as agent,
+    ):
+        assert 1 == await agent.registered()
+        yield Real(clock, server, proxy, agent)
+
+
+class Played(NamedTuple):
+    """An agent, and a server that the test plays."""
+
+    clock: FakeClock
+    server: ScriptedServer
+    agent: BrokerAgent
+
+    @property
+    def state(self) -> ServerState:
+        """What the agent knows of the server."""
+        return self.agent.servers[self.server.address]
+
+    @property
+    def pending(self) -> int:
+        """How many questions wait for an answer."""
+        client = self.agent._links[self.server.address]._client
+        return 0 if client is None else client.pending_count
+
+    async def registers(self, **answer: Any) -> Peer:
+        """The agent's next connection, over which it has registered fully in its protocol."""
+        peer = await self.server.accept()
+        await self.registered_over(peer, **answer)
+        return peer
+
+    async def registered_over(self, peer: Peer, **answer: Any) -> Question:
+        """Its next question, a registration, which is taken; natively under the boot id b1."""
+        question = await peer.receive()
+        assert 103 == question.code
+        before = self.state.registrations
+        if isinstance(question.header, dict):
+            peer.answer(question.opaque, extFields={}, **answer)
+        else:
+            peer.send(native_answer(question, **answer))
+        await until(lambda: self.state.registrations > before)
+        return question
+
+
+@asynccontextmanager
+async def played(topics: Iterable[TopicConfig] = TOPICS, **how: Any) -> AsyncIterator[Played]:
+    """An agent as in `running`, that connects to it."""
+    clock = FakeClock()
+    async with ScriptedServer() as server, running(clock, server.address, topics, **how) as agent:
+        yield Played(clock, server, agent)
 
 
 async def finished(clock: FakeClock, work: Any) -> float:

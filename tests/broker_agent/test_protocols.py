@@ -1,0 +1,372 @@
+"""The frames of registration, heartbeat and leave in each protocol, and finding out which one a server speaks.
+
+Frames are read, and answers written, without the code under test.
+"""
+
+import asyncio
+import json
+import random
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+import pytest
+
+from namesrv_broker_agent import TopicConfig
+from namesrv_broker_agent.dialects import Dialect, NativeDialect, RocketmqDialect
+from namesrv_broker_agent.identity import BrokerIdentity
+from namesrv_broker_agent.topics import TopicTable
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.bodies.compressed import read_compressed
+from namesrv_remoting.bodies.limits import Tally
+from namesrv_remoting.codes import Permission
+from namesrv_remoting.errors import RequestTimeoutError
+from tests.support.agents import (
+    ADDR,
+    IDENTITY,
+    NAME,
+    agent_settings,
+    brokers,
+    ext_of,
+    heartbeats,
+    native_answer,
+    played,
+    queues,
+    real,
+    registrations,
+)
+from tests.support.fake_clock import FakeClock
+from tests.support.passing_time import passing
+from tests.support.raw_peer import until
+from tests.support.scripted_server import Question, ScriptedServer
+from tests.support.steps import finished
+
+REGISTER, UNREGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 322, 904, 20002
+DATA: Final = {"counter": 0, "stateVersion": 0, "timestamp": 1_700_000_000_000}
+WHOLE: Final[dict[str, Any]] = {"ha_server_addr": "10.0.0.1:10912", "zone_name": "z1", "expiry_seconds": 60.0}
+WHOLE_FIELDS: Final = {
+    **IDENTITY,
+    "haServerAddr": "10.0.0.1:10912",
+    "heartbeatTimeoutMillis": "60000",
+    "enableActingMaster": "false",
+    "__ZONE_NAME": "z1",
+}
+TOPICS: Final = (TopicConfig("orders", 8, 4, 6, 1), TopicConfig("bills", 2, 2, 4, 0))
+
+
+def table_in(question: Question) -> dict[str, Any]:
+    """The topics of a JSON registration."""
+    found: dict[str, Any] = json.loads(question.body)["topicConfigSerializeWrapper"]["topicConfigTable"]
+    return found
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+async def test_native_frames() -> None:
+    """Registered fully, changed, alive, left: under numbers, with the kind; a heartbeat has the state as its body."""
+    async with played(TOPICS, **WHOLE, options={"state": lambda: {"queue_depth": 17}}) as it:
+        peer = await it.server.accept()
+        full = await it.registered_over(peer)
+        await it.agent.replace_topics([TopicConfig("orders", 8, 4, 4, 1)])
+        delta = await it.registered_over(peer)
+        await it.clock.advance(14.25)
+        heartbeat = await peer.receive()
+        peer.send(native_answer(heartbeat))
+        await until(lambda: not it.pending)
+        stopping = asyncio.create_task(it.agent.stop())
+        left = await peer.receive()
+        peer.send(native_answer(left))
+        await stopping
+
+    agent = {"agentId": ext_of(full)["agentId"]}
+    assert [
+        [REGISTER, full.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "1", "kind": "full"}],
+        [REGISTER, delta.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "2", "kind": "delta"}],
+        [HEARTBEAT, heartbeat.opaque, 0, 479, None, {**IDENTITY, **agent}],
+        [UNREGISTER, left.opaque, 0, 479, None, {**IDENTITY, **agent, "registrationSeq": "2"}],
+    ] == [question.header for question in (full, delta, heartbeat, left)]
+    orders = {"topic_name": "orders", "read_queue_nums": 8, "write_queue_nums": 4, "perm": 6, "topic_sys_flag": 1}
+    bills = {"topic_name": "bills", "read_queue_nums": 2, "write_queue_nums": 2, "perm": 4, "topic_sys_flag": 0}
+    version = {"counter": 0, "state_version": 0, "timestamp": 1_700_000_000_000}
+    # filter servers are left as they are
+    rest: dict[str, object] = {"topic_queue_mapping_info_map": {}, "filter_server_list": None}
+    assert {
+        **rest,
+        "topic_configs": [orders, bills],
+        "data_version": version,
+        "deleted_topics": [],
+    } == msgpack.unpackb(full.body)
+    assert {
+        **rest,
+        "topic_configs": [{**orders, "perm": 4}],
+        "data_version": {**version, "counter": 1},
+        "deleted_topics": ["bills"],
+    } == msgpack.unpackb(delta.body)
+    assert ({"state": {"queue_depth": 17}}, b"") == (msgpack.unpackb(heartbeat.body), left.body)
+
+
+async def test_rocketmq_frames() -> None:
+    """As a 5.x broker's: CRC of the body, the body's JSON, and nothing of ours; every registration is a full one."""
+    async with played(TOPICS, protocol="rocketmq", **WHOLE) as it:
+        peer = await it.server.accept()
+        full = await it.registered_over(peer)
+        # Apache's server would hide a lost increment for ever
+        await it.agent.set_perm("orders", Permission.READ)
+        changed = await it.registered_over(peer)
+        stopping = asyncio.create_task(it.agent.stop())
+        left = await peer.receive()
+        peer.answer(left.opaque)
+        await stopping
+
+    for question in (full, changed):
+        crc = str(zlib.crc32(question.body) & 0x7FFFFFFF)
+        assert (0, 479, {**WHOLE_FIELDS, "bodyCrc32": crc}) == (
+            question.header["flag"],
+            question.header["version"],
+            ext_of(question),
+        )
+    common = {"topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
+    orders = {"topicName": "orders", "readQueueNums": 8, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 1, **common}
+    bills = {"topicName": "bills", "readQueueNums": 2, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 0, **common}
+    assert {
+        "filterServerList": [],
+        "topicConfigSerializeWrapper": {
+            "dataVersion": DATA,
+            "topicConfigTable": {"orders": orders, "bills": bills},
+            "topicQueueMappingInfoMap": {},
+        },
+    } == json.loads(full.body)
+    assert {"orders": {**orders, "perm": 4}, "bills": bills} == table_in(changed)
+    assert 1 == json.loads(changed.body)["topicConfigSerializeWrapper"]["dataVersion"]["counter"]
+    assert (UNREGISTER, IDENTITY, b"") == (left.code, ext_of(left), left.body)
+
+
+@pytest.mark.parametrize(
+    ("heartbeat_seconds", "codes"),
+    [(30.0, [DATA_VERSION] * 3), (10.0, [DATA_VERSION, HEARTBEAT, HEARTBEAT, DATA_VERSION])],
+)
+async def test_rocketmq_heartbeat_asks_for_the_data_version(heartbeat_seconds: float, codes: list[int]) -> None:
+    """322 says whether the server knows the broker, 904 does not; with short periods not every one has to ask."""
+    how: dict[str, Any] = {"heartbeat_seconds": heartbeat_seconds, "options": {"random_unit": lambda: 1.0}}
+    async with played(protocol="rocketmq", **how) as it:
+        peer = await it.registers()
+        asked = []
+        for _ in codes:
+            await it.clock.advance(heartbeat_seconds)
+            question = await peer.receive()
+            asked.append(question.code)
+            assert IDENTITY == ext_of(question)
+            assert (DATA if question.code == DATA_VERSION else None) == (
+                json.loads(question.body) if question.body else None
+            )
+            peer.answer(question.opaque, extFields={"changed": "false"})
+            await until(lambda: it.state.last_answer == it.clock.wall())
+        assert codes == asked
+
+
+@pytest.mark.parametrize("answer", [{"extFields": {"changed": "true"}}, {"extFields": {}}, {}, {"code": 22}])
+async def test_rocketmq_server_with_another_data_version_gets_everything(answer: dict[str, Any]) -> None:
+    """Changed, or never heard of: what follows is the same, and the next heartbeat is one that can find out."""
+    async with played(protocol="rocketmq", heartbeat_seconds=10.0) as it:
+        peer = await it.registers()
+        await passing(it.clock, lambda: it.pending)
+        question = await peer.receive()
+        assert DATA_VERSION == question.code
+        peer.answer(question.opaque, **answer)
+
+        await it.registered_over(peer)
+        assert 1 == await it.agent.registered()
+        await passing(it.clock, lambda: it.pending)
+        assert (DATA_VERSION if answer.get("code") else HEARTBEAT) == (await peer.receive()).code
+
+
+async def test_rocketmq_reaches_our_server_too(tmp_path: Path) -> None:
+    """Registration, heartbeat, change, leave, as for a Java broker."""
+    async with real(tmp_path, protocol="rocketmq") as it:
+        assert ("rocketmq", None) == (it.state.protocol, it.state.boot_id)
+        await it.clock.advance(28.5)
+        await until(lambda: heartbeats(it.server))
+        await it.agent.create_topic(TopicConfig("refunds", 2, 2))
+        await it.agent.registered()
+        assert (2, 2, 6) == queues(it.server, "refunds")
+        assert [("full", 2), ("full", 3)] == registrations(it.server)
+        await it.agent.stop()
+        await until(lambda: not brokers(it.server))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "topics", "registered"),
+    [
+        ("rocketmq", [], {}),
+        ("rocketmq", ["orders"], {"orders": (8, 8, 6), NAME: (1, 1, 4)}),
+        # the broker's own name is taken
+        ("rocketmq", [NAME], {NAME: (8, 8, 6), "SELF_TEST_TOPIC": (1, 1, 4)}),
+        # the native protocol says that it is the whole table
+        ("native", ["orders"], {"orders": (8, 8, 6)}),
+    ],
+)
+async def test_broker_with_a_single_topic_registers(
+    protocol: str, topics: list[str], registered: dict[str, tuple[int, int, int]], tmp_path: Path
+) -> None:
+    """In RocketMQ's protocol that would be refused at first; a second topic, which only reads, goes along."""
+    async with real(tmp_path, [TopicConfig(name, 8, 8) for name in topics], protocol=protocol) as it:
+        known = it.server.namesrv.manager.tables.topic_queue_table
+        assert (registered, {NAME: {0: ADDR}}) == (
+            {topic: queues(it.server, topic) for topic in known},
+            brokers(it.server),
+        )
+
+
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_large_registration_is_compressed(protocol: str) -> None:
+    """From a mebibyte on, and the header says so, as Java's does not."""
+    topics = [TopicConfig(f"AbcdefghijklmnopqrstuvwxyzAbcdefghij{number}", 8, 8) for number in range(14_000)]
+    async with played(topics, protocol=protocol) as it:
+        question = await it.registered_over(await it.server.accept())
+
+    fields, body = ext_of(question), zlib.decompress(question.body)
+    assert "true" == fields["compressed"]
+    if protocol == "native":
+        assert len(question.body) < 1 << 20 < len(body)
+        assert [it.topic_name for it in topics] == [it["topic_name"] for it in msgpack.unpackb(body)["topic_configs"]]
+        return
+    assert str(zlib.crc32(question.body) & 0x7FFFFFFF) == fields["bodyCrc32"]
+    found, version, mappings, filter_servers = finished(
+        read_compressed(iter([body]), with_mappings=True, tally=Tally(14_000))
+    )
+    assert (topics, 0, {}, ()) == (list(found), version and version.counter, mappings, filter_servers)
+
+
+# -- deadlines --------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def scripted() -> AsyncIterator[tuple[ScriptedServer, RemotingClient, FakeClock]]:
+    """A server that a client is connected to as soon as it asks."""
+    clock = FakeClock()
+    async with ScriptedServer() as server, RemotingClient(server.address, clock=clock) as client:
+        yield server, client, clock
+
+
+def identity_of(topics: tuple[TopicConfig, ...] = TOPICS) -> BrokerIdentity:
+    """A broker with these topics."""
+    return BrokerIdentity(agent_settings("127.0.0.1:1"), TopicTable(topics), None)
+
+
+VERBS: dict[str, Callable[[Dialect, RemotingClient], Coroutine[Any, Any, object]]] = {
+    "register": lambda dialect, client: dialect.register(client, None),
+    "heartbeat": lambda dialect, client: dialect.heartbeat(client, 0.0),
+    "unregister": lambda dialect, client: dialect.unregister(client, 5.0),
+}
+
+
+@pytest.mark.parametrize("kind", [NativeDialect, RocketmqDialect])
+@pytest.mark.parametrize("verb", VERBS)
+async def test_answers_are_waited_for_as_long_as_was_said(kind: type[Dialect], verb: str) -> None:
+    """Five seconds, for a small registration too; the time for leaving is the caller's."""
+    async with scripted() as (server, client, clock):
+        waiting = asyncio.ensure_future(VERBS[verb](kind(identity_of(), 5.0), client))
+        await (await server.accept()).receive()
+        await clock.advance(4.99)
+        assert not waiting.done()
+        await clock.advance(0.02)
+
+        with pytest.raises(RequestTimeoutError):
+            await waiting
+
+
+async def test_large_registration_has_more_time() -> None:
+    """A second for each two mebibytes that have to be sent and read."""
+    # names that cannot be compressed
+    dice = random.Random(0)
+    topics = tuple(TopicConfig(dice.randbytes(100).hex()) for _ in range(20_000))
+    async with scripted() as (server, client, clock):
+        waiting = asyncio.ensure_future(NativeDialect(identity_of(topics), 5.0).register(client, None))
+        question = await (await server.accept()).receive()
+        assert 2 << 20 < len(question.body) < 4 << 20
+        await clock.advance(6.0)
+        assert not waiting.done()
+        await clock.advance(1.0)
+
+        with pytest.raises(RequestTimeoutError):
+            await waiting
+
+
+# -- finding out ------------------------------------------------------------------------------------------------------
+
+
+async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
+    """It asks over the connection that it then registers on."""
+    async with real(tmp_path, protocol="auto") as it:
+        assert ("native", it.server.namesrv.boot_id) == (it.state.protocol, it.state.boot_id)
+        assert 1 == it.proxy.accepted
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
+    """As Apache's server does on a serialize type that it does not know, twice in a row; the next connection stays."""
+    async with played(protocol="auto") as it:
+        for _ in range(2):
+            asked = await it.server.accept()
+            assert SERVER_INFO == (await asked.receive()).code
+            getattr(asked, end)()
+        peer = await it.registers()
+        for _ in range(2):
+            await passing(it.clock, lambda: it.pending)
+            question = await peer.receive()
+            assert DATA_VERSION == question.code
+            peer.answer(question.opaque, extFields={"changed": "false"})
+            await until(lambda: not it.pending)
+
+        assert (3, "registered", "rocketmq", 1) == (
+            it.server.connections,
+            it.state.status,
+            it.state.protocol,
+            it.state.registrations,
+        )
+
+
+async def test_auto_falls_back_when_the_question_is_not_supported() -> None:
+    """A server that reads type 77 and does not know 20002 keeps the connection."""
+    async with played(protocol="auto") as it:
+        peer = await it.server.accept()
+        question = await peer.receive()
+        peer.answer(question.opaque, code=3, remark=" request type 20002 not supported")
+        assert isinstance((await it.registered_over(peer)).header, dict)
+        assert 1 == it.server.connections
+
+
+@pytest.mark.parametrize(("away", "code", "header"), [(59.0, REGISTER, dict), (60.0, SERVER_INFO, list)])
+async def test_auto_asks_again_after_a_minute(away: float, code: int, header: type) -> None:
+    """Ours may have taken the place of Apache's server: a connection that is lost after a minute finds that out."""
+    async with played(protocol="auto", heartbeat_seconds=3600.0) as it:
+        for _ in range(2):
+            (await it.server.accept()).close()
+        peer = await it.registers()
+        await it.clock.advance(away)
+        peer.close()
+        await passing(it.clock, lambda: it.server.connections == 4)
+
+        question = await (await it.server.accept()).receive()
+
+        assert (code, header) == (question.code, type(question.header))
+
+
+async def test_auto_registers_at_once_with_a_server_that_it_knows() -> None:
+    """It was native a moment ago: nothing is asked first. Closed three times in a row, it is Apache's."""
+    async with played(protocol="auto") as it:
+        peer = await it.server.accept()
+        peer.send(native_answer(await peer.receive()))
+        await it.registered_over(peer)
+        for number, code in ((2, REGISTER), (3, SERVER_INFO), (4, SERVER_INFO)):
+            peer.close()
+            await passing(it.clock, lambda number=number: it.server.connections == number)  # type: ignore[misc]  # bound now
+            peer = await it.server.accept()
+            question = await peer.receive()
+            assert (code, list) == (question.code, type(question.header))
+        peer.close()
+        assert isinstance((await it.registered_over(await it.server.accept())).header, dict)
