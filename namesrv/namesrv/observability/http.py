@@ -169,12 +169,11 @@ class HttpConnection(H11Protocol):
             self._take_deadline()
 
     def on_response_complete(self) -> None:
-        """It is the peer's turn again."""
+        """It is the peer's turn again, unless it did not wait for its turn: whoever asks on may not even read."""
         self._listener.connection_used(self)
+        if self.conn.trailing_data[0]:
+            self.transport.close()
         super().on_response_complete()
-        if self.is_waiting and self.conn.trailing_data[0]:
-            # the next request has begun
-            self._give(self._limits.request_seconds)
 
     def send_400_response(self, msg: str) -> None:
         """The request is not valid HTTP."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,12 +18,15 @@ from namesrv.observability.exposition import CONTENT_TYPE, exposition
 from namesrv_remoting.aio.server import RemotingServer
 
 _NO_STORE = {"Cache-Control": "no-store"}
+# Metrics that are not older are shown again: rendering takes as long as hundreds of pulls, however often one asks.
+FRESH_SECONDS: Final = 0.25
 
 
 def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
     """All pages; each answer is counted in `namesrv.counters.http`."""
-    # of several scrapes at once each would take its part of every turn of the loop
+    # one at a time, and what the last one found, until when
     scraping = asyncio.Lock()
+    page, fresh_until = b"", -math.inf
 
     async def livez(request: Request) -> Response:
         return _checked(liveness(namesrv), request)
@@ -30,8 +35,12 @@ def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
         return _checked(readiness(namesrv), request)
 
     async def metrics(_: Request) -> Response:
+        nonlocal page, fresh_until
         async with scraping:
-            return Response(await exposition(namesrv, server), media_type=CONTENT_TYPE, headers=_NO_STORE)
+            if namesrv.clock.monotonic() >= fresh_until:
+                page = await exposition(namesrv, server)
+                fresh_until = namesrv.clock.monotonic() + FRESH_SECONDS
+        return Response(page, media_type=CONTENT_TYPE, headers=_NO_STORE)
 
     pages = {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
 

@@ -12,10 +12,11 @@ import pytest
 
 from namesrv import version
 from namesrv.heartbeat_log.log import HeartbeatLog
+from namesrv.observability.exposition import exposition
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
 from namesrv_remoting.bodies.extensions import to_msgpack
 from tests.support.fake_clock import settle
-from tests.support.http_peer import Scrape, ask, scrape
+from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, native_registration, question, registration
 from tests.support.raw_peer import RawPeer, until
@@ -31,7 +32,11 @@ Look = Callable[[], Awaitable[Scrape]]
 async def shown(data_dir: Path, **settings: Any) -> AsyncIterator[tuple[InProcess, Look]]:
     """A server with an HTTP port, and its metrics whenever they are wanted."""
     async with namesrv_in_process(data_dir, http_listen="127.0.0.1:0", **settings) as server:
-        yield server, lambda: asyncio.to_thread(scrape, server.controller.http_addresses[0])
+
+        async def look() -> Scrape:
+            return Scrape((await exposition(server.namesrv, server.controller.server)).decode())
+
+        yield server, look
 
 
 def by(metrics: Scrape, name: str, *labels: str) -> dict[tuple[str, ...], float]:

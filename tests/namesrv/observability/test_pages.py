@@ -1,15 +1,15 @@
 """The pages, and how much of the loop a scrape may take."""
 
 import asyncio
-import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from namesrv.observability.pages import application
-from tests.support.http_peer import ask
+from namesrv.observability.pages import FRESH_SECONDS
+from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import Broker
+from tests.support.raw_peer import RawPeer
 
 
 @pytest.mark.parametrize(
@@ -25,27 +25,22 @@ async def test_verbose_is_a_word_of_the_query(tmp_path: Path, query: str, lines:
     assert (200, lines) == (answer.status, answer.text.count("\n"))
 
 
-async def test_one_scrape_at_a_time(tmp_path: Path) -> None:
-    """Eight at once are answered one after the other: no turn of the loop is longer than with one."""
-    async with namesrv_in_process(tmp_path) as server:
-        app = application(server.namesrv, server.controller.server)
-        scope = {"type": "http", "method": "GET", "path": "/metrics", "query_string": b"", "headers": []}
-        # turns of the loop so far, and how many there were when an answer began
-        turns, begun = 0, []
+async def test_metrics_are_rendered_four_times_a_second(tmp_path: Path) -> None:
+    """However many ask: eight at once, and all who come before a quarter of a second is over, see the same."""
+    async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
+        (address,) = server.controller.http_addresses
 
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                assert 200 == message["status"]
-                begun.append(turns)
+        async def topics() -> float:
+            peer = await RawPeer.connect(address)
+            peer.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            head, _, page = (await peer.reader.read()).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            peer.close()
+            return Scrape(page.decode())("nameserver_topics")
 
-        async def receive() -> Any:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        work = asyncio.gather(*(app(dict(scope), receive, send) for _ in range(8)))
-        while not work.done():
-            await asyncio.sleep(0)
-            turns += 1
-
-    # at least one for each family
-    assert 8 == len(begun)
-    assert min(later - earlier for earlier, later in itertools.pairwise(begun)) > 25
+        assert [0] * 8 == await asyncio.gather(*(topics() for _ in range(8)))
+        await (await server.connect()).register(Broker())
+        await server.clock.advance(FRESH_SECONDS - 0.01)
+        assert 0 == await topics()
+        await server.clock.advance(0.01)
+        assert 2 == await topics()
