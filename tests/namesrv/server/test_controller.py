@@ -6,19 +6,17 @@ In this process, on both loops; signals and exit codes are in tests/journeys.
 import asyncio
 import fcntl
 import json
-import logging
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from namesrv import version
 from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import settle
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native, outcome, value
+from tests.support.namesrv_peer import Broker, outcome
 from tests.support.raw_peer import until
 
 BROKER = Broker()
@@ -30,24 +28,6 @@ def logged(caplog: pytest.LogCaptureFixture, *names: str) -> list[tuple[str, dic
 
 
 # -- starting --------------------------------------------------------------------------------------------------------
-
-
-async def test_server_says_where_it_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With the port that it was given for 0, and what the operator needs to find its run again."""
-    caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path / "new" / "dir") as server:
-        host, port = server.address
-        fields = {
-            "addresses": [f"{host}:{port}"],
-            "http": [],
-            "version": version(),
-            "boot_id": server.namesrv.boot_id,
-            "data_dir": tmp_path / "new" / "dir",
-            "ready": True,
-        }
-        assert [("listening", fields)] == logged(caplog, "listening")
-        # the directory holds what operators put into the server, and is nobody else's
-        assert 0o700 == (tmp_path / "new" / "dir").stat().st_mode & 0o777
 
 
 @pytest.mark.settings(listen_host="127.0.0.1,127.0.0.2")
@@ -74,18 +54,6 @@ def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplo
     assert {None} == {record.exc_info for record in caplog.records}
 
 
-async def test_damaged_files_do_not_keep_it_from_starting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """They are set aside with a warning; whom the snapshot named is not known, so that it waits the whole time."""
-    for name in ("kvConfig.json", "snapshot.json"):
-        (tmp_path / name).write_bytes(b"{")
-
-    async with namesrv_in_process(tmp_path) as server:
-        readiness = server.namesrv.readiness.reason(server.clock.monotonic())
-        assert "not ready: waiting 45 s more, the snapshot of brokers to expect was lost" == readiness
-        assert 2 == len(logged(caplog, "damaged_file_set_aside"))
-        assert 2 == len(list(tmp_path.glob("*.damaged-*")))
-
-
 async def test_lock_is_held_while_it_serves(tmp_path: Path) -> None:
     """And not a moment longer."""
 
@@ -103,47 +71,6 @@ async def test_lock_is_held_while_it_serves(tmp_path: Path) -> None:
 
 
 # -- leaving ---------------------------------------------------------------------------------------------------------
-
-
-async def test_leaving_server_closes_clients_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One by one over the time for it, so that not everybody moves at once; nobody new is let in."""
-    caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path, drain_seconds=8.0) as server:
-        broker, *clients = [await server.connect() for _ in range(4)]
-        await broker.register(BROKER)
-        for client in clients:
-            await client.call(105, {"topic": "T"})
-
-        server.controller.ask_to_stop()
-        await until(lambda: logged(caplog, "draining"))
-        with pytest.raises(ConnectionRefusedError):
-            await server.connect()
-        left: dict[str, float] = {}
-        while len(left) < 4:
-            for peer in (broker, *clients):
-                if server.find_connection(peer) is None:
-                    left.setdefault(peer.address, server.clock.monotonic())
-            await server.clock.advance(0.02)
-        await server.stop()
-
-    assert [*(client.address for client in clients), broker.address] == list(left)
-    first = min(left.values())
-    assert [0.0, 2.0, 4.0, 6.0] == pytest.approx([moment - first for moment in left.values()], abs=0.1)
-    assert [("draining", {"connections": 4, "seconds": 8.0})] == logged(caplog, "draining", "drain_unfinished")
-
-
-async def test_leaving_server_answers_who_waits(server: InProcess, peer: NamesrvPeer) -> None:
-    """A watch ends at once, with what it knows."""
-    members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
-    opaque = peer.tell(20001, None, native(members), spelling="native")
-    await until(lambda: len(server.namesrv.watchers) == 1)
-
-    server.controller.ask_to_stop()
-
-    answer = await peer.answer_to(opaque)
-    assert ((0, None), {}) == (outcome(answer), value(answer)["routes"])
-    await server.stop()
-    assert await peer.at_end()
 
 
 async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from namesrv.routeinfo.records import Evicted
 from namesrv.server.housekeeping import Housekeeping
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.raw_peer import until
@@ -189,35 +188,6 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
 
 
 # -- connections -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ends", [NamesrvPeer.close, NamesrvPeer.reset])
-async def test_closed_connection_evicts_at_once(server: InProcess, ends: Callable[[NamesrvPeer], None]) -> None:
-    """All its brokers, in one step, and nobody else's, however it ends."""
-    peer, other = await server.connect(), await server.connect()
-    await peer.register(A)
-    await peer.register(B)
-    await other.register(C)
-
-    ends(peer)
-    await until(lambda: server.find_connection(peer) is None)
-    await settle()
-
-    assert ["broker-c"] == alive(server)
-    assert ["disconnected", "disconnected"] == [effect.reason for effect in server.taken(Evicted)]
-
-
-@pytest.mark.settings(evict_on_disconnect=False)
-async def test_eviction_on_disconnect_can_be_switched_off(server: InProcess, peer: NamesrvPeer) -> None:
-    """Then a broken connection alone evicts nobody; silence does."""
-    await peer.register(A)
-
-    await server.hang_up(peer)
-    await settle()
-    assert ["broker-a"] == alive(server)
-
-    await server.clock.advance(130)
-    assert [] == alive(server)
 
 
 async def test_own_shutdown_evicts_nobody(tmp_path: Path) -> None:

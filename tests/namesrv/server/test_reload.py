@@ -1,4 +1,4 @@
-"""A reload changes the settings that can change in a running server, all or none."""
+"""What a reload reaches; that it is all or none, and what is told of it, is in tests/journeys."""
 
 import asyncio
 import logging
@@ -15,10 +15,9 @@ from namesrv.settings.flags import parse
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
 from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_runtime.log import configure
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome
-from tests.support.raw_peer import RawPeer, until
+from tests.support.raw_peer import until
 
 # what a running server cannot change: where it is, what it waits for, and what shapes staleness, which the heartbeat
 # log told at its start
@@ -78,67 +77,6 @@ def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]
     ]
     caplog.clear()
     return found
-
-
-async def test_changed_setting_is_in_effect_and_told(
-    server: InProcess, file: File, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Old and new value and where the new one came from, once."""
-    caplog.set_level(logging.INFO)
-    await file.reload("max_connections = 1\n")
-    told = {"setting": "max_connections", "old": 10_000, "new": 1, "origin": f"file {file.path}"}
-    assert [("setting_changed", told), ("reloaded", {"changed": 1, "need_restart": 0})] == events(caplog)
-    peer = await server.connect()
-    refused = await RawPeer.connect(server.address)
-    assert await refused.at_end()
-    refused.close()
-    assert 1 == server.namesrv.settings.max_connections
-
-    await file.reload("max_connections = 1\n")
-    assert [("reloaded", {"changed": 0, "need_restart": 0})] == events(caplog)
-    await file.reload("")
-    told = {"setting": "max_connections", "old": 1, "new": 10_000, "origin": "default"}
-    assert ("setting_changed", told) == events(caplog)[0]
-    assert 0 == (await peer.call(106)).code
-
-
-async def test_setting_that_needs_a_restart(server: InProcess, file: File, caplog: pytest.LogCaptureFixture) -> None:
-    """Is named each time, and is as it was."""
-    caplog.set_level(logging.INFO)
-    for _ in range(2):
-        await file.reload("broker_expiry_seconds = 60\nadmin_enabled = true\n")
-
-        found = events(caplog)
-        told = {"setting": "broker_expiry_seconds", "old": 120.0, "new": 60.0, "origin": f"file {file.path}"}
-        assert ("setting_needs_restart", told) == found[0]
-        assert 1 == found[-1][1]["need_restart"]
-        assert (120.0, True) == (server.namesrv.settings.broker_expiry_seconds, server.namesrv.settings.admin_enabled)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("max_connections = 5\nmax_header_bytes = 1\n", "max-header-bytes: 1 is not between 1024 and 16777215"),
-        ("max_connections = 5\nmax_conections = 6\n", "unknown key max_conections"),
-        ("max_connections = 5\nmax_conn", "{file}: "),
-        # it may be in the middle of being replaced
-        (None, "{file}: cannot be read: no such file or directory"),
-    ],
-)
-async def test_bad_file_changes_nothing(
-    server: InProcess, file: File, caplog: pytest.LogCaptureFixture, text: str | None, problem: str
-) -> None:
-    """What is wrong is told, and what is right beside it is not applied either."""
-    before = server.namesrv.effective_settings()
-
-    await (file.reloader.reload() if text is None else file.reload(text))
-
-    ((name, told),) = events(caplog)
-    (found,) = told["problems"]
-    assert "reload_refused" == name
-    assert found.startswith(problem.replace("{file}", str(file.path)))
-    assert before == server.namesrv.effective_settings()
-    assert 10_000 == server.controller.server.limits.max_connections
 
 
 async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
@@ -243,18 +181,3 @@ async def test_asked_often_it_reloads_once_more(
     await asyncio.wait([reloading])
 
     assert 2 == [name for name, _ in events(caplog)].count("reloaded")
-
-
-async def test_log_level(server: InProcess) -> None:
-    """Counts for everything from now on, and so does the format."""
-    root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
-    try:
-        configure("info", "json")
-        apply(server.namesrv, server.controller.server, {"log_level": "error"})
-        assert logging.ERROR == root.level
-        apply(server.namesrv, server.controller.server, {"log_level": "debug", "log_format": "text"})
-        assert logging.DEBUG == root.level
-    finally:
-        root.setLevel(level)
-        root.handlers = handlers

@@ -176,24 +176,6 @@ async def test_new_server_is_ready_at_once(tmp_path: Path, caplog: pytest.LogCap
     assert [{"reason": "ready: no brokers expected"}] == logged(caplog, "ready")
 
 
-async def test_gate_opens_when_all_are_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With the tick after the last one; the address may be another."""
-    await run_with(tmp_path, A, B)
-    caplog.clear()
-    caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(A._replace(addr="10.9.9.9:10911"))
-        await server.clock.advance(2)
-        assert not answers_routes(server)
-        await peer.register(B)
-        await server.clock.advance(1)
-
-        assert answers_routes(server)
-        assert 0 == (await peer.call(105, {"topic": "T"})).code
-    assert [{"reason": "ready: all 2 expected brokers are back"}] == logged(caplog, "ready")
-
-
 async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """45 s after the start, whoever is missing; the setting says how long, and nobody is waited for twice."""
     await run_with(tmp_path, A)
