@@ -124,7 +124,7 @@ def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:
 class RouteScene:
     """A manager on a clock that stands still, with both caches, every effect kept, and connections that stay open."""
 
-    def __init__(self, tables: RouteTables | None = None, **options: bool) -> None:
+    def __init__(self, tables: RouteTables | None = None, *, limits: TableLimits = ROOMY, **options: bool) -> None:
         self.clock = FakeClock()
         self.options = RouteOptions(**options)
         self.effects: list[Effect] = []
@@ -142,7 +142,7 @@ class RouteScene:
             self.tables,
             self.liveness,
             self.options,
-            ROOMY,
+            limits,
             sink=self.effects.append,
             is_connected=lambda connection_id: connection_id not in self.closed,
             caches=(self.json_cache, self.native_cache),

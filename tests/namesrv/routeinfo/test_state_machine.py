@@ -22,7 +22,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration
+from namesrv.routeinfo.records import (
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    Evicted,
+    Registered,
+    RegisterResult,
+    Registration,
+    RouteChanged,
+)
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.tables import SPARE_DEADLINES, RouteTables
 from namesrv_remoting.bodies.register import RegisterBrokerBody
@@ -45,16 +53,15 @@ ZONE = "z1"
 MAX_OPERATIONS = 3
 
 
-# queues, permission, flags
-QUEUES = st.sampled_from([(8, 6, 0), (8, 4, 0), (4, 6, 1)])
+# read queues, write queues, permission, flags
+QUEUES = st.sampled_from([(8, 8, 6, 0), (8, 8, 4, 0), (4, 2, 7, 1)])
 
 bodies = st.builds(
     RegisterBrokerBody,
     # most topics of a broker are like each other
     topic_configs=st.builds(
         lambda names, first, others: tuple(
-            TopicConfig(name, queues, queues, perm, flags)
-            for name, (queues, perm, flags) in zip(names, [first] + [others] * len(names), strict=False)
+            TopicConfig(name, *queues) for name, queues in zip(names, [first] + [others] * len(names), strict=False)
         ),
         st.sampled_from(  # the last one names a topic twice
             [TOPICS, TOPICS[:4], TOPICS[2:], TOPICS[:2], TOPICS[1:2], [], ["t0", "t1", "t0", "t1"]]
@@ -101,6 +108,9 @@ class RouteMachine(RuleBasedStateMachine):
         # (revision, routes) of two clients
         self.clients: list[tuple[int, dict[str, Any]]] = [(0, dict.fromkeys(TOPICS)) for _ in range(2)]
         self.membership_seen: tuple[int, Any] = (0, self.members())
+        # what effects have said so far: who is alive, and which revisions there were
+        self.told_alive: set[BrokerAddrInfo] = set()
+        self.told_revisions: set[int] = set()
 
     def teardown(self) -> None:
         """Whatever is under way comes to its end, and the tables are right then, too."""
@@ -510,6 +520,21 @@ class RouteMachine(RuleBasedStateMachine):
         if not self.operations:
             hanging = {key for key, life in self.model.lives.items() if not self.is_open(life.connection_id)}
             assert not hanging
+
+    @invariant()
+    def check_effects(self) -> None:
+        """Whoever follows the effects knows who is alive, and misses no change."""
+        for effect in self.scene.take_effects():
+            if isinstance(effect, Registered):
+                assert effect.is_new == (effect.key not in self.told_alive)
+                self.told_alive.add(effect.key)
+            elif isinstance(effect, Evicted):
+                self.told_alive.remove(effect.key)
+            elif isinstance(effect, RouteChanged):
+                self.told_revisions.add(effect.revision)
+        if not self.operations:
+            assert self.told_alive == self.model.lives.keys()
+            assert self.told_revisions == set(range(1, self.manager.revisions.revision + 1))
 
     @invariant()
     def check_membership(self) -> None:

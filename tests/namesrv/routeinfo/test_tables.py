@@ -7,11 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.routeinfo.records import BrokerLiveInfo
-from namesrv.routeinfo.tables import SPARE_DEADLINES, Changes, RouteTables, difference, place_in
+from namesrv.routeinfo.tables import (
+    SPARE_DEADLINES,
+    SPARE_NAMES,
+    Changes,
+    Rerouted,
+    RouteTables,
+    difference,
+    place_in,
+)
+from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from tests.support.route_builders import (
-    addresses,
     apply,
     body,
     key,
@@ -19,7 +27,6 @@ from tests.support.route_builders import (
     register,
     registration,
     remove,
-    rows,
     tables_of,
 )
 from tests.support.table_invariants import violations
@@ -33,38 +40,6 @@ MAPPING = TopicQueueMappingInfo(topic="t1", bname="b1", epoch=1)
 def live(*, last_update: float = 0.0, connection_id: int = 1, expiry_seconds: float = 120.0) -> BrokerLiveInfo:
     """A live entry of b1's master."""
     return BrokerLiveInfo("b1", 0, last_update, expiry_seconds, DataVersion(), connection_id, None, 1)
-
-
-# ---- what brokers leave in the tables ----
-
-
-def test_two_groups_that_share_a_topic() -> None:
-    """A master, its slave and another group: every table, and every index, by hand."""
-    tables = tables_of(MASTER, SLAVE, OTHER)
-
-    assert {"c1": frozenset({"b1", "b2"})} == tables.cluster_addr_table
-    assert {
-        "b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"}, None, False),  # noqa: FBT003 - the wire's order
-        "b2": BrokerData("c1", "b2", {0: "o:1"}, None, False),  # noqa: FBT003
-    } == tables.broker_addr_table
-    assert {
-        "t1": (queue_data("b1"),),
-        "t2": (queue_data("b1"), queue_data("b2")),
-        "t3": (queue_data("b2"),),
-    } == tables.topic_queue_table
-    assert [key("m:1"), key("s:1"), key("o:1")] == list(tables.broker_live_table)
-    assert {"b1": {"t1", "t2"}, "b2": {"t2", "t3"}} == tables.topics_of_broker
-    assert {1: {key("m:1"), key("s:1"), key("o:1")}} == tables.brokers_on_connection
-    assert {key("m:1"): 120.0, key("s:1"): 120.0, key("o:1"): 120.0} == tables.deadline_of
-    assert "<RouteTables [1 clusters | 2 groups | 3 live | 3 topics]>" == repr(tables)
-    assert [] == violations(tables)
-
-
-def test_queues_are_ordered_by_broker_name_whoever_registers_first() -> None:
-    """One order for equal queues, so that equal rows are equal."""
-    tables = tables_of(*(registration(name, 0, f"{name}:1") for name in ("b2", "b3", "b1")))
-
-    assert (queue_data("b1"), queue_data("b2"), queue_data("b3")) == tables.topic_queue_table["t1"]
 
 
 def test_topics_with_the_same_queues_share_one_row() -> None:
@@ -116,41 +91,6 @@ def test_last_broker_takes_everything_along() -> None:
     assert [] == violations(tables)
 
 
-def test_name_goes_from_every_cluster() -> None:
-    """A name that registered under two clusters is no ghost in either when its last instance has gone."""
-    tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"))
-    assert {"c1": frozenset({"b1"}), "c2": frozenset({"b1"})} == tables.cluster_addr_table
-
-    remove(tables, key("m:1"))
-    remove(tables, key("s:1", "c2"))
-
-    assert {} == tables.cluster_addr_table
-    assert {} == tables.broker_addr_table
-
-
-def test_static_mapping_goes_with_its_topic() -> None:
-    """A normal topic of that name would be served as a static one otherwise."""
-    tables = tables_of(registration("b1", 0, "m:1", body=body("t1", "t2", mappings={"t1": MAPPING})))
-    assert {"t1": {"b1": MAPPING}} == tables.topic_queue_mapping_info_table
-
-    apply(tables, Changes(rows={"t1": None}))
-
-    assert {} == tables.topic_queue_mapping_info_table
-
-
-def test_static_mapping_goes_with_its_broker() -> None:
-    """The mappings of others on the same topic stay."""
-    theirs = TopicQueueMappingInfo(topic="t1", bname="b2", epoch=2)
-    tables = tables_of(
-        registration("b1", 0, "m:1", body=body("t1", "t2", mappings={"t1": MAPPING})),
-        registration("b2", 0, "o:1", body=body("t1", "t2", mappings={"t1": theirs})),
-    )
-
-    remove(tables, key("m:1"))
-
-    assert {"t1": {"b2": theirs}} == tables.topic_queue_mapping_info_table
-
-
 # ---- which topics a change affects ----
 
 
@@ -187,6 +127,32 @@ def test_affected_topics(changes: Changes, affected: set[str]) -> None:
     assert affected == apply(tables_of(MASTER, SLAVE, OTHER), changes).before.keys()
 
 
+def test_topics_that_stay_as_they_are_are_not_affected() -> None:
+    """An operator's topic that is there already, or whose brokers nobody knows."""
+    tables = tables_of(MASTER, OTHER)
+
+    for topic, said in (
+        ("t2", [queue_data("b1"), queue_data("b2")]),
+        ("new", [queue_data("nobody")]),
+        ("new", [queue_data("b1"), queue_data("nobody")]),
+        ("new", []),
+    ):
+        assert Rerouted() == apply(tables, plan_register_topic(tables, topic, said))
+    for topic, cluster in (("t1", "nowhere"), ("nothing", None)):
+        assert Rerouted() == apply(tables, plan_delete_topic(tables, topic, cluster))
+
+
+def test_names_of_topics_that_come_and_go_do_not_stay() -> None:
+    """A few thousand may: clearing them away is worth a step now and then."""
+    tables = tables_of(MASTER)
+    for number in range(3):
+        names = [f"t{number}-{topic}" for topic in range(SPARE_NAMES // 2 + 1)]
+        register(tables, registration("b9", 0, "x:1", *names))
+        remove(tables, key("x:1"))
+        assert len(tables.topic_names) <= 2 + SPARE_NAMES + len(names)
+    assert [] == violations(tables)
+
+
 def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
     """A slave that had filter servers is in all answers of its group."""
     tables = tables_of(MASTER, replace(SLAVE, body=body(filter_servers=("f:1",))))
@@ -196,17 +162,6 @@ def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
 
 
 # ---- live entries ----
-
-
-def test_entry_moves_to_another_connection() -> None:
-    """The index names each broker under one connection, and no connection without brokers."""
-    tables = tables_of(MASTER, OTHER)
-
-    tables.set_live(key("m:1"), live(connection_id=2))
-    assert {1: {key("o:1")}, 2: {key("m:1")}} == tables.brokers_on_connection
-
-    tables.set_live(key("o:1"), live(connection_id=2))
-    assert {2: {key("m:1"), key("o:1")}} == tables.brokers_on_connection
 
 
 def test_heartbeats_do_not_touch_the_heap() -> None:
@@ -252,36 +207,6 @@ def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
     tables.forget_digests(["b1", "nobody"])
 
     assert {key("o:1"): b"3"} == tables.digests
-
-
-def test_digests_are_forgotten_when_the_group_changes() -> None:
-    """Without its master, what a slave registers counts for more than before."""
-    tables = tables_of(MASTER, SLAVE, OTHER)
-    tables.digests = {key("s:1"): b"2", key("o:1"): b"3"}
-
-    remove(tables, key("m:1"))
-
-    assert {key("o:1"): b"3"} == tables.digests
-
-
-# ---- costs ----
-
-
-def test_nothing_left_of_many() -> None:
-    """Brokers that share and do not share topics come and go; at the end the tables are empty."""
-    tables = RouteTables()
-    names = [f"b{number}" for number in range(8)]
-    for name in names:
-        register(tables, registration(name, 0, f"{name}:1", "shared", f"only-{name}"))
-    assert 9 == len(tables.topic_queue_table)
-    assert 8 == len(rows(tables)["shared"])
-
-    for left, name in enumerate(names, start=1):
-        remove(tables, key(f"{name}:1"))
-        assert [] == violations(tables)
-        assert len(names) - left == len(addresses(tables))
-
-    assert {} == tables.topic_queue_table
 
 
 # ---- rows ----
