@@ -13,19 +13,6 @@ def ring_of(count: int, size: int = 3) -> EventRing:
     return ring
 
 
-def test_events_are_numbered_from_one() -> None:
-    """The number is the server's count since it started."""
-    ring = ring_of(2)
-
-    assert [{"seq": 1, "event": "e1"}, {"seq": 2, "event": "e2"}] == ring.since(0, 10)
-    assert 2 == ring.last_seq
-
-
-def test_empty_ring() -> None:
-    """Nothing has happened yet."""
-    assert ([], 0) == (EventRing().since(0, 10), EventRing().last_seq)
-
-
 @pytest.mark.parametrize(
     ("since", "limit", "found"),
     [

@@ -116,12 +116,50 @@ def test_damaged_file_that_cannot_be_set_aside_costs_a_warning(
 # ---- readiness ----
 
 
-def test_ready_at_once_when_nobody_is_expected() -> None:
-    """Without a snapshot, or with an empty one, there is nothing to wait for."""
-    readiness = Readiness([], wait_seconds=45.0, now=1_000.0)
+@pytest.mark.parametrize(
+    ("expected", "wait", "now", "reason"),
+    [
+        ([], 45.0, 1_000.0, "ready: no brokers expected"),
+        ([MASTER], 0.0, 1_000.0, "ready: waited 0 s, without 1 of 1 expected brokers: c/broker-a/0 at 10.0.0.1:10911"),
+        (
+            [MASTER],
+            45.0,
+            1_045.0,
+            "ready: waited 45 s, without 1 of 1 expected brokers: c/broker-a/0 at 10.0.0.1:10911",
+        ),
+        (
+            [MASTER],
+            45.0,
+            1_044.9,
+            "not ready: waiting 0 s more for 1 of 1 expected brokers: c/broker-a/0 at 10.0.0.1:10911",
+        ),
+    ],
+)
+def test_ready_when_there_is_nobody_to_wait_for(
+    expected: list[ExpectedBroker], wait: float, now: float, reason: str
+) -> None:
+    """Or the wait is over: then it answers with what it has, as Apache's server does. Once ready, always ready."""
+    readiness = Readiness(expected, wait, 1_000.0)
 
-    assert readiness.is_ready(1_000.0)
-    assert "ready: no brokers expected" == readiness.reason(1_000.0)
+    assert reason == readiness.reason(now)
+    assert reason.startswith("ready") == readiness.is_ready(now) == readiness.is_ready(1_000.0)
+    assert bool(expected) == readiness.expects_brokers
+
+
+def test_ready_when_all_are_back() -> None:
+    """Cluster, name and id are the broker, whatever its address; each counts once, and others for nothing."""
+    readiness = Readiness([MASTER, MASTER, SLAVE], wait_seconds=45.0, now=1_000.0)
+    for cluster, name, number in (("other", "broker-a", 0), ("c", "broker-x", 0), ("c", "broker-a", 2)):
+        readiness.broker_seen(cluster, name, number, MASTER.broker_addr)
+    assert "<Readiness [waiting | 2 of 2 missing]>" == repr(readiness)
+
+    for _ in range(2):
+        readiness.broker_seen("c", "broker-a", 0, "10.9.9.9:10911")
+        assert ((SLAVE,), False) == (readiness.missing, readiness.is_ready(1_001.0))
+
+    readiness.broker_seen("c", "broker-a", 1, SLAVE.broker_addr)
+    assert ((), True) == (readiness.missing, readiness.is_ready(1_001.0))
+    assert "ready: all 2 expected brokers are back" == readiness.reason(1_001.0)
 
 
 def test_lost_snapshot_is_waited_out() -> None:
@@ -133,70 +171,6 @@ def test_lost_snapshot_is_waited_out() -> None:
     assert "not ready: waiting 0 s more, the snapshot of brokers to expect was lost" == readiness.reason(1_044.9)
     assert readiness.is_ready(1_045.0)
     assert "ready: waited 45 s, the snapshot of brokers to expect was lost" == readiness.reason(1_045.0)
-
-
-def test_ready_when_all_are_back() -> None:
-    """The last one to come back makes the server ready, before the wait is over."""
-    readiness = Readiness([MASTER, SLAVE], wait_seconds=45.0, now=1_000.0)
-    assert not readiness.is_ready(1_001.0)
-
-    readiness.broker_seen("c", "broker-a", 0, "10.0.0.1:10911")
-    assert not readiness.is_ready(1_002.0)
-    assert [SLAVE] == list(readiness.missing)
-
-    readiness.broker_seen("c", "broker-a", 1, "10.0.0.2:10911")
-    assert readiness.is_ready(1_003.0)
-    assert [] == list(readiness.missing)
-    assert "ready: all 2 expected brokers are back" == readiness.reason(1_003.0)
-
-
-@pytest.mark.parametrize(("now", "ready"), [(1_044.9, False), (1_045.0, True), (1_045.1, True)])
-def test_ready_when_the_wait_is_over(now: float, *, ready: bool) -> None:
-    """After 45 s it answers with what it has, as Apache's server does."""
-    assert ready is Readiness([MASTER], wait_seconds=45.0, now=1_000.0).is_ready(now)
-
-
-def test_no_wait_is_over_at_once() -> None:
-    """A wait of no seconds makes the server ready from the start."""
-    assert Readiness([MASTER], wait_seconds=0.0, now=1_000.0).is_ready(1_000.0)
-
-
-def test_ready_stays_ready() -> None:
-    """Once ready, always ready: an earlier time changes nothing."""
-    readiness = Readiness([MASTER], wait_seconds=45.0, now=1_000.0)
-    assert readiness.is_ready(1_045.0)
-
-    assert readiness.is_ready(1_000.0)
-
-
-def test_broker_with_another_address_is_the_same() -> None:
-    """A container comes back with a new address: cluster, name and id are the broker."""
-    readiness = Readiness([MASTER], wait_seconds=45.0, now=1_000.0)
-    readiness.broker_seen("c", "broker-a", 0, "10.9.9.9:10911")
-
-    assert readiness.is_ready(1_001.0)
-
-
-@pytest.mark.parametrize(
-    ("cluster", "broker_name", "broker_id"), [("other", "broker-a", 0), ("c", "broker-x", 0), ("c", "broker-a", 2)]
-)
-def test_other_brokers_do_not_count(cluster: str, broker_name: str, broker_id: int) -> None:
-    """A broker that was not expected, at the address of one that was, makes nobody come back."""
-    readiness = Readiness([MASTER], wait_seconds=45.0, now=1_000.0)
-    readiness.broker_seen(cluster, broker_name, broker_id, "10.0.0.1:10911")
-
-    assert not readiness.is_ready(1_001.0)
-    assert (MASTER,) == readiness.missing
-
-
-def test_broker_that_comes_twice_counts_once() -> None:
-    """A heartbeat after the registration does not stand for somebody else, nor does a second entry of one broker."""
-    readiness = Readiness([MASTER, MASTER, OTHER], wait_seconds=45.0, now=1_000.0)
-    readiness.broker_seen("c", "broker-a", 0, "10.0.0.1:10911")
-    readiness.broker_seen("c", "broker-a", 0, "10.0.0.1:10911")
-
-    assert not readiness.is_ready(1_001.0)
-    assert "<Readiness [waiting | 1 of 2 missing]>" == repr(readiness)
 
 
 def test_reason_says_for_whom_and_how_long() -> None:

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from namesrv.state.watchers import BATCH, RouteWatchers
+from namesrv.state.watchers import BATCH, FEW_TOPICS, STEP_TOPICS, RouteWatchers
 from tests.support.fake_clock import settle
 
 
@@ -22,85 +22,57 @@ async def who_is_done(*tasks: asyncio.Task[None]) -> list[bool]:
     return [task.done() for task in tasks]
 
 
-async def test_only_those_who_wait_for_the_topic_are_woken() -> None:
-    """One of several topics is enough."""
+NOBODY = "<RouteWatchers [0 waiting for 0 topics]>"
+# more than are entered one by one
+MANY = [f"t{number}" for number in range(FEW_TOPICS + 1)]
+
+
+@pytest.mark.parametrize("others", [[], MANY], ids=["few topics", "many topics"])
+async def test_only_those_who_wait_for_the_topic_are_woken(others: list[str]) -> None:
+    """One of several topics is enough; no topic stands for all."""
     watchers = RouteWatchers()
-    tasks = [await waiting(watchers, *topics) for topics in (("a",), ("b",), ("a", "b"), ("c",))]
-    assert "<RouteWatchers [4 waiting for 3 topics]>" == repr(watchers)
+    watchers.wake({"a"})
+    watchers.wake(None)
+    tasks = [await waiting(watchers, *topics, *others) for topics in (("a",), ("b",), ("a", "b"), ("c",))]
+    assert 4 == len(watchers)
 
     watchers.wake({"a", "x"})
+    # who comes after a change has not missed it
+    late = await waiting(watchers, "a", *others)
 
-    assert [True, False, True, False] == await who_is_done(*tasks)
-    assert "<RouteWatchers [2 waiting for 2 topics]>" == repr(watchers)
+    assert [True, False, True, False, False] == await who_is_done(*tasks, late)
     watchers.wake({"b", "c"})
-    assert [True] * 4 == await who_is_done(*tasks)
-    assert "<RouteWatchers [0 waiting for 0 topics]>" == repr(watchers)
-
-
-async def test_none_wakes_everybody() -> None:
-    """Anything may have changed, or the server leaves."""
-    watchers = RouteWatchers()
-    tasks = [await waiting(watchers, topic) for topic in "abc"]
-
+    assert [True, True, True, True, False] == await who_is_done(*tasks, late)
     watchers.wake(None)
+    assert [True] == await who_is_done(late)
+    assert repr(watchers) == NOBODY
 
-    assert [True] * 3 == await who_is_done(*tasks)
-    assert 0 == len(watchers)
 
-
-def test_waking_nobody() -> None:
-    """Most changes interest nobody; no loop is needed to find that out."""
+@pytest.mark.parametrize("others", [[], MANY], ids=["few topics", "many topics"])
+@pytest.mark.parametrize("is_woken", [False, True])
+async def test_who_gives_up_leaves_nothing_behind(others: list[str], *, is_woken: bool) -> None:
+    """Its time was up, or its connection closed, perhaps between being woken and being told; others go on waiting."""
     watchers = RouteWatchers()
-
-    watchers.wake({"a"})
-    watchers.wake(None)
-
-    assert 0 == len(watchers)
-
-
-async def test_change_before_the_wait_does_not_count() -> None:
-    """Who waits has looked before, in the same step of the loop."""
-    watchers = RouteWatchers()
-    first = await waiting(watchers, "a")
-    watchers.wake({"a"})
-    second = await waiting(watchers, "a")
-
-    assert [True, False] == await who_is_done(first, second)
-    watchers.wake({"a"})
-    assert [True, True] == await who_is_done(first, second)
-
-
-async def test_who_gives_up_leaves_nothing_behind() -> None:
-    """Its time was up, or its connection closed; the others go on waiting."""
-    watchers = RouteWatchers()
-    patient, impatient = await waiting(watchers, "a"), await waiting(watchers, "a", "b")
+    patient, impatient = await waiting(watchers, "a", *others), await waiting(watchers, "a", "b", *others)
+    if is_woken:
+        watchers.wake({"a"})
 
     impatient.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await impatient
-
-    assert "<RouteWatchers [1 waiting for 1 topics]>" == repr(watchers)
+    assert [is_woken, True] == await who_is_done(patient, impatient)
     watchers.wake({"a", "b"})
-    assert [True] == await who_is_done(patient)
-
-
-async def test_who_gives_up_when_woken_does_not_hurt_the_others() -> None:
-    """Between being woken and being told."""
-    watchers = RouteWatchers()
-    patient, impatient = await waiting(watchers, "a"), await waiting(watchers, "a")
-
-    watchers.wake({"a"})
-    impatient.cancel()
-
     assert [True, True] == await who_is_done(patient, impatient)
-    assert (True, 0) == (impatient.cancelled(), len(watchers))
+    assert (True, NOBODY) == (impatient.cancelled(), repr(watchers))
 
 
 async def test_crowd_is_told_a_batch_at_a_time() -> None:
-    """Each has a question to be answered: the loop looks at its sockets in between."""
+    """The loop looks at its sockets in between; further changes add nobody twice, and others are told, too."""
     watchers = RouteWatchers()
     crowd = [await waiting(watchers, "a") for _ in range(5 * BATCH + 1)]
-    watchers.wake({"a"})
+    crowd.append(await waiting(watchers, "b"))
+    for _ in range(100):
+        watchers.wake({"a"})
+    watchers.wake({"b"})
+    assert len(crowd) == len(watchers._woken)
 
     told = [0]
     while told[-1] < len(crowd):
@@ -108,32 +80,24 @@ async def test_crowd_is_told_a_batch_at_a_time() -> None:
         told.append(sum(task.done() for task in crowd))
 
     assert max(later - earlier for earlier, later in itertools.pairwise(told)) <= BATCH
-    assert 0 == len(watchers)
+    assert repr(watchers) == NOBODY
 
 
-async def test_topic_that_flaps_wakes_everybody_once() -> None:
-    """While a crowd is being told, further changes add nobody to the queue twice."""
+async def test_watches_of_many_topics_are_looked_through_in_steps() -> None:
+    """However many there are, and however many topics have changed."""
     watchers = RouteWatchers()
-    crowd = [await waiting(watchers, "a") for _ in range(3 * BATCH)]
-
-    for _ in range(100):
-        watchers.wake({"a"})
-    assert 3 * BATCH == len(watchers._woken)
-
-    for _ in range(4):
+    crowd = [await waiting(watchers, *(f"{number}-{topic}" for topic in MANY)) for number in range(100)]
+    changed = dict.fromkeys(f"x{number}" for number in range(STEP_TOPICS))
+    watchers.wake(changed.keys())
+    steps = 0
+    while watchers._doubted:
+        before = len(watchers._doubted)
         await asyncio.sleep(0)
-        watchers.wake(None)
-    assert all(await who_is_done(*crowd))
-    assert "<RouteWatchers [0 waiting for 0 topics]>" == repr(watchers)
+        steps += 1
+        assert before - len(watchers._doubted) <= 1 + STEP_TOPICS // len(MANY)
+    assert steps >= 2
 
-
-async def test_latecomer_in_a_crowd_is_told_too() -> None:
-    """A change that comes while others are still being told."""
-    watchers = RouteWatchers()
-    crowd = [await waiting(watchers, "a") for _ in range(3 * BATCH)]
-    watchers.wake({"a"})
-    latecomer = await waiting(watchers, "b")
-
-    watchers.wake({"b"})
-
-    assert all(await who_is_done(*crowd, latecomer))
+    watchers.wake({"99-t0": None}.keys())
+    assert [False] * 99 + [True] == await who_is_done(*crowd)
+    for task in crowd:
+        task.cancel()
