@@ -1,5 +1,6 @@
 """A NameServer in the test's own process, and a peer of it; `@pytest.mark.settings(NAME=VALUE)` sets it up."""
 
+from collections import ChainMap
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from tests.support.namesrv_peer import NamesrvPeer
 @pytest.fixture
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InProcess]:
     """A server that runs until the end of the test, on a clock that the test moves."""
-    mark = request.node.get_closest_marker("settings")
-    async with namesrv_in_process(tmp_path, **(mark.kwargs if mark else {})) as server:
+    marks = [mark.kwargs for mark in request.node.iter_markers("settings")]
+    async with namesrv_in_process(tmp_path, **dict(ChainMap(*marks))) as server:
         yield server
 
 

@@ -1,9 +1,10 @@
-"""The pages /livez, /readyz and /metrics."""
+"""The pages /livez (is the server alive?), /readyz (is it ready to answer?) and /metrics."""
 
 import asyncio
 import contextlib
 import math
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.applications import Starlette
@@ -13,13 +14,27 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv.context import Namesrv
-from namesrv.observability.checks import Check, liveness, readiness, report
-from namesrv.observability.exposition import CONTENT_TYPE, exposition
+from namesrv.observability.metrics import CONTENT_TYPE, exposition
 from namesrv_remoting.aio.server import RemotingServer
 
 _NO_STORE = {"Cache-Control": "no-store"}
 # Metrics that are not older are shown again: rendering takes as long as hundreds of pulls, however often one asks.
 FRESH_SECONDS: Final = 0.25
+# Housekeeping runs every second; one that has been stuck for so long needs a restart.
+STUCK_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check and its result."""
+
+    name: str
+    is_ok: bool
+    # what was found, for people
+    found: str
+
+    def __str__(self) -> str:
+        return f"[{'+' if self.is_ok else '-'}] {self.name}: {self.found}"
 
 
 def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
@@ -50,30 +65,58 @@ def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
     routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
     app = Starlette(routes=routes, exception_handlers={404: not_found})
     app.router.redirect_slashes = False
-    return _Counting(app, frozenset(pages), namesrv.counters.http)
+    return _counting(app, frozenset(pages), namesrv.counters.http)
 
 
-class _Counting:
-    """Counts the answers of an application by path and status; unknown paths together."""
+def _counting(app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, int]]) -> ASGIApp:
+    """The application, its answers counted by path and status; unknown paths together."""
 
-    def __init__(self, app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, int]]) -> None:
-        self._app = app
-        self._paths = paths
-        self._counts = counts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def counting(message: Message) -> None:
+    async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+        async def count_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 path = scope["path"]
-                self._counts[path if path in self._paths else "other", message["status"]] += 1
+                counts[path if path in paths else "other", message["status"]] += 1
             await send(message)
 
         # only the end of the listener cancels, and uvicorn would log that as a bug
         with contextlib.suppress(asyncio.CancelledError):
-            await self._app(scope, receive, counting)
+            await app(scope, receive, count_and_send)
+
+    return counting
 
 
 def _checked(checks: list[Check], request: Request) -> Response:
+    """The checks, each on a line when verbose, else those that failed, or ok."""
     is_ok = all(check.is_ok for check in checks)
-    text = report(checks, verbose="verbose" in request.query_params)
+    shown = [str(check) for check in checks if "verbose" in request.query_params or not check.is_ok]
+    text = "\n".join([*shown, "ok" if is_ok else "failed", ""])
     return PlainTextResponse(text, 200 if is_ok else 503, headers=_NO_STORE)
+
+
+def liveness(namesrv: Namesrv) -> list[Check]:
+    """Checks that a restart would fix."""
+    return [_housekeeping(namesrv)]
+
+
+def readiness(namesrv: Namesrv) -> list[Check]:
+    """Checks that must pass before the server gets route questions."""
+    reason = namesrv.readiness.reason(namesrv.clock.monotonic())
+    return [
+        Check("listening", namesrv.is_listening, "yes" if namesrv.is_listening else "not yet"),
+        Check("brokers", namesrv.is_ready(), reason),
+        Check("registered", True, _registered(namesrv)),  # noqa: FBT003 - for people: other servers may have no more
+        Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
+        _housekeeping(namesrv),
+    ]
+
+
+def _registered(namesrv: Namesrv) -> str:
+    if namesrv.is_ready_without_brokers():
+        return "no broker, although there were some before the start: check their logs and the network"
+    return f"{len(namesrv.manager.tables.broker_live_table)} brokers"
+
+
+def _housekeeping(namesrv: Namesrv) -> Check:
+    last_tick = namesrv.counters.last_tick
+    ago = namesrv.uptime() if last_tick is None else namesrv.clock.monotonic() - last_tick
+    return Check("housekeeping", ago <= STUCK_SECONDS, f"last ran {ago:.1f} s ago")

@@ -1,13 +1,16 @@
-"""The pages, and how much of the loop a scrape may take."""
+"""The pages of a server: when it counts as alive and as ready; more of them is in tests/journeys/test_http.py."""
 
 import asyncio
+import logging
+import time
 from pathlib import Path
 
 import pytest
 
-from namesrv.observability.pages import FRESH_SECONDS
+from namesrv.observability.pages import FRESH_SECONDS, liveness, readiness
+from namesrv.observability.surface import LAG_INTERVAL_SECONDS
 from tests.support.http_peer import Scrape, ask
-from tests.support.in_process import namesrv_in_process
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker
 from tests.support.raw_peer import RawPeer
 
@@ -16,31 +19,102 @@ from tests.support.raw_peer import RawPeer
     ("query", "lines"),
     [("", 1), ("?verbose", 6), ("?verbose=1", 6), ("?x&verbose", 6), ("?verbos", 1), ("?x=verbose", 1)],
 )
-async def test_verbose_is_a_word_of_the_query(tmp_path: Path, query: str, lines: int) -> None:
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_verbose_is_a_word_of_the_query(server: InProcess, query: str, lines: int) -> None:
     """With or without a value, among others or alone; nothing is to be cached."""
-    async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
-        (address,) = server.controller.http_addresses
-        answer = await asyncio.to_thread(ask, address, f"/readyz{query}")
+    (address,) = server.controller.http_addresses
+    answer = await asyncio.to_thread(ask, address, f"/readyz{query}")
 
     assert (200, lines) == (answer.status, answer.text.count("\n"))
 
 
-async def test_metrics_are_rendered_four_times_a_second(tmp_path: Path) -> None:
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_metrics_are_rendered_four_times_a_second(server: InProcess) -> None:
     """However many ask: eight at once, and all who come before a quarter of a second is over, see the same."""
+    (address,) = server.controller.http_addresses
+
+    async def topics() -> float:
+        peer = await RawPeer.connect(address)
+        peer.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        head, _, page = (await peer.reader.read()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        # what every Prometheus reads
+        assert b"content-type: text/plain; version=0.0.4; charset=utf-8" in head
+        peer.close()
+        return Scrape(page.decode())("nameserver_topics")
+
+    assert [0] * 8 == await asyncio.gather(*(topics() for _ in range(8)))
+    await (await server.connect()).register(Broker())
+    await server.clock.advance(FRESH_SECONDS - 0.01)
+    assert 0 == await topics()
+    await server.clock.advance(0.01)
+    assert 2 == await topics()
+
+
+async def test_stuck_housekeeping_is_what_a_restart_mends(server: InProcess) -> None:
+    """While it runs the server is alive; after 30 s without it, it is neither alive nor ready."""
+    namesrv, clock = server.namesrv, server.clock
+    for _ in range(3):
+        await clock.advance(20.0)
+        assert [True] == [check.is_ok for check in liveness(namesrv)]
+    # a scan that waits for ever for the lock
+    async with namesrv.manager.lock.read():
+        await clock.advance(39.0)
+        assert ["[-] housekeeping: last ran 30.0 s ago"] != [str(check) for check in liveness(namesrv)]
+        await clock.advance(5.0)
+        assert [False] == [check.is_ok for check in liveness(namesrv)]
+        assert {"housekeeping"} == {check.name for check in readiness(namesrv) if not check.is_ok}
+    await clock.advance(2.0)
+    assert [True] == [check.is_ok for check in liveness(namesrv)]
+
+
+async def test_broker_that_is_missing(tmp_path: Path) -> None:
+    """It is named until the wait is over; alive the server is all the time."""
+    async with namesrv_in_process(tmp_path) as before:
+        await (await before.connect()).register(Broker())
+    async with namesrv_in_process(tmp_path) as server:
+        (failed,) = [check for check in readiness(server.namesrv) if not check.is_ok]
+        assert "brokers" == failed.name
+        assert "waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0" in failed.found
+        assert all(check.is_ok for check in liveness(server.namesrv))
+
+        await server.clock.advance(46.0)
+        assert all(check.is_ok for check in readiness(server.namesrv))
+
+
+async def test_draining_and_not_listening(server: InProcess) -> None:
+    """Neither gets questions."""
+    server.namesrv.is_draining = True
+    assert ["[-] staying: draining"] == [str(check) for check in readiness(server.namesrv) if not check.is_ok]
+    server.namesrv.is_draining = False
+    addresses, server.namesrv.addresses = server.namesrv.addresses, []
+    assert ["[-] listening: not yet"] == [str(check) for check in readiness(server.namesrv) if not check.is_ok]
+    server.namesrv.addresses = addresses
+
+
+async def test_it_ends_with_the_server(tmp_path: Path) -> None:
+    """Nobody listens any more, nothing is measured, and a new one may."""
+    async with namesrv_in_process(tmp_path / "1", http_listen="127.0.0.1:0") as server:
+        ((host, port),) = server.controller.http_addresses
+    with pytest.raises(OSError, match="refused"):
+        await asyncio.to_thread(ask, (host, port), "/livez")
+    lag = server.namesrv.counters.lag
+    before = lag.count
+    time.sleep(LAG_INTERVAL_SECONDS)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert before == lag.count
+    async with namesrv_in_process(tmp_path / "2", http_listen=f"{host}:{port}"):
+        assert 200 == (await asyncio.to_thread(ask, (host, port), "/livez")).status
+
+
+@pytest.mark.parametrize("turns", [5, 20, 40])
+async def test_it_ends_in_the_middle_of_a_scrape(tmp_path: Path, caplog: pytest.LogCaptureFixture, turns: int) -> None:
+    """Whose answer is cut off, without an error in the log."""
     async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
-        (address,) = server.controller.http_addresses
-
-        async def topics() -> float:
-            peer = await RawPeer.connect(address)
-            peer.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            head, _, page = (await peer.reader.read()).partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 ")
-            peer.close()
-            return Scrape(page.decode())("nameserver_topics")
-
-        assert [0] * 8 == await asyncio.gather(*(topics() for _ in range(8)))
-        await (await server.connect()).register(Broker())
-        await server.clock.advance(FRESH_SECONDS - 0.01)
-        assert 0 == await topics()
-        await server.clock.advance(0.01)
-        assert 2 == await topics()
+        peer = await RawPeer.connect(server.controller.http_addresses[0])
+        peer.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    peer.writer.transport.abort()
+    assert [] == [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]

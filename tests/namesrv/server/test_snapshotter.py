@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from namesrv.observability.checks import readiness, report
-from namesrv.observability.exposition import exposition
+from namesrv.observability.metrics import exposition
+from namesrv.observability.pages import readiness
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot, WipedBroker
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -193,7 +193,7 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
         assert answers_routes(server)
         alarm = await exposition(server.namesrv, server.controller.server)
         assert b"\nnameserver_ready_without_brokers 1.0\n" in alarm
-        assert "[+] registered: no broker, although" in report(readiness(server.namesrv), verbose=True)
+        assert "[+] registered: no broker, although" in str(readiness(server.namesrv)[2])
         await (await server.connect()).register(B)
         assert not server.namesrv.is_ready_without_brokers()
     waited = "ready: waited 45 s, without 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"

@@ -1,6 +1,7 @@
-"""Prometheus metrics of the server.
+"""Prometheus metrics of the server, rendered without ever delaying a pull.
 
-Base units, and labels of few values only: no topic, no address, no name that a peer chooses.
+Base units, and labels of few values only: no topic, no address, no name that a peer chooses. A family at a time, with
+the loop running in between: the numbers of one scrape are not all of one moment.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from platform import python_version
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.utils import floatToGoString
 
@@ -28,6 +30,8 @@ T = TypeVar("T")
 # a single value, or those by label value or tuple of them
 Values: TypeAlias = T | Mapping[Any, T]
 
+# what every version of Prometheus reads
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 PREFIX: Final = "nameserver_"
 # why a connection was ended for a limit of ours, why for reading too slowly; all other reasons are what a peer sent
 LIMIT_REASONS: Final = ("connections", "connections_per_ip", "idle", "memory", "silent")
@@ -76,6 +80,26 @@ class Survey:
             is_suspect = now - live.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * live.expiry_seconds)
             brokers["suspect" if is_suspect else "live"] += 1
         return cls(namesrv, server, connections, brokers)
+
+
+class _One:
+    """A collector of one family."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterable[Metric]:
+        """That one."""
+        return (self._family,)
+
+
+async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
+    """All metrics in Prometheus' text format."""
+    parts = []
+    async for family in families(namesrv, server):
+        parts.append(generate_latest(_One(family)))
+        await asyncio.sleep(0)
+    return b"".join(parts)
 
 
 async def families(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[Metric]:

@@ -1,0 +1,478 @@
+"""Every metric follows what it is about."""
+
+import asyncio
+import itertools
+import re
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from namesrv import version
+from namesrv.heartbeat_log.log import HeartbeatLog
+from namesrv.observability.metrics import Survey, exposition
+from namesrv.observability.surface import LAG_INTERVAL_SECONDS
+from namesrv_remoting.bodies.extensions import to_msgpack
+from tests.support.fake_clock import settle
+from tests.support.http_peer import Scrape, ask
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, question, registration
+from tests.support.raw_peer import RawPeer, until
+
+T = TypeVar("T")
+
+A = Broker()
+B = Broker("broker-b", 0, "10.0.0.2:10911")
+
+
+async def seen(server: InProcess) -> Scrape:
+    """Its metrics now."""
+    return Scrape((await exposition(server.namesrv, server.controller.server)).decode())
+
+
+def by(metrics: Scrape, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    """All samples of a name, by the values of its labels."""
+    return {tuple(each[label] for label in labels): metrics(name, **each) for each in metrics.labels(name)}
+
+
+async def test_the_server_itself(server: InProcess) -> None:
+    """Its version, that it is ready, and nothing of what has not happened yet."""
+    metrics = await seen(server)
+
+    assert [version()] == [labels["version"] for labels in metrics.labels("nameserver_build_info")]
+    assert (1, 0) == (metrics("nameserver_ready"), metrics("nameserver_watchers"))
+    for name in (
+        "nameserver_connections_rejected_total",
+        "nameserver_evictions_total",
+        "nameserver_stale_unregister_fenced_total",
+    ):
+        # there before it happens, so that a rate of the first one is seen
+        assert metrics.labels(name)
+        assert all(0 == metrics(name, **labels) for labels in metrics.labels(name))
+
+
+async def test_what_the_tables_hold(server: InProcess, peer: NamesrvPeer) -> None:
+    """Brokers, topics, queues and the revision come with a registration, and go with the broker."""
+    await peer.register(A)
+
+    metrics = await seen(server)
+    assert 1 == metrics("nameserver_brokers", state="live")
+    # T and U, with 8 queues each
+    assert (2, 16) == (metrics("nameserver_topics"), metrics("nameserver_queues"))
+    assert server.namesrv.manager.revisions.revision == metrics("nameserver_table_revision") > 0
+
+    await server.hang_up(peer)
+    await until(lambda: not server.namesrv.manager.tables.topic_queue_table)
+    metrics = await seen(server)
+    assert (0, 0, 0) == (
+        metrics("nameserver_brokers", state="live"),
+        metrics("nameserver_topics"),
+        metrics("nameserver_queues"),
+    )
+
+
+async def test_broker_that_missed_a_heartbeat_is_suspect(server: InProcess) -> None:
+    """After 45 s of silence it is suspect, and after a word live again."""
+    peer, other = await server.connect(), await server.connect()
+    await peer.register(A)
+    # one that asked for 10 s is suspect after 7.5
+    await other.register(B, heartbeatTimeoutMillis="10000")
+
+    for passes, live, suspect in ((7.0, 2, 0), (1.0, 1, 1)):
+        await server.clock.advance(passes)
+        metrics = await seen(server)
+        assert (live, suspect) == tuple(metrics("nameserver_brokers", state=state) for state in ("live", "suspect"))
+    for _ in range(5):
+        await other.call(904, B.ext)
+        await server.clock.advance(7.0)
+    await other.call(904, B.ext)
+    # 43 s after its only word the first one still counts as live
+    assert 2 == (await seen(server))("nameserver_brokers", state="live")
+    await server.clock.advance(3.0)
+    assert 1 == (await seen(server))("nameserver_brokers", state="suspect")
+    await peer.call(904, A.ext)
+    assert 2 == (await seen(server))("nameserver_brokers", state="live")
+
+
+async def test_heartbeats_and_how_late_they_are(server: InProcess, peer: NamesrvPeer) -> None:
+    """One in time, one 5 s late, and a registration that says the same again."""
+    await peer.register(A)
+    for passes in (30.0, 35.0):
+        await server.clock.advance(passes)
+        await peer.call(904, A.ext)
+    await server.clock.advance(1.0)
+    await peer.register(A)
+
+    metrics = await seen(server)
+
+    assert (2, 1) == tuple(metrics("nameserver_heartbeats_total", kind=kind) for kind in ("heartbeat", "registration"))
+    name = "nameserver_heartbeat_lateness_seconds"
+    assert (2, 2, 3, 3) == tuple(metrics(f"{name}_bucket", le=le) for le in ("0.0", "2.5", "5.0", "+Inf"))
+    assert (3, 5.0) == (metrics(f"{name}_count"), metrics(f"{name}_sum"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds"), [("silent", 130.0), ("disconnected", 2.0), ("unregistered", 2.0), ("superseded", 2.0)]
+)
+async def test_ends_of_brokers(server: InProcess, peer: NamesrvPeer, reason: str, seconds: float) -> None:
+    """Silence, a closed connection, a goodbye, or another broker at its address: counted, and how stale it got."""
+    await peer.register(A)
+    await server.clock.advance(seconds)
+    if reason == "disconnected":
+        await server.hang_up(peer)
+    elif reason == "unregistered":
+        await peer.call(104, A.ext)
+    elif reason == "superseded":
+        await peer.register(Broker("broker-z", 0, A.addr))
+    await until(lambda: server.namesrv.counters.staleness[reason].count)  # type: ignore[index]
+
+    metrics = await seen(server)
+
+    ended = by(metrics, "nameserver_evictions_total", "reason")
+    assert {(reason,): 1} == {of: count for of, count in ended.items() if count}
+    name = "nameserver_route_staleness_seconds"
+    assert seconds == metrics(f"{name}_sum", reason=reason)
+    for le, count in (("127.5", seconds < 127.5), ("130.0", True)):
+        assert count == metrics(f"{name}_bucket", reason=reason, le=le)
+    assert seconds // 10 == metrics("nameserver_scan_seconds_count")
+
+
+async def test_stale_unregister(server: InProcess) -> None:
+    """A goodbye over the connection before is fenced, and removes nothing."""
+    old, new = await server.connect(), await server.connect()
+    await old.register(A)
+    await new.register(A)
+    await old.call(104, A.ext)
+
+    metrics = await seen(server)
+
+    assert 1 == metrics("nameserver_stale_unregister_fenced_total", reason="unregistered")
+    assert 0 == metrics("nameserver_evictions_total", reason="unregistered")
+
+
+async def test_connections_by_protocol_and_role(server: InProcess) -> None:
+    """Who asks how, and as what; one that said nothing yet is there, too."""
+    broker, agent, client, operator, _silent = [await server.connect() for _ in range(5)]
+    await broker.register(A, spelling="binary")
+    await agent.register(B, spelling="native")
+    await client.call(105, {"topic": "T"})
+    await operator.call(106)
+
+    metrics = await seen(server)
+
+    assert {
+        ("rocketmq", "broker"): 1,
+        ("msgpack", "broker"): 1,
+        ("json", "client"): 1,
+        ("json", "admin"): 1,
+        ("none", "none"): 1,
+    } == by(metrics, "nameserver_connections", "proto", "role")
+
+
+@pytest.mark.parametrize(
+    ("most", "reason"),
+    [
+        pytest.param(2, "connections", marks=pytest.mark.settings(max_connections=2)),
+        pytest.param(1, "connections_per_ip", marks=pytest.mark.settings(max_connections_per_ip=1)),
+    ],
+)
+async def test_connection_beyond_a_limit(server: InProcess, most: int, reason: str) -> None:
+    """The third of two, and the second from an address that may have one."""
+    for _ in range(most):
+        await server.connect()
+    refused = await RawPeer.connect(server.address)
+    assert await refused.at_end()
+    refused.close()
+    assert 1 == (await seen(server))("nameserver_connections_rejected_total", reason=reason)
+
+
+@pytest.mark.settings(idle_timeout_seconds=5)
+async def test_idle_connection(server: InProcess, peer: NamesrvPeer) -> None:
+    """One that is closed because nothing came over it is counted as a limit, not as an error."""
+    await peer.call(106)
+    await server.clock.advance(7.0)
+    assert await peer.at_end()
+
+    metrics = await seen(server)
+    assert 1 == metrics("nameserver_connections_rejected_total", reason="idle")
+    assert [] == metrics.labels("nameserver_frame_errors_total")
+
+
+async def test_frames_that_are_none(server: InProcess) -> None:
+    """By what was wrong, and by what the peer spoke before."""
+    peer, stranger = await server.connect(), await server.connect()
+    await peer.call(106, spelling="native")
+    for broken in (peer, stranger):
+        broken.send(b"GET / HTTP/1.1\r\n\r\n")
+        assert await broken.at_end()
+
+    metrics = await seen(server)
+
+    errors = by(metrics, "nameserver_frame_errors_total", "proto", "reason")
+    assert {("msgpack", "frame_too_large"): 1, ("none", "frame_too_large"): 1} == errors
+
+
+@pytest.mark.settings(write_buffer_bytes=65536)
+async def test_peer_that_does_not_read(server: InProcess) -> None:
+    """It asks for more than it reads, and is a slow consumer."""
+    broker = await server.connect()
+    await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
+    peer = await RawPeer.connect(server.address, receive_buffer=4096)
+    await until(lambda: len(server.namesrv.connections) == 2)
+    connection = max(server.namesrv.connections.values(), key=lambda each: each.id)
+
+    while connection.is_open:
+        # the list of all topics, more of them than sockets hold; then half a minute passes
+        peer.send(question(206))
+        await server.clock.advance(0.1)
+    peer.writer.transport.abort()
+
+    assert 1 == (await seen(server))("nameserver_slow_consumers_total")
+
+
+async def test_bytes_both_ways(server: InProcess) -> None:
+    """Also of connections that are gone."""
+    count = 40
+    asked = question(206) * count
+    broker = await server.connect()
+    await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
+    before = await seen(server)
+    peer = await RawPeer.connect(server.address)
+    peer.send(asked)
+    answered = 0
+    for _ in range(count):
+        length = await peer.reader.readexactly(4)
+        answered += 4 + len(await peer.reader.readexactly(int.from_bytes(length)))
+    peer.close()
+    await until(lambda: len(server.namesrv.connections) == 1)
+
+    metrics = await seen(server)
+    assert len(asked) == metrics("nameserver_bytes_total", dir="in") - before("nameserver_bytes_total", dir="in")
+    assert answered == metrics("nameserver_bytes_total", dir="out") - before("nameserver_bytes_total", dir="out")
+
+
+async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer) -> None:
+    """Those answered from memory and all others, under RocketMQ's names."""
+    await peer.register(A)
+    for _ in range(3):
+        await peer.call(105, {"topic": "T"})
+    await peer.call(105, {"topic": "missing"})
+    await peer.call(904, A.ext)
+    await peer.call(322, A.ext)
+    await peer.call(322, A.ext)
+    await peer.call(4711)
+
+    metrics = await seen(server)
+
+    assert {
+        ("REGISTER_BROKER", "SUCCESS"): 1,
+        ("GET_ROUTEINFO_BY_TOPIC", "SUCCESS"): 3,
+        ("GET_ROUTEINFO_BY_TOPIC", "TOPIC_NOT_EXIST"): 1,
+        ("BROKER_HEARTBEAT", "SUCCESS"): 1,
+        ("QUERY_DATA_VERSION", "SUCCESS"): 2,
+        ("UNKNOWN", "REQUEST_CODE_NOT_SUPPORTED"): 1,
+    } == by(metrics, "nameserver_requests_total", "code", "result")
+    # a registration, a topic that is not there, and a code that nobody knows
+    timed = {labels["class"] for labels in metrics.labels("nameserver_request_seconds_count")}
+    assert {"broker": 1, "client": 1, "unknown": 1} == {
+        kind: metrics("nameserver_request_seconds_count", class_=kind) for kind in timed
+    }
+    assert metrics("nameserver_request_seconds_sum", class_="broker") > 0
+
+
+async def test_watchers(server: InProcess) -> None:
+    """A question that waits is one, and its wait a request of its own class when it is over."""
+    peer, broker = await server.connect(), await server.connect()
+    boot_id = server.namesrv.boot_id
+    body = to_msgpack({"topics": ["T"], "boot_id": boot_id, "since": 0, "wait_ms": 60_000})
+    opaque = peer.tell(20001, None, body, spelling="native")
+    await until(lambda: len(server.namesrv.watchers))
+    assert 1 == (await seen(server))("nameserver_watchers")
+
+    await broker.register(A, native_registration("T", "U"), spelling="native")
+    await peer.answer_to(opaque)
+
+    metrics = await seen(server)
+    assert 0 == metrics("nameserver_watchers")
+    assert 1 == metrics("nameserver_request_seconds_count", class_="watch")
+
+
+async def test_waits_for_the_lock(server: InProcess, peer: NamesrvPeer) -> None:
+    """Who got it at once does not count; who had to wait does."""
+    lock = server.namesrv.manager.lock
+    async with lock.read():
+        peer.tell(103, A.ext, registration("T", "U"))
+        await until(lambda: "1 write" in repr(lock))
+    await peer.receive()
+    await peer.register(B)
+
+    metrics = await seen(server)
+
+    assert 1 == metrics("nameserver_lock_wait_seconds_count", mode="write")
+    assert 0 == metrics("nameserver_lock_wait_seconds_count", mode="read")
+    assert metrics("nameserver_lock_wait_seconds_sum", mode="write") > 0
+
+
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_event_loop_lag(server: InProcess) -> None:
+    """Measured all the time: what was due while a callback ran for 0.3 s is late by most of that."""
+    lag = server.namesrv.counters.lag
+    await until(lambda: lag.count >= 2)
+    before = lag.sum
+    time.sleep(LAG_INTERVAL_SECONDS + 0.3)
+    await until(lambda: lag.sum >= before + 0.3)
+
+    metrics = await seen(server)
+    assert metrics("nameserver_eventloop_lag_seconds_count") >= 3
+    assert metrics("nameserver_eventloop_lag_seconds_sum") >= 0.3
+
+
+async def test_snapshot(tmp_path: Path) -> None:
+    """Its size, and how long ago it was right: always less than 5 s, unless it cannot be written."""
+    async with namesrv_in_process(tmp_path) as server:
+        await server.clock.advance(5.0)
+        assert (0, 0) == _snapshot(await seen(server))
+        peer = await server.connect()
+        await peer.register(A)
+        await server.clock.advance(4.0)
+        assert (4.0, 0) == _snapshot(await seen(server))
+
+        await server.clock.advance(1.0)
+        await until((tmp_path / "snapshot.json").exists)
+        await until(lambda: server.namesrv.counters.snapshot_bytes)
+        size = (tmp_path / "snapshot.json").stat().st_size
+        assert (0.0, size) == _snapshot(await seen(server))
+
+        # as root no permission keeps it from being written, a directory in its place does
+        (tmp_path / "snapshot.json").unlink()
+        (tmp_path / "snapshot.json").mkdir()
+        await peer.register(B)
+        await server.clock.advance(20.0)
+        assert 20.0 == _snapshot(await seen(server))[0]
+
+
+async def test_heartbeat_log(tmp_path: Path) -> None:
+    """Its queue and its losses are shown when there is one, and only then."""
+    async with namesrv_in_process(tmp_path / "with", heartbeat_log_dir=str(tmp_path / "log")) as server:
+        assert isinstance(server.namesrv.heartbeat_log, HeartbeatLog)
+        metrics = await seen(server)
+        names = {"nameserver_eventlog_queue", "nameserver_eventlog_dropped_total", "nameserver_log_lines_lost_total"}
+        assert names <= metrics.names
+    async with namesrv_in_process(tmp_path / "without", heartbeat_log_dir="") as server:
+        assert [] == [name for name in (await seen(server)).names if "eventlog" in name]
+
+
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_requests_over_http(server: InProcess) -> None:
+    """By page and status; pages that are none are counted together."""
+    address = server.controller.http_addresses[0]
+    for target in ("/livez", "/livez?verbose", "/x", "/y", "/readyz"):
+        await asyncio.to_thread(ask, address, target)
+
+    metrics = await seen(server)
+
+    asked = by(metrics, "nameserver_http_requests_total", "path", "status")
+    assert {("/livez", "200"): 2, ("/readyz", "200"): 1, ("other", "404"): 2} == asked
+
+
+async def test_not_ready(tmp_path: Path) -> None:
+    """While brokers of the last run are missing, and while it drains."""
+    async with namesrv_in_process(tmp_path) as before:
+        await (await before.connect()).register(A)
+    async with namesrv_in_process(tmp_path) as server:
+        assert 0 == (await seen(server))("nameserver_ready")
+        await server.clock.advance(46.0)
+        assert 1 == (await seen(server))("nameserver_ready")
+        server.namesrv.is_draining = True
+        assert 0 == (await seen(server))("nameserver_ready")
+
+
+async def test_the_process(server: InProcess) -> None:
+    """Under the names that every client library uses."""
+    before = await seen(server)
+    peers = [await server.connect() for _ in range(10)]
+    after = await seen(server)
+
+    # both ends of each connection are ours
+    assert 2 * len(peers) == after("process_open_fds") - before("process_open_fds")
+    assert after("process_max_fds") > after("process_open_fds")
+    assert after("process_virtual_memory_bytes") > after("process_resident_memory_bytes") > 10e6
+    assert after("process_cpu_seconds_total") > 0
+    assert after("process_start_time_seconds") > 1.6e9
+
+
+async def test_names_and_labels(server: InProcess, peer: NamesrvPeer) -> None:
+    """Every name has our prefix or is of the process, ends in its unit, and no label's value comes from a peer."""
+    await peer.register(Broker("broker-named-by-peer", 0, "10.9.9.9:10911", "cluster-named-by-peer"))
+    await peer.call(105, {"topic": "topic-named-by-peer"})
+    await settle()
+
+    metrics = await seen(server)
+
+    assert not re.search("named-by-peer|10.9.9.9|127.0.0.1", metrics.text)
+    for name, (kind, documentation) in metrics.families.items():
+        assert re.fullmatch(r"(nameserver|process)_[a-z_]+", name)
+        assert re.fullmatch(r"[A-Z][^\n]*\.", documentation), name
+        assert kind in {"gauge", "counter", "histogram"}, name
+        assert kind != "histogram" or name.endswith("_seconds")
+
+
+def _snapshot(metrics: Scrape) -> tuple[float, float]:
+    return metrics("nameserver_snapshot_age_seconds"), metrics("nameserver_snapshot_bytes")
+
+
+# -- what a scrape costs -----------------------------------------------------------------------------------------------
+
+# of functions, in a step in which the loop looks at nothing else; `make bench` measures how long that is
+MOST_CALLS = 1_200
+
+
+async def test_scrape_of_many_brokers_and_connections(server: InProcess) -> None:
+    """A thousand brokers with ten topics each, on a hundred connections: no step looks at all of them."""
+    peers = [await server.connect() for _ in range(100)]
+    for number in range(1000):
+        body = registration(*(f"topic-{number % 100}-{each}" for each in range(10)))
+        broker = Broker(f"broker-{number}", 0, f"10.0.{number // 250}.{number % 250}:10911")
+        await peers[number % 100].register(broker, body)
+
+    calls, found = await _driven(Survey.of(server.namesrv, server.controller.server))
+    metrics = await seen(server)
+
+    assert 1000 == metrics("nameserver_brokers", state="live")
+    assert 100 == metrics("nameserver_connections", proto="json", role="broker")
+    assert (1000, 80_000) == (metrics("nameserver_topics"), metrics("nameserver_queues"))
+    assert (1000, 100) == (found.brokers["live"], found.connections["json", "broker"])
+    assert calls < MOST_CALLS
+
+
+async def test_pulls_are_answered_during_a_scrape(server: InProcess, peer: NamesrvPeer) -> None:
+    """Between two families the loop looks at its sockets: questions that came meanwhile do not wait for the rest."""
+    await peer.register(Broker())
+    work = asyncio.ensure_future(exposition(server.namesrv, server.controller.server))
+    answered = 0
+    while not work.done():
+        await peer.call(105, {"topic": "T"})
+        answered += 1
+
+    assert answered > 10
+
+
+async def _driven(work: Coroutine[None, None, T]) -> tuple[int, T]:
+    """How many calls of functions the longest step of a coroutine makes, and its result."""
+    longest = 0
+    steps = work.__await__()
+    while True:
+        calls = itertools.count()
+        sys.setprofile(lambda _frame, event, _argument: event.endswith("call") and next(calls))  # noqa: B023 - of this step
+        try:
+            waits_for = next(steps)
+        except StopIteration as done:
+            return longest, done.value
+        finally:
+            sys.setprofile(None)
+            longest = max(longest, next(calls))
+        assert waits_for is None, "nothing but giving way to others"
+        await asyncio.sleep(0)
