@@ -21,33 +21,26 @@ E = TypeVar("E", bound=Effect)
 HOST = "127.0.0.1"
 
 
-class Observed:
-    """What has happened in a server and was not taken yet, oldest first."""
-
-    def __init__(self) -> None:
-        self.effects: list[Effect] = []
-        # heartbeats: the broker, its live entry, the silence before
-        self.touches: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
-
-
 class InProcess:
     """A running server, seen from inside, and the peers that were connected to it."""
 
     def __init__(
-        self,
-        controller: NamesrvController,
-        clock: FakeClock,
-        data_dir: Path,
-        serving: asyncio.Task[None],
-        observed: Observed,
+        self, settings: Settings, clock: FakeClock, data_dir: Path, observers: Sequence[Callable[[Effect], None]]
     ) -> None:
-        self.controller = controller
         self.clock = clock
         self.data_dir = data_dir
+        # what has happened and was not taken yet, oldest first
+        self.effects: list[Effect] = []
+        # heartbeats: the broker, its live entry, the silence before
+        self.touches: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
+        self.controller = NamesrvController(
+            settings,
+            clock,
+            observers=[self.effects.append, *observers],
+            touch_observers=[lambda *touch: self.touches.append(touch)],
+        )
         # done when the server has ended
-        self.serving = serving
-        self.effects = observed.effects
-        self.touches = observed.touches
+        self.serving = asyncio.create_task(self.controller.serve())
         self._peers: list[NamesrvPeer] = []
 
     @property
@@ -128,31 +121,15 @@ async def namesrv_in_process(
 ) -> AsyncIterator[InProcess]:
     """Serve until the block ends, which must be within half a minute; a bug of the server's is raised there."""
     clock = clock or FakeClock()
-    settings = Settings(
-        **{
-            "listen_host": HOST,
-            "listen_port": 0,
-            "http_listen": "",
-            "data_dir": data_dir,
-            "drain_seconds": 0.0,
-            **overrides,
-        }
-    )
-    observed = Observed()
-    controller = NamesrvController(
-        settings,
-        clock,
-        observers=[observed.effects.append, *observers],
-        touch_observers=[lambda *touch: observed.touches.append(touch)],
-    )
+    place: dict[str, Any] = {"listen_host": HOST, "listen_port": 0, "http_listen": "", "data_dir": data_dir}
+    settings = Settings(**{**place, "drain_seconds": 0.0, **overrides})
     async with asyncio.timeout(GUARD_SECONDS):
-        serving = asyncio.create_task(controller.serve())
-        await until(lambda: controller.listening.is_set() or serving.done())
-        if serving.done():
-            await serving
-        server = InProcess(controller, clock, data_dir, serving, observed)
+        server = InProcess(settings, clock, data_dir, observers)
+        await until(lambda: server.controller.listening.is_set() or server.serving.done())
+        if server.serving.done():
+            await server.serving
         try:
             yield server
         finally:
             await server._end()
-        await serving
+        await server.serving

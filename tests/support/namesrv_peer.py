@@ -7,7 +7,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import msgpack
 
@@ -42,37 +42,29 @@ class Broker(NamedTuple):
         }
 
 
+class How(TypedDict, total=False):
+    """How a question is spelt: by default in JSON, as one of Apache's current brokers and clients."""
+
+    spelling: Spelling
+    version: int
+    flag: int
+
+
 class NamesrvPeer(RawPeer):
     """One connection to a NameServer, on which any number of questions may wait for their answers."""
 
     _last_opaque = 0
 
     async def call(
-        self,
-        code: int,
-        ext: Mapping[str, object] | None = None,
-        body: bytes = b"",
-        *,
-        spelling: Spelling = "json",
-        version: int = VERSION,
+        self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", **how: Unpack[How]
     ) -> Answer:
         """Ask, and wait for the answer."""
-        opaque = self.tell(code, ext, body, spelling=spelling, version=version)
-        return await self.answer_to(opaque)
+        return await self.answer_to(self.tell(code, ext, body, **how))
 
-    def tell(
-        self,
-        code: int,
-        ext: Mapping[str, object] | None = None,
-        body: bytes = b"",
-        *,
-        spelling: Spelling = "json",
-        version: int = VERSION,
-        flag: int = 0,
-    ) -> int:
+    def tell(self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", **how: Unpack[How]) -> int:
         """Ask and do not wait; the question's opaque."""
         self._last_opaque += 1
-        self.send(question(code, ext, body, spelling=spelling, version=version, flag=flag, opaque=self._last_opaque))
+        self.send(question(code, ext, body, opaque=self._last_opaque, **how))
         return self._last_opaque
 
     async def answer_to(self, opaque: int) -> Answer:
