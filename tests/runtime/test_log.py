@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,6 @@ from namesrv_runtime import log
 from tests.support.guard import GUARD_SECONDS
 
 logger = logging.getLogger("tests.namesrv.test_log")
-
-
-@pytest.fixture(autouse=True)
-def _log_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 class Written:

@@ -61,8 +61,10 @@ class ApacheServer(ScriptedServer):
         try:
             while isinstance((question := await peer.receive()).header, dict):
                 topic = str((question.header.get("extFields") or {}).get("topic"))
+                answer = await self._answer(question, topic)
+                # only now: whoever waits for the question may change what the answer says
                 self.questions.append((question.code, topic))
-                peer.send(await self._answer(question, topic))
+                peer.send(answer)
             self.refused += 1
         except (OSError, EOFError):
             pass
