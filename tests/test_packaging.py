@@ -36,40 +36,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
         yield archive
 
 
+PACKAGES = {f"namesrv{part}" for part in ("", "_broker_agent", "_client", "_remoting", "_runtime", "_spark_jobs")}
+
+
 def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """No `tests`, no `benchmarks`, no folder name of the tree lands in anyone's site-packages."""
-    top_level = {PurePosixPath(name).parts[0] for name in wheel.namelist()}
+    """No `tests`, no folder name of the tree lands in anyone's site-packages; each package is importable and typed."""
+    names = set(wheel.namelist())
 
-    assert {
-        "namesrv",
-        "namesrv_broker_agent",
-        "namesrv_client",
-        "namesrv_remoting",
-        "namesrv_runtime",
-        "namesrv_spark_jobs",
-        "namesrv-0.1.0.dist-info",
-    } == top_level
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "namesrv/__init__.py",
-        "namesrv/py.typed",
-        "namesrv_broker_agent/__init__.py",
-        "namesrv_broker_agent/py.typed",
-        "namesrv_client/__init__.py",
-        "namesrv_client/py.typed",
-        "namesrv_remoting/__init__.py",
-        "namesrv_remoting/py.typed",
-        "namesrv_spark_jobs/__init__.py",
-        "namesrv_spark_jobs/py.typed",
-        "namesrv-0.1.0.dist-info/licenses/LICENSE",
-    ],
-)
-def test_the_wheel_holds(wheel: zipfile.ZipFile, name: str) -> None:
-    """Every package is importable and typed, and the licence travels with them."""
-    assert name in wheel.namelist()
+    assert {*PACKAGES, "namesrv-0.1.0.dist-info"} == {PurePosixPath(name).parts[0] for name in names}
+    assert {f"{package}/{file}" for package in PACKAGES for file in ("__init__.py", "py.typed")} <= names
+    assert "namesrv-0.1.0.dist-info/licenses/LICENSE" in names
 
 
 def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
@@ -96,23 +72,13 @@ def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
     } <= names
 
 
-@pytest.mark.parametrize("lock", ["run.txt", "spark.txt"])
-def test_what_runs_is_what_is_tested(lock: str) -> None:
-    """The other locks are parts of locks/dev.txt, to the version and the hash."""
-    assert pinned(LOCKS / lock).items() <= pinned(LOCKS / "dev.txt").items()
-
-
 @pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "spark.txt"])
 def test_locks_pin_every_package_by_hash(lock: str) -> None:
-    """Whatever index serves them, the bytes are the ones that were locked."""
-    unpinned = [name for name, hashes in pinned(LOCKS / lock).items() if "==" not in name or not hashes]
+    """Whatever index serves them, the bytes are the ones that were locked, and tested: all are part of dev.txt."""
+    found = pinned(LOCKS / lock)
 
-    assert [] == unpinned
-
-
-@pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "spark.txt"])
-def test_locks_name_no_index(lock: str) -> None:
-    """Where packages come from is the installing machine's choice."""
+    assert [] == [name for name, hashes in found.items() if "==" not in name or not hashes]
+    assert found.items() <= pinned(LOCKS / "dev.txt").items()
     assert "://" not in (LOCKS / lock).read_text()
 
 
