@@ -4,9 +4,9 @@ The writer's half of the contract in docs/heartbeat-log.md. Everything here runs
 the lines too: what the loop hands over are things that happened, in the order in which they did.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -90,6 +90,9 @@ class LatePulls(NamedTuple):
     counts: Sequence[int]
 
 
+_AS_THEY_ARE: Final = {Served: b"served", ClientGone: b"client_gone", LatePulls: b"pulls"}
+
+
 @dataclass
 class HeartbeatLines:
     """Makes the lines of one boot."""
@@ -108,27 +111,21 @@ class HeartbeatLines:
 
     def __post_init__(self) -> None:
         self._who = b'"nameserver":%b,"boot_id":%b,"event":' % (_json(self.nameserver), _json(self.boot_id))
-        self._makers: dict[type, Callable[[Item], bytes]] = {
-            tuple: self._touched,
-            RegisteredWith: self._registered,
-            Unregistered: self._unregistered,
-            Evicted: self._evicted,
-            Fenced: self._fenced,
-            Scanned: lambda item: self._line(item, b"scan", _scan_fields(item.what)),
-            HeldUp: self._held_up,
-            RoutesPublished: self._routes,
-            Served: self._served,
-            ClientGone: lambda item: self._line(item, b"client_gone", b'"client":' + _json(item.what.client)),
-            LatePulls: self._pulls,
-            Started: lambda item: self._line(item, b"start", _inner(self.shape)),
-            Stopped: self._stopped,
-        }
 
     # -- what the log asks for ----------------------------------------------------------------------------------------
 
     def line(self, item: Item) -> bytes:
         """The line of an item, with its end."""
-        return self._makers[type(item.what)](item)
+        what = item.what
+        if type(what) is tuple:
+            return self._touched(item)
+        if isinstance(what, RoutesPublished):
+            return self._routes(item, what)
+        event, fields = self._members(what)
+        line = self._line(item, event, _inner(fields))
+        if isinstance(what, RegisteredWith):
+            self._learn(what.effect.key, what.effect.live, what.topics).seq = self.seq
+        return line
 
     def opened(self, item: Item) -> bytes:
         """The first line of every file but the first one; the file can be read without those before it."""
@@ -154,11 +151,38 @@ class HeartbeatLines:
             fields,
         )
 
-    def _broker(self, key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int | None = None) -> bytes:
+    def _members(self, what: Any) -> tuple[bytes, dict[str, Any]]:  # noqa: PLR0911 - one for each event
+        match what:
+            case Started():
+                return b"start", self.shape
+            case Stopped(dropped):
+                return b"stop", {"version": self.shape["version"], "dropped": dropped}
+            case RegisteredWith(effect, topics):
+                broker = self._broker(effect, topics)
+                return b"register", {**broker, "kind": effect.kind, "silent_ms": _ms(effect.silent_seconds)}
+            case Unregistered():
+                return b"unregister", {**self._broker(what), "kind": "unregister"}
+            case Evicted():
+                fields = {"reason": what.reason, "silent_ms": _ms(what.silent_seconds)}
+                broker, beating = self._broker(what), self._beating.pop(what.key, None)
+                last_seq = None if beating is None else beating.seq
+                return b"evict", {**broker, **fields, "last_seq": last_seq, "scan": what.scan}
+            case Fenced():
+                return b"fenced", {**self._broker(what), "reason": what.reason, "scan": what.scan}
+            case Scanned():
+                return b"scan", {"scan": what.scan, "brokers": what.brokers}
+            case HeldUp(seconds):
+                self._late_ms += seconds * 1000
+                return b"late", {"late_ms": _ms(seconds)}
+        return _AS_THEY_ARE[type(what)], what._asdict()
+
+    def _broker(
+        self, effect: Registered | Unregistered | Evicted | Fenced, topics: int | None = None
+    ) -> dict[str, Any]:
         if topics is None:
-            beating = self._beating.get(key)
+            beating = self._beating.get(effect.key)
             topics = 0 if beating is None else beating.topics
-        return b'%b,"topics":%d' % (_identity(key, live), topics)
+        return _identity(effect.key, effect.live, topics)
 
     def _touched(self, item: Item) -> bytes:
         key, live, silent_seconds = item.what
@@ -176,54 +200,12 @@ class HeartbeatLines:
         )
 
     def _learn(self, key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int) -> _Beating:
-        middle = b'%b"heartbeat",%b,"kind":"touch","silent_ms":' % (self._who, self._broker(key, live, topics))
+        fields = _inner({**_identity(key, live, topics), "kind": "touch"})
+        middle = b'%b"heartbeat",%b,"silent_ms":' % (self._who, fields)
         beating = self._beating[key] = _Beating(live.generation, topics, middle)
         return beating
 
-    def _registered(self, item: Item) -> bytes:
-        effect, topics = item.what
-        fields = b'%b,"kind":"%b","silent_ms":%.3f' % (
-            self._broker(effect.key, effect.live, topics),
-            effect.kind.encode(),
-            effect.silent_seconds * 1000,
-        )
-        line = self._line(item, b"register", fields)
-        self._learn(effect.key, effect.live, topics).seq = self.seq
-        return line
-
-    def _unregistered(self, item: Item) -> bytes:
-        effect: Unregistered = item.what
-        return self._line(item, b"unregister", self._broker(effect.key, effect.live) + b',"kind":"unregister"')
-
-    def _evicted(self, item: Item) -> bytes:
-        effect: Evicted = item.what
-        broker = self._broker(effect.key, effect.live)
-        beating = self._beating.pop(effect.key, None)
-        fields = b'%b,"reason":"%b","silent_ms":%.3f,"last_seq":%b,"scan":%b' % (
-            broker,
-            effect.reason.encode(),
-            effect.silent_seconds * 1000,
-            _json(None if beating is None else beating.seq),
-            _json(effect.scan),
-        )
-        return self._line(item, b"evict", fields)
-
-    def _fenced(self, item: Item) -> bytes:
-        effect: Fenced = item.what
-        fields = b'%b,"reason":"%b","scan":%b' % (
-            self._broker(effect.key, effect.live),
-            effect.reason.encode(),
-            _json(effect.scan),
-        )
-        return self._line(item, b"fenced", fields)
-
-    def _held_up(self, item: Item) -> bytes:
-        late_ms = item.what.seconds * 1000
-        self._late_ms += late_ms
-        return self._line(item, b"late", b'"late_ms":%.3f' % late_ms)
-
-    def _routes(self, item: Item) -> bytes:
-        published: RoutesPublished = item.what
+    def _routes(self, item: Item, published: RoutesPublished) -> bytes:
         told = self._told
         # by the rows, which topics with the same queues share, and by what it says
         differences: dict[tuple[int, int], bytes] = {}
@@ -242,16 +224,6 @@ class HeartbeatLines:
                 told.add(topic)
         changes = [b'{"topics":%b%b}' % (_json(sorted(topics)), fields) for fields, topics in topics_of.items()]
         return self._line(item, b"route", b'"revision":%d,"changes":[%b]' % (published.revision, b",".join(changes)))
-
-    def _served(self, item: Item) -> bytes:
-        return self._line(item, b"served", _inner(item.what._asdict()))
-
-    def _pulls(self, item: Item) -> bytes:
-        return self._line(item, b"pulls", _inner(item.what._asdict()))
-
-    def _stopped(self, item: Item) -> bytes:
-        fields = {"version": self.shape["version"], "dropped": item.what.dropped}
-        return self._line(item, b"stop", _inner(fields))
 
 
 def _whole(row: QueueRow | None, published: RoutesPublished) -> bytes:
@@ -282,22 +254,19 @@ def _inner(fields: dict[str, Any]) -> bytes:
     return _json(fields)[1:-1]
 
 
-def _scan_fields(scanned: Scanned) -> bytes:
-    return b'"scan":%d,"brokers":%d' % (scanned.scan, scanned.brokers)
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
 
 
-def _identity(key: BrokerAddrInfo, live: BrokerLiveInfo) -> bytes:
+def _identity(key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int) -> dict[str, Any]:
     version = live.data_version
-    return _inner(
-        {
-            "cluster": key.cluster_name,
-            "broker_name": live.broker_name,
-            "broker_id": live.broker_id,
-            "broker_addr": key.broker_addr,
-            "data_version": None
-            if version is None
-            else f"{version.state_version}/{version.timestamp}/{version.counter}",
-            "expiry_ms": round(live.expiry_seconds * 1000),
-            "agent_id": live.agent_id,
-        }
-    )
+    return {
+        "cluster": key.cluster_name,
+        "broker_name": live.broker_name,
+        "broker_id": live.broker_id,
+        "broker_addr": key.broker_addr,
+        "data_version": version and f"{version.state_version}/{version.timestamp}/{version.counter}",
+        "expiry_ms": round(live.expiry_seconds * 1000),
+        "agent_id": live.agent_id,
+        "topics": topics,
+    }

@@ -4,12 +4,8 @@ The rule: *one lock; the only await under it is the yield between chunks, never 
 released.*
 
 A change is worked out in chunks under the write lock and then applied in one step, so that the tables are whole
-whenever the loop runs anything else. From this follow two things that need no lock: reading, and steps that never
-await (a heartbeat, an unchanged registration). A removal in the making looks again before it is applied, because such
-a step may have come in between.
-
-Silence is measured in liveness seconds: a server that was stopped for five minutes has heard nobody, and evicts nobody
-for it (see liveness.py).
+whenever the loop runs anything else. So reading needs no lock, nor do steps that never await (a heartbeat, an unchanged
+registration). A removal in the making looks again before it is applied, because such a step may have come in between.
 """
 
 import contextlib
@@ -17,7 +13,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from namesrv.routeinfo.eviction import Removal, plan_perms, plan_removal, silent_brokers
+from msgspec.structs import replace
+
+from namesrv.routeinfo.eviction import plan_perms, plan_removal, silent_brokers
 from namesrv.routeinfo.limits import TableLimits, check_topics
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
@@ -81,18 +79,19 @@ class RouteInfoManager:
         self._caches = caches
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
         self.membership = 0
+        # heartbeats of registered brokers
+        self.heartbeats = 0
+        self.scans = 0
+        self._last_generation = 0
         self._liveness = liveness
         self._sink = sink
         self._is_connected = is_connected
-        # heartbeats of registered brokers, and who is told by how many seconds one of them was late
-        self.heartbeats = 0
+        # told by how many seconds a heartbeat was late
         self._on_late_heartbeat = on_late_heartbeat
         # told of every heartbeat, with the silence before it: without an effect, since there may be many
         self._on_touch = on_touch
         # told of new routes and their revision, under the lock, just before they get it: may only take note
         self._on_publish = on_publish
-        self.scans = 0
-        self._last_generation = 0
 
     def __repr__(self) -> str:
         return f"<RouteInfoManager [{self.tables!r} | revision {self.revisions.revision} | {self.lock!r}]>"
@@ -137,38 +136,28 @@ class RouteInfoManager:
         Raises:
             ResponseError: it is refused (see `check_registration`); nothing has changed.
         """
+        is_connected = partial(self._is_connected, registration.connection_id)
         async with self._changing() as effects:
             await run_in_steps(check_registration(self.tables, registration, self.options, self.limits))
-            await self._remove_former_name(registration, effects)
+            key = registration.key
+            former = self.tables.broker_live_table.get(key)
+            if former is not None and former.broker_name != registration.broker_name and is_connected():
+                # the process at this address was another broker before; nothing would ever end that one
+                await self._remove(key, former, "superseded", effects, broker_name=former.broker_name)
             self._last_generation += 1
-            generation = self._last_generation
             plan = await run_in_steps(
-                plan_registration(self.tables, registration, self.options, self.now(), generation)
+                plan_registration(self.tables, registration, self.options, self.now(), self._last_generation)
             )
             prepared = await self._prepared(plan.changes)
-            # if it hung up meanwhile, nothing would ever report its end
-            is_connected = self._is_connected(registration.connection_id)
-            if is_connected:
-                self._take_in(registration, plan, prepared, effects)
-        return plan.result if is_connected else RegisterResult()
-
-    async def _remove_former_name(self, registration: Registration, effects: list[Effect]) -> None:
-        """The process at this address may have been another broker before; nothing would ever end that one."""
-        key = registration.key
-        former = self.tables.broker_live_table.get(key)
-        if (
-            former is not None
-            and former.broker_name != registration.broker_name
-            and self._is_connected(registration.connection_id)
-        ):
-            await self._remove(key, former, "superseded", effects, lambda _: True)
+            if not is_connected():
+                # it hung up meanwhile, and nothing would ever report its end
+                return RegisterResult()
+            self._take_in(registration, plan, prepared, effects)
+            return plan.result
 
     def _take_in(self, registration: Registration, plan: Plan, prepared: Prepared, effects: list[Effect]) -> None:
-        """Apply a registration that was worked out."""
-        key, now = registration.key, self.now()
-        table = self.tables.broker_live_table
-        before = table.get(key)
-        on = registration.connection_id
+        key, now, table = registration.key, self.now(), self.tables.broker_live_table
+        before, on = table.get(key), registration.connection_id
         if before is not None and before.connection_id > on and self._is_connected(before.connection_id):
             # a registration over a newer connection was faster: the end of the older one will mean nothing
             on = before.connection_id
@@ -208,26 +197,19 @@ class RouteInfoManager:
             return None
         now = self.now()
         self._last_generation += 1
-        refreshed = BrokerLiveInfo(
-            live.broker_name,
-            live.broker_id,
-            now,
-            live.expiry_seconds,
-            live.data_version,
-            connection_id,
-            live.ha_server_addr,
-            self._last_generation,
-            live.agent_id,
-            live.registration_seq if registration_seq is None else registration_seq,
-            live.is_native,
-            live.state,
+        refreshed = replace(
+            live,
+            last_update=now,
+            connection_id=connection_id,
+            generation=self._last_generation,
+            registration_seq=live.registration_seq if registration_seq is None else registration_seq,
         )
         self.tables.set_live(key, refreshed)
         self._carried(key, live, connection_id)
         topics = len(self.tables.topics_of_broker.get(live.broker_name, ()))
         self._sink(Registered(key, refreshed, "unchanged", topics, False, now - live.last_update))  # noqa: FBT003
-        group = self.tables.broker_addr_table[live.broker_name]
-        return master_of(self.tables, key.cluster_name, group.broker_addrs, live.broker_id)
+        addrs = self.tables.broker_addr_table[live.broker_name].broker_addrs
+        return master_of(self.tables, key.cluster_name, addrs, live.broker_id)
 
     def _carried(self, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:
         """A broker has registered over another connection: its former one may still be its own after all."""
@@ -305,7 +287,6 @@ class RouteInfoManager:
         registration_seq: int | None = None,
     ) -> bool:
         """Take a broker out at its own wish, unless it has registered anew since it said so; whether it is out."""
-        is_gone = False
         async with self._changing() as effects:
             live = self.tables.broker_live_table.get(key)
             if live is None or live.broker_name != broker_name:
@@ -318,13 +299,9 @@ class RouteInfoManager:
             )
             if is_stale:
                 effects.append(Fenced(key, live, "unregistered"))
-            else:
-                effects.append(Unregistered(key, live))
-                generation = live.generation
-                is_gone = await self._remove(
-                    key, live, "unregistered", effects, lambda now: now.generation == generation
-                )
-        return is_gone
+                return False
+            effects.append(Unregistered(key, live))
+            return await self._remove(key, live, "unregistered", effects, generation=live.generation)
 
     def is_anyone_overdue(self) -> bool:
         """Whether a scan would find a broker that was silent for too long."""
@@ -342,7 +319,8 @@ class RouteInfoManager:
                 if live is None:
                     continue
                 if live.expires_at() < now:
-                    evicted += await self._remove(key, live, "silent", effects, partial(_was_not_heard_since, live))
+                    # another connection alone is no sign of life
+                    evicted += await self._remove(key, live, "silent", effects, last_update=live.last_update)
                 else:
                     # heard while another one was taken out
                     effects.append(Fenced(key, live, "silent", self.scans))
@@ -371,24 +349,19 @@ class RouteInfoManager:
         async with self._changing() as effects:
             for key in sorted(self.tables.brokers_on_connection.get(connection_id, ())):
                 live = self.tables.broker_live_table[key]
-                await self._remove(key, live, "disconnected", effects, lambda now: now.connection_id == connection_id)
+                await self._remove(key, live, "disconnected", effects, connection_id=connection_id)
 
     async def _remove(
-        self,
-        key: BrokerAddrInfo,
-        live: BrokerLiveInfo,
-        reason: Reason,
-        effects: list[Effect],
-        is_same: Callable[[BrokerLiveInfo], bool],
+        self, key: BrokerAddrInfo, live: BrokerLiveInfo, reason: Reason, effects: list[Effect], **fence: object
     ) -> bool:
-        """Remove a broker, if after working it out the entry is still the one that was decided on."""
-        removal: Removal = await run_in_steps(plan_removal(self.tables, key, live, self.options))
+        """Remove a broker, if its entry still has these values after that was worked out."""
+        removal = await run_in_steps(plan_removal(self.tables, key, live, self.options))
         prepared = await self._prepared(removal.changes)
         latest = self.tables.broker_live_table.get(key)
         if latest is None:
             return False
         scan = self.scans if reason == "silent" else None
-        if not is_same(latest):
+        if any(getattr(latest, name) != value for name, value in fence.items()):
             effects.append(Fenced(key, latest, reason, scan))
             return False
         self._apply(prepared, effects)
@@ -492,8 +465,3 @@ class RouteInfoManager:
                 self._on_publish(self.revisions.revision + 1, rerouted)
             effects.append(RouteChanged(topics, self.revisions.changed(topics)))
         return bool(topics)
-
-
-def _was_not_heard_since(decided_on: BrokerLiveInfo, latest: BrokerLiveInfo) -> bool:
-    # another connection alone is no sign of life
-    return latest.last_update == decided_on.last_update
