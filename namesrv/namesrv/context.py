@@ -11,6 +11,7 @@ from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv.store import KVConfig
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import RouteOptions
+from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv.state.events import EventRing
 from namesrv.state.sd_notify import ServiceManager
@@ -43,6 +44,7 @@ class Namesrv:
 
     settings: Settings
     live: LiveSettings
+    limits: Limits
     clock: Clock
     kv: KVConfig
     manager: RouteInfoManager

@@ -34,12 +34,11 @@ from namesrv.routeinfo.records import (
     Unregistered,
 )
 from namesrv.routeinfo.tables import Rerouted, RouteTables
-from namesrv.settings.limits import retention
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_runtime.clock import Clock
-from namesrv_runtime.line_files import LineFiles
+from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import Item, LineLog
 from namesrv_runtime.log import event
 
@@ -82,7 +81,7 @@ class HeartbeatLog:
     def __init__(  # noqa: PLR0913 - by keyword: what it looks at
         self,
         settings: Settings,
-        directory: Path,
+        retention: Retention,
         boot_id: str,
         *,
         clock: Clock,
@@ -99,7 +98,7 @@ class HeartbeatLog:
         self._served_pairs = 0
         # a connection's record of an earlier epoch counts for nothing
         self._served_epoch = 0
-        self._lines = HeartbeatLines(
+        lines = HeartbeatLines(
             settings.nameserver_name,
             boot_id,
             {
@@ -110,10 +109,10 @@ class HeartbeatLog:
             },
         )
         self.log = LineLog(
-            LineFiles(directory, settings.nameserver_name, boot_id),
-            self._lines,
-            retention(settings),
-            report=_report,
+            LineFiles(settings.heartbeat_log_path or Path(), settings.nameserver_name, boot_id),
+            lines,
+            retention,
+            report=lambda level, name, fields: event(logger, level, name, **fields),
         )
         self._put = self.log.put
         # the wall clock is that much ahead of the monotonic one; as of the last tick, or anything but a heartbeat
@@ -121,16 +120,6 @@ class HeartbeatLog:
 
     def __repr__(self) -> str:
         return f"<HeartbeatLog [{self.log!r} | {len(self.late.topics)} late topics]>"
-
-    @property
-    def queued(self) -> int:
-        """What waits to be written, in ordinary lines."""
-        return self.log.queued
-
-    @property
-    def dropped(self) -> int:
-        """Lines that were lost."""
-        return self.log.dropped
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -160,17 +149,19 @@ class HeartbeatLog:
 
     def __call__(self, effect: Effect) -> None:
         """Take note of an effect."""
-        if isinstance(effect, Registered):
-            topics = len(self._tables.topics_of_broker.get(effect.live.broker_name, ()))
-            self._note(self._monotonic(effect.live.last_update), RegisteredWith(effect, topics))
-        elif isinstance(effect, Evicted):
-            self.late.left(effect.key)
-            self._note(self._monotonic(effect.live.last_update + effect.silent_seconds), effect)
-        elif isinstance(effect, Scanned):
-            self._take_pulls()
-            self._note(self._monotonic(effect.now), effect)
-        elif isinstance(effect, Unregistered | Fenced | HeldUp):
-            self._note(self._clock.monotonic(), effect)
+        late = self._liveness.late_seconds
+        match effect:
+            case Registered(live=live):
+                topics = len(self._tables.topics_of_broker.get(live.broker_name, ()))
+                self._note(live.last_update + late, RegisteredWith(effect, topics))
+            case Evicted(key=key, live=live):
+                self.late.left(key)
+                self._note(live.last_update + effect.silent_seconds + late, effect)
+            case Scanned(now=now):
+                self._take_pulls()
+                self._note(now + late, effect)
+            case Unregistered() | Fenced() | HeldUp():
+                self._note(self._clock.monotonic(), effect)
 
     def touched(self, key: BrokerAddrInfo, live: BrokerLiveInfo, silent_seconds: float) -> None:
         """Take note of a heartbeat. As short as it gets: there may be a hundred thousand a second."""
@@ -257,9 +248,6 @@ class HeartbeatLog:
             topics, counts = zip(*part, strict=True)
             self._note(now, LatePulls(topics, [find(topic) for topic in topics], counts), _weight(part))
 
-    def _monotonic(self, live: float) -> float:
-        return live + self._liveness.late_seconds
-
     def _note(self, monotonic: float, what: Any, weight: int = 1) -> None:
         if self._is_closed:
             return
@@ -282,7 +270,3 @@ def _weight(topics: Sequence[object]) -> int:
 def client_name(connection: ServerConnection) -> str:
     """The name of a connection in the log."""
     return f"{connection.peer}#{connection.id}"
-
-
-def _report(level: int, name: str, fields: dict[str, Any]) -> None:
-    event(logger, level, name, **fields)

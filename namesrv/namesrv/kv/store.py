@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class KVLimits:
     """How much may be put; settings/model.py says why. What the file already holds at start is kept."""
 

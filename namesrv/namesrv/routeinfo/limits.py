@@ -9,7 +9,7 @@ from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.errors import BadRequestError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TableLimits:
     """Bounds of the tables; settings/model.py says why each is as it is. A route is a topic on a broker."""
 

@@ -29,7 +29,7 @@ from namesrv.server.housekeeping import Housekeeping
 from namesrv.server.notifier import MinBrokerIdNotifier
 from namesrv.server.reload import Reloader, has_terminal
 from namesrv.server.snapshotter import Snapshotter
-from namesrv.settings.limits import kv_limits, server_limits, table_limits
+from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
@@ -213,9 +213,9 @@ class NamesrvController:
 
     def _build(self, spawn: Spawn) -> Namesrv:
         settings, clock, data_dir = self._settings, self._clock, self._settings.data_dir
-        live = LiveSettings.of(settings)
+        live, limits = LiveSettings.of(settings), Limits.of(settings)
         try:
-            kv = KVConfig.load(data_dir / "kvConfig.json", kv_limits(settings))
+            kv = KVConfig.load(data_dir / "kvConfig.json", limits.kv)
         except OSError as error:
             raise StartError(f"KV configuration cannot be read: {error}") from error
         was_there = (data_dir / "snapshot.json").exists()
@@ -233,9 +233,7 @@ class NamesrvController:
         )
         log = None
         if settings.heartbeat_log_path is not None:
-            log = HeartbeatLog(
-                settings, settings.heartbeat_log_path, boot_id, clock=clock, tables=tables, liveness=liveness
-            )
+            log = HeartbeatLog(settings, limits.retention, boot_id, clock=clock, tables=tables, liveness=liveness)
         watchers, events = RouteWatchers(), EventRing()
         sink = EffectSink(
             clock=clock,
@@ -252,7 +250,7 @@ class NamesrvController:
             tables,
             liveness,
             live,
-            table_limits(settings),
+            limits.tables,
             sink=sink,
             is_connected=connections.__contains__,
             caches=(answers.json, answers.native),
@@ -263,6 +261,7 @@ class NamesrvController:
         return Namesrv(
             settings=settings,
             live=live,
+            limits=limits,
             clock=clock,
             kv=kv,
             manager=manager,
@@ -307,7 +306,7 @@ class NamesrvController:
             housekeeping,
             clock=self._clock,
             tasks=tasks,
-            limits=server_limits(settings),
+            limits=namesrv.limits.server,
             budget=namesrv.budget,
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
             fast_lane=namesrv.fast_lane,

@@ -13,7 +13,6 @@ from typing import Final
 
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import SETTINGS
-from namesrv.settings.limits import kv_limits, retention, server_limits, table_limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.aio.server import RemotingServer
@@ -112,12 +111,8 @@ def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object
     if not changed:
         return
     settings = namesrv.settings = namesrv.settings.model_copy(update=dict(changed))
-    server.limits = server_limits(settings)
+    namesrv.limits.follow(settings)
     server.dispatcher.max_frame_bytes = settings.max_frame_bytes
-    namesrv.manager.limits = table_limits(settings)
-    namesrv.kv.limits = kv_limits(settings)
-    if namesrv.heartbeat_log is not None:
-        namesrv.heartbeat_log.log.retention = retention(settings)
     if live := changed.keys() & _LIVE:
         for name in live:
             setattr(namesrv.live, name, changed[name])

@@ -34,7 +34,7 @@ def _large_frames() -> dict[int, int]:
     }
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class ServerLimits:
     """The bounds of a server. Seconds of 0 switch a deadline off; 0 connections per address means no bound."""
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from namesrv.kv import file as kv_file
 from namesrv.kv.store import KVConfig, KVLimitError, KVLimits, KVWriteError
-from namesrv.settings.limits import kv_limits
+from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import settle
 
 T = TypeVar("T")
 
-DEFAULTS = kv_limits(Settings())
+DEFAULTS = Limits.of(Settings()).kv
 LIMITS = KVLimits(max_value_bytes=8, max_keys_per_namespace=2, max_namespaces=2, max_file_bytes=100)
 
 

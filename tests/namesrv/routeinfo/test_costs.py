@@ -14,6 +14,7 @@ from namesrv.routeinfo.records import Registration
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Rerouted
 from namesrv.settings.model import Settings
 from namesrv_remoting.errors import BadRequestError
+from namesrv_runtime.line_files import Retention
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.route_builders import RouteScene, body, key, registration, topic
 
@@ -102,13 +103,15 @@ async def test_the_heartbeat_log_looks_at_many_topics_in_steps(tmp_path: Path) -
     """At those of a change not at all; at those of brokers that become late, stay late and are heard again by parts."""
     scene = RouteScene()
     tables, clock = scene.tables, scene.clock
-    log = HeartbeatLog(Settings(data_dir=tmp_path), tmp_path, "b1", clock=clock, tables=tables, liveness=scene.liveness)
+    log = HeartbeatLog(
+        Settings(data_dir=tmp_path), Retention(1.0, 1), "b1", clock=clock, tables=tables, liveness=scene.liveness
+    )
     topics = [Topic(f"topic-{number}") for number in range(MANY)]
     await scene.register(*(registration(name, 0, name, *map(topic, topics)) for name in ("b1", "b2")))
     rerouted = Rerouted(dict.fromkeys(topics), tables.topic_queue_table)
     Topic.loop_thread, Topic.looks = threading.get_ident(), 0
     log.routes_published(1, rerouted)
-    assert 0 == Topic.looks < log.queued
+    assert 0 == Topic.looks < log.log.queued
     scene.pass_time(100.0)
 
     for heard, late in (([], MANY), ([], MANY), (["b1"], MANY), (["b1", "b2"], 0)):
