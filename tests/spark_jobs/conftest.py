@@ -20,12 +20,10 @@ _CONF = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # a few lines each: a quarter of the time went into generating code for them; the comparison with the reference
-    # and the cluster run what is generated
+    # a quarter of the time went into generating code for a few lines; the comparison with the reference runs it
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # jobs of a second: compiling them well would take longer than running them. The room for what is compiled would be
-    # 48 MB then, which a few analyses fill
+    # compiling them well would take longer than running them; 48 MB, the room there is then, are filled soon
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
 }
 

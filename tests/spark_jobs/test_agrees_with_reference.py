@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis, analyse
 from namesrv_spark_jobs.options import Options, WhatIf
@@ -44,9 +44,12 @@ DIVIDED = {
 
 def check(ours: Analysis, theirs: reference.Analysis) -> None:
     """Every interval, client, replayed eviction and number of the summary; and what is made of them."""
-    assert in_order(theirs.interval_rows()) == rows(ours.intervals, INTERVAL_COLUMNS)
-    assert in_order(theirs.client_rows()) == rows(ours.clients, CLIENT_COLUMNS)
-    assert in_order(theirs.replayed_rows()) == rows(ours.replayed, REPLAYED_COLUMNS)
+    for expected_rows, table, columns in (
+        (theirs.interval_rows(), ours.intervals, INTERVAL_COLUMNS),
+        (theirs.client_rows(), ours.clients, CLIENT_COLUMNS),
+        (theirs.replayed_rows(), ours.replayed, REPLAYED_COLUMNS),
+    ):
+        assert in_order(expected_rows) == in_order([row.asDict() for row in table.select(*columns).collect()])
     expected, found = theirs.summary, comparable(ours.summary)
     for part, value in expected.items():
         assert (part, value) == (part, found[part])
@@ -60,22 +63,9 @@ def check(ours: Analysis, theirs: reference.Analysis) -> None:
     assert (201, 60) >= (len(curve), len(timeline["brokers"]))
 
 
-def rows(table: DataFrame, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-    """All rows in an order that both sides share."""
-    return in_order([row.asDict() for row in table.select(*columns).collect()])
-
-
 def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sorted by all they have."""
     return sorted(found, key=lambda row: json.dumps(row, sort_keys=True))
-
-
-def written(files: Files, folder: Path) -> list[Path]:
-    """The files of a log."""
-    folder.mkdir()
-    for name, lines in files.items():
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return [folder / name for name in files]
 
 
 def as_table(spark: SparkSession, paths: list[Path], files: Files) -> tuple[list[Path], Files]:
@@ -102,7 +92,10 @@ def test_spark_and_reference_agree(spark: SparkSession, tmp_path: Path) -> None:
     # shown when it fails
     print(f"log({seed}, {BOOTS})")  # noqa: T201
     files = log(seed, BOOTS)
-    paths = written(files, tmp_path / "log")
+    paths = [tmp_path / "log" / name for name in files]
+    (tmp_path / "log").mkdir()
+    for path in paths:
+        path.write_text("".join(f"{line}\n" for line in files[path.name]), encoding="utf-8")
     options = Options(what_if=GRID)
     check(run(spark, paths, options), reference.analyse(files, options))
     mixed, named = as_table(spark, paths, files)

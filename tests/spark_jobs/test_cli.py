@@ -14,6 +14,15 @@ from tests.support.guard import GUARD_SECONDS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")
+# the command where a package is not installed
+_WITHOUT = """
+import importlib.util as u, sys
+find = u.find_spec
+u.find_spec = lambda name, *rest: None if name == "{package}" else find(name, *rest)
+sys.modules["{package}"] = None
+from namesrv_spark_jobs.command.cli import main
+sys.exit(main())
+"""
 
 
 def _run(*arguments: str, command: tuple[str, ...] = COMMAND, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -34,24 +43,17 @@ def log(tmp_path: Path) -> str:
 
 def test_help_names_every_option_and_code() -> None:
     """In groups, with defaults."""
-    shown = _run("--help")
+    # half a gigabyte is not imported to say what the options are
+    shown = _run("--help", command=(sys.executable, "-c", _WITHOUT.format(package="pyspark")))
 
     assert (0, "") == (shown.returncode, shown.stderr)
+    options = "since until cluster topic nameserver what-if redact poll fail-if max-bad-ratio output quiet follow debug"
     for said in (
-        *("INPUT", "--out DIR", "--since", "--until", "--cluster", "--topic", "--nameserver", "--what-if", "--redact"),
-        "--poll SECONDS",
-        *("--fail-if", "--max-bad-ratio", "--output", "--quiet", "--follow", "--master", "--deploy-mode", "--conf"),
-        *("--print-submit", "which events:", "Spark:", "exit codes:", "130", "(default: table)"),
+        *(f"--{name}" for name in f"{options} master deploy-mode conf print-submit".split()),
+        *("INPUT", "--out DIR", "--poll SECONDS", "which events:", "Spark:", "exit codes:", "130", "(default: table)"),
         "expiry=30,60,120 scan=5,10 poll=5,30 phi=5,8,12",
     ):
         assert said in " ".join(shown.stdout.split()), said
-
-
-def test_help_needs_no_spark() -> None:
-    """Half a gigabyte is not imported to say what the options are."""
-    code = "import sys, namesrv_spark_jobs.command.cli; sys.exit('pyspark' in sys.modules)"
-
-    assert 0 == _run(command=(sys.executable, "-c", code)).returncode
 
 
 @pytest.mark.parametrize(
@@ -80,15 +82,6 @@ def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], sai
     assert ["a.jsonl"] == [path.name for path in tmp_path.iterdir()]
 
 
-_NO_PYSPARK = """
-import importlib.util as u, sys
-find = u.find_spec
-u.find_spec = lambda name, *rest: None if name == "pyspark" else find(name, *rest)
-from namesrv_spark_jobs.command.cli import main
-sys.exit(main())
-"""
-
-
 @pytest.mark.parametrize(
     ("given", "command", "said"),
     [
@@ -101,7 +94,7 @@ sys.exit(main())
         # the base package does not bring half a gigabyte
         (
             "{tmp}/a.jsonl",
-            (sys.executable, "-c", _NO_PYSPARK),
+            (sys.executable, "-c", _WITHOUT.format(package="pyspark")),
             "pyspark is not installed; install it with pip install 'namesrv[spark]'",
         ),
     ],
@@ -131,14 +124,10 @@ def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
         *("--py-files", str(ROOT / "dist/namesrv_spark_jobs.zip"), str(ROOT / "spark_jobs/stale_routes.py")),
         *(log, "--out", odd, "--cluster", "c1", "--fail-if", "p99>45"),
     ] == shlex.split(shown.stdout)
-    assert not Path(odd).exists()
-
-
-def test_submit_line_of_a_cluster_names_its_mode(log: str) -> None:
-    """Without a master it is local[*], as here."""
-    shown = _run(log, "--out", "r", "--deploy-mode", "cluster", "--print-submit")
-
+    # without a master it is local[*], as here; a cluster's mode is named
+    shown = _run(log, "--out", odd, "--deploy-mode", "cluster", "--print-submit")
     assert ["spark-submit", "--master", "local[*]", "--deploy-mode", "cluster"] == shlex.split(shown.stdout)[:5]
+    assert not Path(odd).exists()
 
 
 def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None:

@@ -56,17 +56,15 @@ def test_following_gives_the_numbers_of_one_batch(spark: SparkSession, tmp_path:
     assert ["at-once", "logs", "report"] == sorted(path.name for path in tmp_path.iterdir())
 
 
-def test_one_directory_is_followed(tmp_path: Path) -> None:
-    """Files that are named one by one do not grow in number."""
-    assert tmp_path == followed_directory([str(tmp_path)])
-    with pytest.raises(UsageError, match="takes one INPUT, a directory; there are 2"):
-        followed_directory([str(tmp_path), str(tmp_path)])
-    with pytest.raises(UsageError, match=f"{tmp_path}/x: no such directory"):
-        followed_directory([f"{tmp_path}/x"])
-
-
 def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
-    """Lines of two logs would be mixed without a word."""
+    """Files that are named one by one do not grow in number; lines of two logs would be mixed without a word."""
+    assert tmp_path == followed_directory([str(tmp_path)])
+    for given, said in (
+        ([str(tmp_path)] * 2, "takes one INPUT, a directory; there are 2"),
+        (["/x"], "no such directory"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            followed_directory(given)
     out, aside = tmp_path / "report", tmp_path / "aside"
     out.mkdir()
     inherit(tmp_path / "nothing", out, tmp_path / "logs")

@@ -152,6 +152,9 @@ def test_page_is_complete() -> None:
     assert "style" not in attributes
     assert ["http://www.w3.org/2000/svg"] == sorted(set(re.findall(r"https?://[^\s\"'<]+", SAMPLE)))
     assert "default-src 'none'" in SAMPLE.replace("&#39;", "'")
+    chapters = ("Staleness", "Lives of brokers", "Other settings", "Worst intervals", "Regularity of heartbeats")
+    headings = re.findall(r"<h[12][^>]*>([^<]+)</h[12]>", SAMPLE)
+    assert ["How long stale routes lasted", *chapters, "By group", "Input", "Definitions"] == headings
     # each id is there once, and whatever is referred to is there
     assert len(set(ids)) == len(ids)
     assert set(links) <= {f"#{name}" for name in ids}
@@ -168,14 +171,6 @@ def test_pictures_have_words_for_those_who_cannot_see_them() -> None:
     assert 10 == sum('role="img"' in drawing for drawing in drawings) == len(described)
     told = "At NameServers: p50 110 s, p99 128 s. At clients: p50 127 s, p99 157 s. The settings bound it to 160 s."
     assert told in described
-
-
-def test_chapters_stand_in_order() -> None:
-    """Findings come first, definitions last."""
-    chapters = ("Staleness", "Lives of brokers", "Other settings", "Worst intervals", "Regularity of heartbeats")
-    assert ["How long stale routes lasted", *chapters, "By group", "Input", "Definitions"] == re.findall(
-        r"<h[12][^>]*>([^<]+)</h[12]>", SAMPLE
-    )
 
 
 def _picture(text: str, name: str) -> str:

@@ -14,7 +14,6 @@ import pytest
 
 from tests.spark_jobs.reference import analyse
 from tests.spark_jobs.reference.exposure import Routes
-from tests.spark_jobs.reference.lives import Life
 from tests.support.staleness_laws import Deaths, Law, settings_for
 from tools.heartbeat_logs.world import Kind
 
@@ -32,25 +31,18 @@ class Sample:
         analysis = analyse(deaths.files)
         (boot,) = analysis.boots
         routes = Routes(boot)
-        lives = analysis.intervals
-        seen = {str(life.broker.broker_addr): self._seen(routes, life) for life in lives}
-        removed = {str(life.broker.broker_addr): life.removed or 0 for life in lives}
-        last_ok = {str(life.broker.broker_addr): life.last_ok for life in lives}
-        assert PAIRS == len(lives) == len(seen)
+        exposed = [found for life in analysis.intervals for found in routes.exposed(life)]
+        died = {found: deaths.died[str(found.life.broker.broker_addr)] for found in exposed}
+        assert {"seen"} == {found.outcome for found in exposed}
+        assert PAIRS == len(exposed) == len({found.life for found in exposed}) == len(analysis.intervals)
         self.is_exact = analysis.as_logged["exact"]
-        self.reasons = {life.reason for life in lives}
-        self.removed_after_last_beat = [(removed[addr] - last_ok[addr]) / S for addr in removed]
-        self.seen_after_removal = [(seen[addr] - removed[addr]) / S for addr in removed]
-        self.seen_after_last_beat = [(seen[addr] - last_ok[addr]) / S for addr in removed]
+        self.reasons = {found.life.reason for found in exposed}
+        self.removed_after_last_beat = [(found.life.said.at - found.life.last_ok) / S for found in exposed]
+        self.seen_after_removal = [(found.at - found.life.said.at) / S for found in exposed]
+        self.seen_after_last_beat = [found.staleness / S for found in exposed]
         # with the truth: when each of them died
-        self.removed_after_death = [boot.wall(removed[addr]) / S - deaths.died[addr] for addr in removed]
-        self.seen_after_death = [boot.wall(seen[addr]) / S - deaths.died[addr] for addr in removed]
-
-    @staticmethod
-    def _seen(routes: Routes, life: Life) -> int:
-        (found,) = routes.exposed(life)
-        assert "seen" == found.outcome
-        return found.at
+        self.removed_after_death = [boot.wall(found.life.said.at) / S - at for found, at in died.items()]
+        self.seen_after_death = [boot.wall(found.at) / S - at for found, at in died.items()]
 
 
 def sample(tmp_path: Path, kind: Kind, scan: float, *, heartbeat: float = 30, expiry: float = 120) -> Sample:

@@ -67,20 +67,23 @@ class Analysis:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The content of summary.json, without findings and worst rows, which only say again what is in the others."""
+        settings = [_settings(boot) for boot in self.boots]
+        limits = {"broker_expiry_ms": EXPIRY_MS, "scan_interval_ms": SCAN_MS}
+        longest = [max((b[x] for b in settings if b[x] is not None), default=usual) for x, usual in limits.items()]
         return {
             "schema": 1,
-            "input": _input(self.reading, self.boots),
-            "settings": [_settings(boot) for boot in self.boots],
-            "bound_ms": _bound_ms(self),
+            "input": _input(self.reading, settings),
+            "settings": settings,
+            "bound_ms": sum(longest) + self.options.poll_ms,
             "registry": _registry(self.intervals),
-            "client": _client(self),
+            "client": {**_client(self.clients), "unknown_revisions": self.unknown_revisions},
             "false_evictions": _counted("count", Counter(life.broker.label for life in self.false_evictions)),
-            "exposed_pulls": _exposed_pulls(self),
+            "exposed_pulls": _exposed_pulls(self.exposed_pulls),
             "near_misses": {
                 **_counted("count", Counter(miss.broker.label for miss in self.near_misses)),
                 "longest_ms": max((whole_milliseconds(miss.silence) for miss in self.near_misses), default=None),
             },
-            "divergence": _divergence(self),
+            "divergence": _divergence(self.episodes),
             "as_logged": self.as_logged,
             "what_if": _what_if(self),
         }
@@ -193,20 +196,20 @@ def _stats(values: Iterable[float]) -> Stats:
     }
 
 
-def _input(reading: Reading, boots: Sequence[Boot]) -> dict[str, Any]:
+def _input(reading: Reading, settings: Sequence[Row]) -> Row:
     per_file = [{"file": name, **{what: count[what] for what in NUMBERS}} for name, count in reading.files.items()]
     return {
         **{what: sum(count[what] for count in reading.files.values()) for what in NUMBERS},
         "files": len(per_file),
         "events": dict(Counter(line.event for line in reading.lines if line.event in KNOWN)),
-        "from_ms": min((boot.wall_ms(boot.lines[0].at) for boot in boots), default=None),
-        "until_ms": max((boot.wall_ms(boot.lines[-1].at) for boot in boots), default=None),
-        "nameservers": sorted({boot.nameserver or "" for boot in boots}),
+        "from_ms": min((boot["from_ms"] for boot in settings), default=None),
+        "until_ms": max((boot["until_ms"] for boot in settings), default=None),
+        "nameservers": sorted({boot["nameserver"] or "" for boot in settings}),
         "per_file": per_file,
     }
 
 
-def _settings(boot: Boot) -> dict[str, Any]:
+def _settings(boot: Boot) -> Row:
     return {
         "nameserver": boot.nameserver,
         "boot_id": boot.boot,
@@ -218,13 +221,7 @@ def _settings(boot: Boot) -> dict[str, Any]:
     }
 
 
-def _bound_ms(analysis: Analysis) -> int:
-    expiries = [whole_milliseconds(boot.expiry) for boot in analysis.boots if boot.expiry is not None]
-    scans = [whole_milliseconds(boot.scan_interval) for boot in analysis.boots if boot.scan_interval is not None]
-    return max(expiries, default=EXPIRY_MS) + max(scans, default=SCAN_MS) + analysis.options.poll_ms
-
-
-def _registry(intervals: Sequence[Life]) -> dict[str, Any]:
+def _registry(intervals: Sequence[Life]) -> Row:
     return {
         "all": _stats(life.upper for life in intervals),
         "lower": _stats(life.lower for life in intervals),
@@ -236,9 +233,9 @@ def _registry(intervals: Sequence[Life]) -> dict[str, Any]:
     }
 
 
-def _client(analysis: Analysis) -> dict[str, Any]:
-    seen = [client for client in analysis.clients if client.outcome == "seen"]
-    outcomes = Counter(client.outcome for client in analysis.clients)
+def _client(clients: Sequence[ClientStaleness]) -> Row:
+    seen = [client for client in clients if client.outcome == "seen"]
+    outcomes = Counter(client.outcome for client in clients)
     return {
         "all": _stats(client.staleness for client in seen),
         "by_reason": _grouped((client.life.reason, client.staleness) for client in seen),
@@ -247,7 +244,6 @@ def _client(analysis: Analysis) -> dict[str, Any]:
         "exposed": outcomes.total(),
         "seen": outcomes["seen"],
         "censored": {name: outcomes[name] for name in ("returned", "client_gone", "log_end")},
-        "unknown_revisions": analysis.unknown_revisions,
     }
 
 
@@ -260,7 +256,7 @@ def _grouped(pairs: Iterable[tuple[str | None, int]], most: int | None = None) -
     return {key: _stats(values[key]) for key in worst}
 
 
-def _counted(name: str, by_broker: Mapping[str, int]) -> dict[str, Any]:
+def _counted(name: str, by_broker: Mapping[str, int]) -> Row:
     return {name: sum(by_broker.values()), "by_broker": _most(by_broker)}
 
 
@@ -268,32 +264,30 @@ def _most(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST])
 
 
-def _exposed_pulls(analysis: Analysis) -> dict[str, Any]:
+def _exposed_pulls(exposed: Iterable[tuple[Life, Counter[str]]]) -> Row:
     by_broker: Counter[str] = Counter()
     by_topic: Counter[str] = Counter()
-    for life, pulls in analysis.exposed_pulls:
+    for life, pulls in exposed:
         by_topic.update(pulls)
         by_broker.update({life.broker.label: pulls.total()} if pulls else {})
     return {**_counted("total", by_broker), "by_topic": _most(by_topic)}
 
 
-def _divergence(analysis: Analysis) -> dict[str, Any]:
+def _divergence(episodes: Mapping[Broker, Sequence[Span]]) -> Row:
     lengths: dict[str, list[int]] = defaultdict(list)
-    for broker, spans in analysis.episodes.items():
-        lengths[broker.label] += [ended - began for began, ended in spans]
-    worst = sorted((label for label in lengths if lengths[label]), key=lambda label: (-sum(lengths[label]), label))
+    for broker, spans in episodes.items():
+        for began, ended in spans:
+            lengths[broker.label].append(ended - began)
+    worst = _most({label: sum(found) for label, found in lengths.items()})
     return {
         **_lengths([length for found in lengths.values() for length in found]),
-        "by_broker": {label: _lengths(lengths[label]) for label in worst[:MOST]},
+        "by_broker": {label: _lengths(lengths[label]) for label in worst},
     }
 
 
 def _lengths(lengths: Sequence[int]) -> dict[str, int]:
-    return {
-        "total_ms": whole_milliseconds(sum(lengths)),
-        "episodes": len(lengths),
-        "longest_ms": whole_milliseconds(max(lengths, default=0)),
-    }
+    longest = whole_milliseconds(max(lengths, default=0))
+    return {"total_ms": whole_milliseconds(sum(lengths)), "episodes": len(lengths), "longest_ms": longest}
 
 
 def _what_if(analysis: Analysis) -> list[dict[str, Any]]:
