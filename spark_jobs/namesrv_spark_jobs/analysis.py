@@ -16,8 +16,7 @@ from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.pipeline import Staging, Tables, at_once, make, read
 from namesrv_spark_jobs.report.summary import charts, summary
-from namesrv_spark_jobs.transforms import boots, divergence, line_counts, lives, output_rows, replay, silences
-from namesrv_spark_jobs.transforms.extract import BAD_PART, bad_lines
+from namesrv_spark_jobs.transforms import boots, divergence, extract, lives, output_rows, replay, silences
 from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
@@ -112,7 +111,9 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
     lines = read(store, files, options)
-    counted = lines.tallied.groupBy((F.col("part") == BAD_PART).alias("is_bad")).agg(F.sum("lines").alias("lines"))
+    counted = lines.tallied.groupBy((F.col("part") == extract.BAD_PART).alias("is_bad")).agg(
+        F.sum("lines").alias("lines")
+    )
     numbers = {row["is_bad"]: row["lines"] for row in counted.collect()}
     if False not in numbers:
         raise NothingToReadError(numbers.get(True, 0))
@@ -123,7 +124,7 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
     rows = output_rows.client_rows(tables.exposures, tables.intervals, redact=options.redact)
     clients = store.stored(rows, "client_rows")
     told = _told(store, tables, options, intervals, clients)
-    told["files"] = line_counts.per_file(list(taken_in or files), told["files"] + told["clock_steps"], cut)
+    told["files"] = extract.per_file(list(taken_in or files), told["files"] + told["clock_steps"], cut)
     made = summary(told, options)
     return Analysis(
         summary=made,
@@ -132,7 +133,7 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
         replayed=output_rows.replayed_rows(tables.as_logged, tables.boots, tables.brokers, redact=options.redact),
         metrics=output_rows.metric_rows(told["distributions"]),
         charts=charts(told, made),
-        bad=bad_lines(lines.bad, lines.files, options),
+        bad=extract.bad_lines(lines.bad, lines.files, options),
     )
 
 
@@ -156,11 +157,12 @@ def _told(
     pulls = tables.pulls.join(evicted, on=["key", "evict_seq"], how="inner")
     logged = tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
     evictions = tables.evictions.unionByName(logged)
+    worst_first = (F.desc("upper_ms"), "removed_ms", "nameserver", "boot_id", "cluster", "broker_addr", "evict_seq")
     over_bound = F.count(F.when(F.col("is_over_bound"), 1)).alias("over_bound")
     asked = {
-        "files": line_counts.by_file(lines.tallied),
+        "files": extract.by_file(lines.tallied),
         "clock_steps": steps.groupBy(F.col("name").alias("file")).agg(count.alias("clock_steps")),
-        "events": line_counts.by_event(lines.tallied).orderBy("event"),
+        "events": extract.by_event(lines.tallied).orderBy("event"),
         "distributions": output_rows.distributions(values),
         "over_bound": tables.intervals.agg(over_bound),
         "unknown_revisions": tables.unknown_revisions.agg(count.alias("unknown_revisions")),
@@ -173,7 +175,8 @@ def _told(
         "replay": replay.compared(tables.lives, tables.as_logged),
         "what_if": replay.judged(evictions),
         "what_if_clients": replay.with_polls(evictions, options.what_if.poll_ms),
-        "worst": _worst(intervals),
+        # who said goodbye left no stale route
+        "worst": intervals.filter(F.col("upper_ms") > 0).orderBy(*worst_first).limit(MOST_INTERVALS),
         "curves": output_rows.curves(values),
         "timeline": output_rows.timeline(named, tables.boots),
         "gaps": silences.gap_bins(tables.points),
@@ -195,9 +198,3 @@ def _worst_near_miss(near: DataFrame, boots: DataFrame) -> DataFrame:
     order = (F.desc(F.col("silence") / F.col("expiry")), F.desc("silence"), "broker", "boot_id", "mono", "seq")
     named = near.join(F.broadcast(boots.select("boot", "boot_id", "nameserver")), on="boot", how="inner")
     return named.orderBy(*order).limit(1)
-
-
-def _worst(intervals: DataFrame) -> DataFrame:
-    order = (F.desc("upper_ms"), "removed_ms", "nameserver", "boot_id", "cluster", "broker_addr", "evict_seq")
-    # who said goodbye left no stale route
-    return intervals.filter(F.col("upper_ms") > 0).orderBy(*order).limit(MOST_INTERVALS)

@@ -24,10 +24,5 @@ class NothingToReadError(UsageError):
     """There is no line, or not one that could be read."""
 
     def __init__(self, lines: int) -> None:
-        self.lines = lines
-        what = (
-            f"none of the {lines:,} lines could be read; is this a heartbeat log?"
-            if lines
-            else "empty; no line to read"
-        )
-        super().__init__(what)
+        garbage = f"none of the {lines:,} lines could be read; is this a heartbeat log?"
+        super().__init__(garbage if lines else "empty; no line to read")

@@ -7,7 +7,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 from urllib.parse import unquote
 
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
@@ -18,7 +18,6 @@ PARQUET_SUFFIX: Final = ".parquet"
 SUFFIXES: Final = (*LOG_SUFFIXES, PARQUET_SUFFIX)
 # by this file a directory is known as a report of ours: it may be replaced, and is no input
 RUN_FILE: Final = "run.json"
-_GLOB: Final = re.compile(r"[*?\[]")
 # what Spark would take as a pattern
 _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # one letter before the colon would be a drive
@@ -38,13 +37,9 @@ def log_files(inputs: Iterable[str], warn: Callable[[str], None] = lambda _: Non
     Raises:
         UsageError: an input names nothing, or nothing that is a log.
     """
-    urls: set[str] = set()
-    files: set[str] = set()
-    for text in inputs:
-        if is_url(text):
-            urls.add(text)
-        else:
-            files.update(_local_files(text, warn))
+    named = set(inputs)
+    urls = {text for text in named if is_url(text)}
+    files = {file for text in named - urls for file in _local_files(text, warn)}
     return [*sorted(files), *sorted(urls)]
 
 
@@ -53,67 +48,49 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
         raise UsageError("-: standard input is not read; name files or directories")
     if not text:
         raise UsageError("'': INPUT is empty; name a file, a directory or a glob")
-    plain = re.sub(r"^file://", "", text, flags=re.IGNORECASE)
-    matches = _matches(plain)
+    path = Path(re.sub(r"^file://", "", text, flags=re.IGNORECASE)).expanduser()
+    # a path that exists is that path, whatever characters it has; otherwise it may be a glob, and pathlib has none
+    # with a root
+    matches = [path] if path.exists() else [Path(match) for match in glob.glob(str(path), recursive=True)]  # noqa: PTH207
     if not matches:
         raise UsageError(f"{text}: no such file or directory")
-    found = [file for match in matches for file in _files_of(match, warn)]
+    found: list[Path] = []
+    for match in matches:
+        if match.is_dir() and match.suffix != PARQUET_SUFFIX:
+            found += _walk(match, warn)
+        elif match.name.endswith(SUFFIXES):
+            found.append(match.resolve())
+        else:
+            raise UsageError(f"{match}: not a log; the name of a log ends with one of {', '.join(SUFFIXES)}")
     if not found:
         raise UsageError(f"{text}: contains no log (files ending with {', '.join(SUFFIXES)})")
-    return found
-
-
-def _matches(plain: str) -> list[Path]:
-    """A path that exists is that path, whatever characters it has; otherwise it may be a glob."""
-    path = Path(plain).expanduser()
-    if path.exists():
-        return [path]
-    if not _GLOB.search(plain):
-        return []
-    # pathlib has no patterns with a root
-    return [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
-
-
-def _files_of(path: Path, warn: Callable[[str], None]) -> list[str]:
-    if path.is_dir() and path.suffix != PARQUET_SUFFIX:
-        return [str(file) for file in _walk(path, warn)]
-    if not path.name.endswith(SUFFIXES):
-        raise UsageError(f"{path}: not a log; the name of a log ends with one of {', '.join(SUFFIXES)}")
-    _require_readable(path)
-    return [str(path.resolve())]
-
-
-def _require_readable(path: Path) -> None:
-    if not os.access(path, os.R_OK):
-        raise UsageError(f"{path}: permission denied")
+    for file in found:
+        if not os.access(file, os.R_OK):
+            raise UsageError(f"{file}: permission denied")
+    return [str(file) for file in found]
 
 
 def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
-    """The logs below a directory; like Spark, nothing that begins with `_` or `.`.
-
-    Raises:
-        UsageError: something below may not be read: its lines would be missing without a word.
-    """
+    """The logs below a directory; like Spark, nothing that begins with `_` or `.`."""
     found: list[Path] = []
     for root, folders, names in os.walk(folder.resolve(), onerror=_refuse):
-        hidden = [name for name in folders if name.startswith(("_", "."))]
         whole = [name for name in folders if name.endswith(PARQUET_SUFFIX)]
-        # what this program wrote is Parquet, too
-        reports = [name for name in folders if is_report(Path(root, name))]
-        folders[:] = [name for name in folders if name not in {*hidden, *whole, *reports}]
-        logs = [Path(root, name) for name in (*names, *whole) if _is_log(name)]
-        for path in logs:
+        folders[:] = [
+            name
+            for name in folders
+            # what this program wrote is Parquet, too
+            if not name.startswith(("_", ".")) and name not in whole and not is_report(Path(root, name))
+        ]
+        for name in (*names, *whole):
+            path = Path(root, name)
+            if not name.endswith(SUFFIXES) or name.startswith(("_", ".")):
+                continue
             if path.exists():
-                _require_readable(path)
                 found.append(path)
             elif path.is_symlink():
                 # the log behind it is gone, perhaps by retention; a file that has just been renamed is no link
                 warn(f"skipped {path}: a link to nothing")
     return found
-
-
-def _is_log(name: str) -> bool:
-    return name.endswith(SUFFIXES) and not name.startswith(("_", "."))
 
 
 def _refuse(error: OSError) -> None:
@@ -169,18 +146,14 @@ def _is_whole(path: Path) -> bool:
             if size > _SAMPLE and _LEAST * expected < said < _MOST * expected:
                 return True
             file.seek(0)
-            return _decompresses(file)
+            member = zlib.decompressobj(wbits=31)
+            while chunk := file.read(_CHUNK):
+                while chunk:
+                    # what comes out is thrown away at once
+                    member.decompress(chunk)
+                    chunk = member.unused_data
+                    if member.eof and chunk:
+                        member = zlib.decompressobj(wbits=31)
+            return member.eof
     except (OSError, ZeroDivisionError, zlib.error):
         return False
-
-
-def _decompresses(file: BinaryIO) -> bool:
-    """Whether all members do; what comes out is thrown away at once."""
-    member = zlib.decompressobj(wbits=31)
-    while chunk := file.read(_CHUNK):
-        while chunk:
-            member.decompress(chunk)
-            chunk = member.unused_data
-            if member.eof and chunk:
-                member = zlib.decompressobj(wbits=31)
-    return member.eof

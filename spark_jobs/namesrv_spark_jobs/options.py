@@ -25,11 +25,7 @@ class WhatIf:
     phi: tuple[float, ...] = (5.0, 8.0, 12.0)
 
     def __post_init__(self) -> None:
-        """Refuse a grid that would take for ever.
-
-        Raises:
-            ValueError: it has too many combinations.
-        """
+        """Raise ValueError when the grid would take for ever."""
         if self.replays > MOST_REPLAYS:
             raise ValueError(f"{self.replays} combinations of settings, limit {MOST_REPLAYS}")
 
@@ -57,21 +53,13 @@ class Options:
     redact: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no line can meet.
-
-        Raises:
-            ValueError: the end is not after the beginning.
-        """
+        """Raise ValueError when no line can meet them."""
         if self.since_ms is not None and self.until_ms is not None and self.since_ms >= self.until_ms:
             raise ValueError("--until is not after --since: no line would count")
 
 
 def parse_grid(text: str) -> WhatIf:
-    """Parse --what-if; an axis that is not named has its default, `phi=` removes it.
-
-    Raises:
-        ValueError: with what is wrong.
-    """
+    """Parse --what-if; an axis that is not named has its default, `phi=` removes it; ValueErrors say what is wrong."""
     axes: dict[str, tuple[Any, ...]] = {}
     for part in text.split():
         name, equals, values = part.partition("=")

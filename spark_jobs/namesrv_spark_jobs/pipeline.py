@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.transforms import boots, clients, extract, line_counts, lives, replay, silences
+from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, silences
 from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, REST_PART
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
@@ -59,7 +59,7 @@ class Lines:
 
     # see `extract.file_names`
     files: DataFrame
-    # see `line_counts.tally`
+    # see `extract.tally`
     tallied: DataFrame
     bad: DataFrame
     # of servers only, each event once
@@ -99,7 +99,7 @@ def read(store: Staging, files: Sequence[str], options: Options) -> Lines:
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
         told_apart = extract.numbered(events.filter(is_event), store.stored(suspects, "suspects"), names)
         numbered = store.stored(told_apart.unionByName(others), "numbered", by="part")
-    tallied = store.stored(line_counts.tally(numbered, names), "tally")
+    tallied = store.stored(extract.tally(numbered, names), "tally")
     once = numbered.filter(F.col("copy") == 1)
     # of the same lines as the clocks: one that was not asked for must not tell a boot's kind here and not there
     servers = once.join(F.broadcast(boots.client_boots(_taken(tallied))), on="boot", how="left_anti")
@@ -136,7 +136,7 @@ def make(store: Staging, lines: Lines, options: Options, progress: Callable[[str
         lives=lives.lives(points, lines.rest.filter(F.col("event") == "evict")),
         beginnings=lives.beginnings(points),
         routes=clients.routes(lines.rest, options.topics),
-        brokers=line_counts.brokers(taken),
+        brokers=extract.brokers(taken),
     )
     life_table, begun, routes = first["lives"], first["beginnings"], first["routes"]
     progress("clients")

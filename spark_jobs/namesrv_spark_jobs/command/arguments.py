@@ -120,19 +120,14 @@ def _add_spark(made: argparse.ArgumentParser) -> None:
 
 
 def moment_ms(text: str) -> int:
-    """`2026-03-01`, `2026-03-01T07:30`, with or without a zone (UTC), or milliseconds since 1970.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """`2026-03-01`, `2026-03-01T07:30`, with or without a zone (UTC), or milliseconds since 1970; else a ValueError."""
     if _MILLISECONDS.fullmatch(text):
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(
-            f"not a valid time: {text} (for example 2026-03-01, 2026-03-01T07:30 (UTC) or milliseconds)"
-        ) from None
+        examples = "2026-03-01, 2026-03-01T07:30 (UTC) or milliseconds"
+        raise ValueError(f"not a valid time: {text} (for example {examples})") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

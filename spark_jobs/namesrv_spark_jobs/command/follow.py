@@ -28,11 +28,7 @@ _FOR_EVER: Final = "36500d"
 
 
 def followed_directory(inputs: Sequence[str]) -> Path:
-    """The one directory that is followed.
-
-    Raises:
-        UsageError: it is not one, or no directory.
-    """
+    """The one directory that is followed; a UsageError when it is not one, or no directory."""
     if len(inputs) != 1:
         raise UsageError(f"--follow takes one INPUT, a directory; there are {len(inputs)}")
     folder = Path(inputs[0].removeprefix("file://")).expanduser()

@@ -80,11 +80,7 @@ class Verdict:
 
 
 def parse_gate(text: str) -> Gate:
-    """Parse one --fail-if.
-
-    Raises:
-        ValueError: with what is wrong.
-    """
+    """Parse one --fail-if; a ValueError says what is wrong."""
     match = _GATE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0")
@@ -102,11 +98,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def duration_ms(text: str) -> float:
-    """`45`, `45s`, `1500ms`, `2m`, `1.5h` in milliseconds.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """`45`, `45s`, `1500ms`, `2m`, `1.5h` in milliseconds; a ValueError when it is none of these."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"not a valid duration: {text} (for example 45, 45s, 1500ms, 2m or 1h)")
@@ -116,7 +108,12 @@ def duration_ms(text: str) -> float:
 def judge(summary: Mapping[str, Any], gates: Iterable[Gate], max_bad_ratio: float | None) -> list[Verdict]:
     """What every gate says about these numbers."""
     verdicts = [_judge(gate, measured(summary, gate.measure)) for gate in gates]
-    return verdicts if max_bad_ratio is None else [*verdicts, _bad_ratio(summary, max_bad_ratio)]
+    if max_bad_ratio is not None:
+        lines, bad = summary["input"]["lines"], summary["input"]["bad"]
+        ratio, text = bad / max(lines, 1), f"max-bad-ratio {max_bad_ratio:g}"
+        says = f"{text}: {bad:g} of {lines:g} lines are bad ({ratio:.4%})"
+        verdicts.append(Verdict(text, failed=ratio > max_bad_ratio, says=says))
+    return verdicts
 
 
 def _judge(gate: Gate, value: float | None) -> Verdict:
@@ -125,10 +122,3 @@ def _judge(gate: Gate, value: float | None) -> Verdict:
     failed = _COMPARISONS[gate.comparison](value, gate.limit)
     shown = f"{value / 1000:g} s ({shown_duration(value)})" if gate.measure in DURATIONS else f"{value:g}"
     return Verdict(gate.text, failed=failed, says=f"{gate.text}: {gate.measure} is {shown}")
-
-
-def _bad_ratio(summary: Mapping[str, Any], limit: float) -> Verdict:
-    lines, bad = measured(summary, "lines") or 0, measured(summary, "bad") or 0
-    ratio = bad / lines if lines else 0.0
-    text = f"max-bad-ratio {limit:g}"
-    return Verdict(text, failed=ratio > limit, says=f"{text}: {bad:g} of {lines:g} lines are bad ({ratio:.4%})")

@@ -7,10 +7,9 @@ import platform
 import shutil
 import socket
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -29,15 +28,10 @@ _CODEC: Final = "snappy"
 
 
 def out_directory(text: str) -> Path:
-    """Where the report goes; its parents exist afterwards.
-
-    Raises:
-        UsageError: it is not a place to write a report to.
-    """
+    """Where the report goes; its parents exist afterwards. A UsageError when nothing may be written there."""
     if is_url(text):
-        raise UsageError(
-            f"--out {text}: not a local directory; a report is written to a file system that this machine mounts"
-        )
+        says = "a report is written to a file system that this machine mounts"
+        raise UsageError(f"--out {text}: not a local directory; {says}")
     out = Path(text.removeprefix("file://")).expanduser().absolute()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -50,11 +44,7 @@ def out_directory(text: str) -> Path:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Replacing means deleting: only what is empty or a report of ours.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """Raise UsageError unless it is empty or a report of ours: replacing means deleting."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise UsageError(f"--out {out}: exists and is not a directory")
     if out.exists() and any(out.iterdir()) and not is_report(out):
@@ -79,7 +69,6 @@ def written_aside(out: Path) -> Iterator[Path]:
     try:
         yield aside
         (aside / "_SUCCESS").touch()
-        _sync(aside)
         _replace(out, aside)
     finally:
         # the old report after a swap, an unfinished one otherwise
@@ -101,28 +90,24 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        # somebody else's
+        pass
     return True
 
 
-def _sync(aside: Path) -> None:
-    """What is about to be renamed into place is on disk."""
+def _replace(out: Path, aside: Path) -> None:
+    # what is renamed into place is on disk
     for path in aside.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-
-
-def _replace(out: Path, aside: Path) -> None:
     # looked at again: much may have happened in the minutes since the start
     _refuse_foreign(out)
-    if not out.exists():
-        aside.rename(out)
-    else:
-        old = out.with_name(f"{aside.name}.old")
+    old = out.with_name(f"{aside.name}.old")
+    if out.exists():
         out.rename(old)
-        aside.rename(out)
-        shutil.rmtree(old, ignore_errors=True)
+    aside.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:
@@ -157,34 +142,28 @@ def _safe(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
-class Run:
-    """One run, from now on."""
-
-    def __init__(self, argv: Sequence[str]) -> None:
-        self._argv = list(argv)
-        self._began = datetime.now(UTC)
-        self._mono = time.monotonic()
-
-    def told(self, spark: SparkSession, files: Sequence[str], verdicts: Sequence[Verdict]) -> dict[str, object]:
-        """The content of run.json."""
-        try:
-            known = version("namesrv")
-        except PackageNotFoundError:
-            # the package is a zip or a folder on the path
-            known = None
-        return {
-            "program": PROGRAM,
-            "version": known,
-            "began": self._began.isoformat(timespec="seconds"),
-            "seconds": round(time.monotonic() - self._mono, 3),
-            "arguments": self._argv,
-            "directory": str(Path.cwd()),
-            "files": [{"file": file, "bytes": _size(file)} for file in files],
-            "gates": [{"gate": one.gate, "failed": one.failed, "says": one.says} for one in verdicts],
-            "spark": {"version": spark.version, "master": spark.conf.get("spark.master", None)},
-            "python": platform.python_version(),
-            "platform": sys.platform,
-        }
+def run_json(
+    spark: SparkSession, argv: Sequence[str], seconds: float, files: Sequence[str], verdicts: Sequence[Verdict]
+) -> dict[str, object]:
+    """The content of run.json, of a run that began so many seconds ago."""
+    try:
+        known = version("namesrv")
+    except PackageNotFoundError:
+        # the package is a zip or a folder on the path
+        known = None
+    return {
+        "program": PROGRAM,
+        "version": known,
+        "began": (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "arguments": list(argv),
+        "directory": str(Path.cwd()),
+        "files": [{"file": file, "bytes": _size(file)} for file in files],
+        "gates": [{"gate": one.gate, "failed": one.failed, "says": one.says} for one in verdicts],
+        "spark": {"version": spark.version, "master": spark.conf.get("spark.master", None)},
+        "python": platform.python_version(),
+        "platform": sys.platform,
+    }
 
 
 def _size(file: str) -> int | None:

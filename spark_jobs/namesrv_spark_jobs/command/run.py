@@ -17,7 +17,7 @@ from namesrv_spark_jobs.analysis import SESSION_CONF, Analysis, analyse
 from namesrv_spark_jobs.command import follow
 from namesrv_spark_jobs.command.arguments import Settings
 from namesrv_spark_jobs.command.gates import judge
-from namesrv_spark_jobs.command.output import Run, out_directory, write_report, written_aside
+from namesrv_spark_jobs.command.output import out_directory, run_json, write_report, written_aside
 from namesrv_spark_jobs.command.session import spark_session
 from namesrv_spark_jobs.errors import PROGRAM, NothingToReadError, UsageError
 from namesrv_spark_jobs.log_files import log_files
@@ -42,20 +42,19 @@ class Sources:
 
 
 def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable[[], None]) -> int:
-    """Make it; the exit code. `on_session` is called when there is a Spark session.
-
-    Raises:
-        UsageError: something is wrong that the user can put right; nothing was written then.
-    """
+    """Make it; the exit code. `on_session` is called once Spark runs. A UsageError leaves nothing behind."""
 
     def say(line: str) -> None:
         if not settings.quiet:
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
 
+    def steps(step: str) -> None:
+        if is_watched:
+            say(f"{step} ...")
+
     began = time.monotonic()
     out, is_watched = out_directory(settings.out), sys.stderr.isatty()
-    run = Run(argv)
     # a person at a terminal sees Spark's progress bar, and each step
     progress = {"spark.ui.showConsoleProgress": str(is_watched and not settings.quiet).lower()}
     try:
@@ -69,15 +68,15 @@ def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable
             conf = {**SESSION_CONF, **progress, **settings.conf}
             with spark_session(settings.master, conf, debug=settings.debug) as spark:
                 on_session()
-                sources, analysis = analysed(
-                    spark,
-                    _sources(spark, settings, aside),
-                    settings,
-                    aside,
-                    lambda step: say(f"{step} ...") if is_watched else None,
-                )
+                if settings.follow:
+                    sources = Sources(*follow.take_in(spark, follow.followed_directory(settings.inputs), aside))
+                else:
+                    # once more: Java takes seconds to start, and servers go on closing their files
+                    sources = Sources(log_files(settings.inputs))
+                sources, analysis = analysed(spark, sources, settings, aside, steps)
                 verdicts = judge(analysis.summary, settings.gates, settings.max_bad_ratio)
-                write_report(aside, analysis, run.told(spark, [*(sources.taken_in or sources.files)], verdicts))
+                files = list(sources.taken_in or sources.files)
+                write_report(aside, analysis, run_json(spark, argv, time.monotonic() - began, files, verdicts))
                 shutil.rmtree(aside / _STAGING)
     except (PySparkException, Py4JJavaError) as error:
         if settings.debug:
@@ -92,13 +91,6 @@ def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable
         sys.stdout.write(as_json(analysis.summary) if is_json else as_table(analysis.summary, out))
         sys.stdout.flush()
     return errors.GATE if failed else errors.OK
-
-
-def _sources(spark: SparkSession, settings: Settings, aside: Path) -> Sources:
-    if not settings.follow:
-        # once more: Java takes seconds to start, and servers go on closing their files
-        return Sources(log_files(settings.inputs))
-    return Sources(*follow.take_in(spark, follow.followed_directory(settings.inputs), aside))
 
 
 def analysed(

@@ -48,22 +48,14 @@ _LOCAL: Final = {
 
 
 def require_packages() -> None:
-    """Say how to install the packages of the extra when they are missing.
-
-    Raises:
-        UsageError: one is.
-    """
+    """Raise UsageError, which says how to install it, when a package of the extra is missing."""
     for package in ("pyspark", "jinja2"):
         if importlib.util.find_spec(package) is None:
             raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[spark]'")
 
 
 def require_java(environ: Mapping[str, str] = os.environ) -> None:
-    """Say what to do when the `java` that Spark's launcher will take is missing or too old.
-
-    Raises:
-        UsageError: it is.
-    """
+    """Raise UsageError, with what to do, when the `java` that Spark's launcher will take is missing or too old."""
     home, remedy = environ.get("JAVA_HOME"), "`make setup-spark` installs it, or set JAVA_HOME"
     java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java", path=environ.get("PATH"))
     try:
@@ -185,11 +177,7 @@ def _own(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSession"
 
 
 def _require_executor(session: "SparkSession", master: str) -> None:
-    """Run the smallest job: a cluster without a free worker would let us wait for ever.
-
-    Raises:
-        UsageError: it did not end in time.
-    """
+    """Run the smallest job, or raise UsageError: a cluster without a free worker would let us wait for ever."""
     done = threading.Event()
 
     def probe() -> None:

@@ -4,13 +4,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Final, NamedTuple
 
 from namesrv_spark_jobs.report.shown import shown_duration, shown_moment
 
 Row = Mapping[str, Any]
+# a place on an axis, and what is written there
 Tick = tuple[float, str]
+# left, top, width, height, class, and what a browser shows under the pointer
+Box = tuple[float, float, float, float, str, str]
 
 # a screen and a phone: a picture that is only made smaller has letters that nobody can read
 WIDE: Final = 920
@@ -31,12 +34,11 @@ _CLOCK_STEPS: Final = (
     *(3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000),
     *(86_400_000, 172_800_000, 604_800_000, 1_209_600_000, 2_592_000_000),
 )
+_THOUSANDS: Final = ("", " k", " M", " G", " T")
 _DAY_MS: Final = 86_400_000
 _MINUTE_MS: Final = 60_000
 # a curve that spans more than that shows its last part only: what matters is on the right
 _MOST_SPAN: Final = 100_000
-# a tail of two minutes in a day is a tenth of a pixel; it is what the reader looks for
-_LEAST_TAIL: Final = 2.5
 # two thirds of the expiry: as docs/staleness.md has it
 _NEAR_MISS_PERCENT: Final = 200 / 3
 # width of a letter of a label, at most (bold ones of DejaVu are wide), and on average
@@ -68,17 +70,6 @@ class Scale:
         return self.start + ((here - low) / (high - low) if high > low else 0.5) * (self.end - self.start)
 
 
-class Box(NamedTuple):
-    """A rectangle, and what a browser shows under the pointer."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    kind: str
-    tip: str = ""
-
-
 class Label(NamedTuple):
     """Words that begin, are centred (`middle`) or end at a place."""
 
@@ -87,6 +78,16 @@ class Label(NamedTuple):
     words: str
     kind: str
     anchor: str
+
+    @property
+    def left(self) -> float:
+        """Where it begins, at the outermost."""
+        return self.x - len(self.words) * _WIDEST_LETTER if self.anchor == "end" else self.x
+
+    @property
+    def right(self) -> float:
+        """Where it ends, at the outermost."""
+        return self.left + len(self.words) * _WIDEST_LETTER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,19 +110,14 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]], width: int)
     height = 300 if width <= NARROW else 370
     curves = {kind: charts[f"{kind}_cdf"] for kind in ("client", "registry") if charts[f"{kind}_cdf"]}
     bound = charts["bound_ms"]
-    across = Scale(
-        *_span([bound, *(ms for curve in curves.values() for ms, _ in curve)]), 44, width - 16, logarithmic=True
-    )
+    low, high = _span([bound, *(ms for curve in curves.values() for ms, _ in curve)])
+    across = Scale(low, high, 44, width - 16, logarithmic=True)
     up = Scale(0, 1, height - 46, 34)
     x, taken = across.at(bound), list[Label]()
     # beside the line, on the side where there is room for it
-    _label(
-        f"bound {shown_bound(bound)}",
-        "bound",
-        [(x + 7, up.end - 14, "start"), (x - 7, up.end - 14, "end")],
-        taken,
-        width,
-    )
+    places = [(x + 7, up.end - 14, "start"), (x - 7, up.end - 14, "end")]
+    # a round number of seconds, and known as such: 160 s
+    _label(f"bound {bound / 1000:g} s", "bound", places, taken, width)
     dots = []
     for kind in curves:
         for name, ms in marks.get(kind, {}).items():
@@ -132,10 +128,15 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]], width: int)
             right = [(x + 10, y + 16, "start"), (x + 10, y - 7, "start")]
             if width > NARROW:
                 _label(words, f"small {kind}", left + right if kind == "registry" else right + left, taken, width)
+    told = [
+        f"At {name}: {', '.join(f'{mark} {shown_duration(ms)}' for mark, ms in marks[kind].items())}."
+        for name, kind in (("NameServers", "registry"), ("clients", "client"))
+        if kind in marks
+    ]
     return Chart(
         width=width,
         height=height,
-        description=_staleness_in_words(marks, bound),
+        description=" ".join([*told, f"The settings bound it to {shown_duration(bound)}."]),
         across=across,
         up=up,
         rows=[(up.at(share), f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
@@ -147,20 +148,6 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]], width: int)
             "labels": taken,
         },
     )
-
-
-def _staleness_in_words(marks: Mapping[str, Mapping[str, float]], bound: int) -> str:
-    told = [
-        f"At {name}: {', '.join(f'{mark} {shown_duration(ms)}' for mark, ms in marks[kind].items())}."
-        for name, kind in (("NameServers", "registry"), ("clients", "client"))
-        if kind in marks
-    ]
-    return " ".join([*told, f"The settings bound it to {shown_duration(bound)}."])
-
-
-def shown_bound(ms: int) -> str:
-    """A bound is a round number of seconds, and is known as such: 160 s."""
-    return f"{ms / 1000:g} s"
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:
@@ -197,17 +184,10 @@ def _label(words: str, kind: str, places: Iterable[tuple[float, float, str]], ta
     """Add a label at the first of these places where nothing else stands; nowhere if there is none."""
     for x, y, anchor in places:
         label = Label(x, y, words, kind, anchor)
-        left, right = _extent(label)
-        is_free = all(right <= _extent(t)[0] or _extent(t)[1] <= left or abs(y - t.y) >= _LINE + 1 for t in taken)
-        if is_free and left >= 0 and right <= width:
+        is_free = all(label.right <= t.left or t.right <= label.left or abs(y - t.y) >= _LINE + 1 for t in taken)
+        if is_free and label.left >= 0 and label.right <= width:
             taken.append(label)
             return
-
-
-def _extent(label: Label) -> tuple[float, float]:
-    length = len(label.words) * _WIDEST_LETTER
-    left = label.x - length if label.anchor == "end" else label.x
-    return left, left + length
 
 
 def timeline(brokers: Sequence[Row], timeline: Row, width: int) -> Chart:
@@ -249,7 +229,9 @@ def _shortened(text: str, most: int) -> str:
 
 def _bar(across: Scale, y: float, span: tuple[float, float], kind: str, tip: str) -> Box:
     left, right = (across.at(moment) for moment in span)
-    return Box(left, y, right - left, 13, kind, tip)
+    # a tail of two minutes in a day is a tenth of a pixel; it is what the reader looks for
+    least = 2.5 if kind == "stale" else 0.0
+    return left, y, max(right - left, least), 13, kind, tip
 
 
 def _life(across: Scale, y: float, life: Row, where: str) -> list[Box]:
@@ -262,8 +244,7 @@ def _life(across: Scale, y: float, life: Row, where: str) -> list[Box]:
     if not stale_ms:
         return [alive]
     tip = f"{where}: last heard {shown_moment(life['last_ok_ms'])}, removed {shown_duration(stale_ms)} later ({reason})"
-    tail = _bar(across, y, (alive_until, ended), "stale", tip)
-    return [alive, tail._replace(width=max(tail.width, _LEAST_TAIL))]
+    return [alive, _bar(across, y, (alive_until, ended), "stale", tip)]
 
 
 def _clock_ticks(across: Scale, *, most: int) -> list[Tick]:
@@ -296,10 +277,11 @@ def gaps(bins: Sequence[Row], width: int) -> Chart:
             kind = "bar late" if item["from_pct"] >= _NEAR_MISS_PERCENT else "bar"
             to = "more" if item["to_pct"] is None else f"{item['to_pct']:g} %"
             tip = f"{item['from_pct']:g} % to {to} of the expiry: {item['count']:,} gaps"
-            boxes.append(Box(left, top, across.at(end) - 0.75 - left, up.start - top, kind, tip))
+            boxes.append((left, top, across.at(end) - 0.75 - left, up.start - top, kind, tip))
     total = sum(item["count"] for item in bins)
     near = sum(item["count"] for item in bins if item["from_pct"] >= _NEAR_MISS_PERCENT)
-    powers = [10**power for power in range(math.ceil(math.log10(max(most, 10))) + 1)]
+    # 1, 10, 100, 1 k
+    counts = [(10**n, f"{10 ** (n % 3)}{_THOUSANDS[n // 3]}") for n in range(math.ceil(math.log10(max(most, 10))) + 1)]
     # labels need their room
     step = 50 if width <= NARROW or across.high > 200 else 25  # noqa: PLR2004
     return Chart(
@@ -308,17 +290,10 @@ def gaps(bins: Sequence[Row], width: int) -> Chart:
         description=f"{total:,} gaps; {near:,} of them are in bins beyond two thirds of the broker's expiry.",
         across=across,
         up=up,
-        rows=[(up.at(count), _short(count)) for count in powers if count <= up.high],
+        rows=[(up.at(count), shown) for count, shown in counts if count <= up.high],
         columns=[(across.at(percent), f"{percent} %") for percent in range(0, int(across.high) + 1, step)],
         parts={"boxes": boxes, "expiry": across.at(100) if across.high >= 100 else None},  # noqa: PLR2004 - percent
     )
-
-
-def _short(count: int) -> str:
-    for suffix, size in (("M", 1_000_000), ("k", 1_000)):
-        if count >= size:
-            return f"{count / size:g} {suffix}"
-    return str(count)
 
 
 class Setting(NamedTuple):
@@ -429,11 +404,6 @@ def _columns(labels: Iterable[tuple[float, float, str, str]]) -> list[list[tuple
 
 def _apart(wanted: Iterable[float], low: float, high: float) -> list[float]:
     """Places for lines of text, in the given (rising) order, near where they are wanted and not over each other."""
-    placed: list[float] = []
-    for place in wanted:
-        placed.append(max(place, placed[-1] + _LINE if placed else low))
-    limit = high
-    for index in reversed(range(len(placed))):
-        placed[index] = min(placed[index], limit)
-        limit = placed[index] - _LINE
-    return placed
+    down = accumulate(wanted, lambda above, place: max(place, above + _LINE), initial=low - _LINE)
+    up = accumulate(reversed(list(down)[1:]), lambda below, place: min(place, below - _LINE), initial=high + _LINE)
+    return list(up)[:0:-1]

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-Finding = dict[str, str]
 Summary = Mapping[str, Any]
+# severity, code, text
+Found = Iterator[tuple[str, str, str]]
 
 _SEVERITIES: Final = ("critical", "warning", "info")
 # of the input: severity, and what is counted, for one and for many
@@ -35,14 +36,11 @@ _OF_INPUT: Final = {
 }
 
 
-def findings(summary: Summary) -> list[Finding]:
+def findings(summary: Summary) -> list[dict[str, str]]:
     """All of them, by severity."""
     found = [*_of_staleness(summary), *_of_replay(summary), *_of_brokers(summary), *_of_input(summary)]
-    return sorted(found, key=lambda finding: (_SEVERITIES.index(finding["severity"]), finding["code"]))
-
-
-def _finding(severity: str, code: str, text: str) -> Finding:
-    return {"severity": severity, "code": code, "text": text}
+    ordered = sorted(found, key=lambda finding: (_SEVERITIES.index(finding[0]), finding[1]))
+    return [{"severity": severity, "code": code, "text": text} for severity, code, text in ordered]
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -50,84 +48,72 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def _seconds(milliseconds: float | None) -> str:
-    return "-" if milliseconds is None else f"{milliseconds / 1000:,.1f} s"
+def _seconds(milliseconds: float) -> str:
+    return f"{milliseconds / 1000:,.1f} s"
 
 
-def _of_staleness(summary: Summary) -> Iterator[Finding]:
-    registry, client = summary["registry"], summary["client"]
+def _of_staleness(summary: Summary) -> Found:
+    registry, client, pulls = summary["registry"], summary["client"], summary["exposed_pulls"]["total"]
     if registry["over_bound"]:
-        text = _count(registry["over_bound"], "broker was", "brokers were")
-        text += " removed later than expiry, scan interval and delays of the server explain."
-        yield _finding("critical", "over_bound", text)
+        removed = _count(registry["over_bound"], "broker was removed", "brokers were removed")
+        yield "critical", "over_bound", f"{removed} later than expiry, scan interval and delays of the server explain."
     if not registry["all"]["count"]:
-        yield _finding("info", "no_evictions", "No broker was removed in this time: there is no staleness to measure.")
+        yield "info", "no_evictions", "No broker was removed in this time: there is no staleness to measure."
         return
     worst, bound = client["all"]["max"], summary["bound_ms"]
     if worst is not None and worst > bound:
-        text = (
-            f"The slowest client had the route of a dead broker for {_seconds(worst)}; the bound is {_seconds(bound)}."
-        )
-        yield _finding("warning", "clients_over_bound", text)
-    censored = sum(client["censored"].values())
-    if censored:
+        slowest = f"The slowest client had the route of a dead broker for {_seconds(worst)}"
+        yield "warning", "clients_over_bound", f"{slowest}; the bound is {_seconds(bound)}."
+    if censored := sum(client["censored"].values()):
         exposed = _count(client["exposed"], "exposed client was", "exposed clients were")
         text = f"{censored:,} of {exposed} not given a new route before the log ended"
-        yield _finding("info", "censored", f"{text}: their staleness is at least what was seen of it.")
-    if summary["exposed_pulls"]["total"]:
-        text = _count(summary["exposed_pulls"]["total"], "answer", "answers") + " still contained a dead broker."
-        yield _finding("info", "exposed_pulls", text)
+        yield "info", "censored", f"{text}: their staleness is at least what was seen of it."
+    if pulls:
+        yield "info", "exposed_pulls", f"{_count(pulls, 'answer', 'answers')} still contained a dead broker."
 
 
-def _of_replay(summary: Summary) -> Iterator[Finding]:
+def _of_replay(summary: Summary) -> Found:
     replay = summary["as_logged"]
     if not replay["exact"]:
+        differ = f"{replay['missing']:,} evictions missing, {replay['extra']:,} extra"
         text = (
-            f"A replay of the logged settings differs from the log: {replay['missing']:,} evictions missing, "
-            f"{replay['extra']:,} extra, {replay['other_scan']:,} at another scan. Lines may be missing from the log."
+            f"A replay of the logged settings differs from the log: {differ}, {replay['other_scan']:,} at another scan."
         )
-        yield _finding("warning", "replay_differs", text)
+        yield "warning", "replay_differs", f"{text} Lines may be missing from the log."
     calm = [row for row in summary["what_if"] if not row["false"] and row["evictions"] and row["policy"] != "logged"]
     if calm:
         best = min(calm, key=lambda row: (row["client"]["p99"], -row["scan_ms"], row["policy"]))
-        text = f"Of the settings tried, the shortest staleness without a false eviction comes from {_setting(best)}"
-        yield _finding("info", "best_setting", f"{text}: p99 {_seconds(best['client']['p99'])} at clients.")
+        what = f"phi {best['phi']:g}" if best["policy"] == "phi" else f"expiry {best['expiry_ms'] / 1000:g} s"
+        setting = f"{what}, scan {best['scan_ms'] / 1000:g} s, poll {best['poll_ms'] / 1000:g} s"
+        text = f"Of the settings tried, the shortest staleness without a false eviction comes from {setting}"
+        yield "info", "best_setting", f"{text}: p99 {_seconds(best['client']['p99'])} at clients."
 
 
-def _setting(row: Mapping[str, Any]) -> str:
-    what = f"phi {row['phi']:g}" if row["policy"] == "phi" else f"expiry {row['expiry_ms'] / 1000:g} s"
-    return f"{what}, scan {row['scan_ms'] / 1000:g} s, poll {row['poll_ms'] / 1000:g} s"
-
-
-def _of_brokers(summary: Summary) -> Iterator[Finding]:
-    false = summary["false_evictions"]["count"]
-    if false:
-        text = _count(false, "eviction was", "evictions were") + " false: the broker process was still alive."
-        yield _finding("warning", "false_evictions", text)
-    near = summary["near_misses"]
+def _of_brokers(summary: Summary) -> Found:
+    if false := summary["false_evictions"]["count"]:
+        text = _count(false, "eviction was", "evictions were")
+        yield "warning", "false_evictions", f"{text} false: the broker process was still alive."
+    near, divergence = summary["near_misses"], summary["divergence"]
     if near["count"]:
-        text = _count(near["count"], "near miss", "near misses")
+        text = f"{_count(near['count'], 'near miss', 'near misses')}, beyond two thirds of an expiry"
         worst = f"{near['worst']['broker']} came back after {_seconds(near['worst']['silent_ms'])} of silence"
-        yield _finding("info", "near_misses", f"{text}, beyond two thirds of an expiry; the closest: {worst}.")
-    divergence = summary["divergence"]
-    longest = _seconds(divergence["longest_ms"])
+        yield "info", "near_misses", f"{text}; the closest: {worst}."
+    longest, episodes = _seconds(divergence["longest_ms"]), divergence["episodes"]
     if divergence["longest_ms"] > summary["bound_ms"]:
         text = f"NameServers disagreed about a broker for up to {longest}: its heartbeats did not reach one of them."
-        yield _finding("warning", "divergence", text)
-    elif divergence["episodes"]:
-        times = "once" if divergence["episodes"] == 1 else f"{divergence['episodes']:,} times"
-        yield _finding("info", "divergence", f"NameServers disagreed about a broker {times}, for {longest} at most.")
+        yield "warning", "divergence", text
+    elif episodes:
+        times = "once" if episodes == 1 else f"{episodes:,} times"
+        yield "info", "divergence", f"NameServers disagreed about a broker {times}, for {longest} at most."
 
 
-def _of_input(summary: Summary) -> Iterator[Finding]:
+def _of_input(summary: Summary) -> Found:
     for code, (severity, one, many) in _OF_INPUT.items():
         if summary["input"][code]:
-            yield _finding(severity, code, f"{_count(summary['input'][code], one, many)}.")
-    unknown = summary["client"]["unknown_revisions"]
-    if unknown:
+            yield severity, code, f"{_count(summary['input'][code], one, many)}."
+    if unknown := summary["client"]["unknown_revisions"]:
         text = _count(unknown, "route that a client was given is", "routes that clients were given are")
-        yield _finding("info", "unknown_revisions", f"{text} not in the log, and not in the staleness of clients.")
-    unset = sum(1 for boot in summary["settings"] if boot["scan_interval_ms"] is None)
-    if unset:
+        yield "info", "unknown_revisions", f"{text} not in the log, and not in the staleness of clients."
+    if unset := sum(1 for boot in summary["settings"] if boot["scan_interval_ms"] is None):
         text = _count(unset, "run of a server has", "runs of servers have")
-        yield _finding("info", "unknown_settings", f"{text} no settings in the log.")
+        yield "info", "unknown_settings", f"{text} no settings in the log."

@@ -52,7 +52,6 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
             policy=_policy(style),
             summary=summary,
             charts=charts,
-            findings=_findings(summary),
             pictures=_pictures(summary, charts, settings),
             shares=[(share, *(_at(curve, share) for curve in curves.values())) for share in _SHARES],
             rows_shown=_ROWS,
@@ -98,15 +97,6 @@ def _policy(style: str) -> str:
     """No script, no request, no form; of styles only the one of this page."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-
-
-def _findings(summary: Summary) -> list[Row]:
-    """The worst first; when nothing is wrong, that is what comes first."""
-    found: list[Row] = list(summary["findings"])
-    if any(finding["severity"] in {"critical", "warning"} for finding in found):
-        return found
-    gone = "stayed longer than the settings allow" if summary["registry"]["all"]["count"] else "went away"
-    return [{"severity": "good", "text": f"No broker {gone}, and none was removed by mistake."}, *found]
 
 
 def _pictures(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.report.findings import findings
-from namesrv_spark_jobs.transforms.line_counts import summed
+from namesrv_spark_jobs.transforms.extract import summed
 from namesrv_spark_jobs.transforms.output_rows import CURVE_STEPS, NO_STATS, Stats, stats, whole_ms
 from namesrv_spark_jobs.transforms.replay import LOGGED, policies
 from namesrv_spark_jobs.transforms.silences import BINS_PER_EXPIRY, MOST_BINS
@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 def summary(told: Mapping[str, Sequence[Row]], options: Options) -> dict[str, Any]:
     """All of it. What the tables say is collected in `told`: a few rows each, however long the log is."""
-    boots = [_boot(row) for row in told["boots"]]
+    boots, (replay,) = [_boot(row) for row in told["boots"]], told["replay"]
     distributed: dict[tuple[str, str], dict[str, Stats]] = defaultdict(dict)
     for row in told["distributions"]:
         if row["scope"] not in _MANY or row["rank"] <= MOST:
@@ -52,7 +52,7 @@ def summary(told: Mapping[str, Sequence[Row]], options: Options) -> dict[str, An
             **_divergence(told["episodes"]),
             "by_broker": _most(told["episodes"], lambda row: _divergence([row]), by="total"),
         },
-        "as_logged": _replay(told["replay"][0]),
+        "as_logged": {**replay, "exact": not (replay["missing"] or replay["extra"] or replay["other_scan"])},
         "what_if": _what_if(told, options),
         "worst": [
             # nothing in a summary has a fraction
@@ -131,10 +131,6 @@ def _divergence(rows: Sequence[Row]) -> dict[str, int]:
         "episodes": sum(row["count"] for row in rows),
         "longest_ms": whole_ms(max((row["longest"] for row in rows), default=0)),
     }
-
-
-def _replay(row: Row) -> dict[str, Any]:
-    return {**row, "exact": not (row["missing"] or row["extra"] or row["other_scan"])}
 
 
 def _what_if(told: Mapping[str, Sequence[Row]], options: Options) -> list[dict[str, Any]]:

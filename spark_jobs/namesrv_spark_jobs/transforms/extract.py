@@ -1,16 +1,30 @@
-"""From files to events: every line is a beat, another event, or bad; none gets lost, and none counts twice."""
+"""From files to events, and their counts: a line is a beat, another event, or bad; none gets lost or counts twice."""
 
 import json
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, literal
+from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, is_url, literal, short_name
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.transforms.schema import BEATS, CHANGES, CORRUPT, LINE, MOST_COUNT, REQUIRED, VERSION, as_read
+from namesrv_spark_jobs.transforms.schema import (
+    BEATS,
+    CHANGES,
+    CORRUPT,
+    EVENTS,
+    LINE,
+    MOST_COUNT,
+    REQUIRED,
+    VERSION,
+    as_read,
+)
+
+Row = Mapping[str, Any]
 
 # the parts that `events` divides lines into
 BEAT_PART: Final = "beat"
@@ -32,6 +46,10 @@ _BETWEEN: Final = "\x1f"
 _NOTHING: Final = "\x00"
 # numbers to a bucket: the bits of a long
 _BITS: Final = 6
+# what is counted of each file
+_NUMBERS: Final = (
+    *("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers", "clock_steps"),
+)
 
 
 def lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
@@ -101,7 +119,10 @@ def events(read: DataFrame, options: Options) -> DataFrame:
     shuffling and comparing twenty million of them is what takes the time. Of beats, which nearly all lines are, only
     numbers are written, and the one text `said` (see `said`), which is the same in thousands of lines.
     """
-    read = read.withColumns({"part": _part(options), "problem": _problem()})
+    # bad lines are shown whatever was asked for
+    part = F.when(_problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
+    part = part.when(F.col("event").isin(*BEATS), BEAT_PART).otherwise(REST_PART)
+    read = read.withColumns({"part": part, "problem": _problem()})
     is_looked_at = F.col("part").isin(REST_PART, BAD_PART)
     return read.select(
         "part",
@@ -134,26 +155,16 @@ def _of_others() -> dict[str, Column]:
 
 def microseconds(name: str) -> Column:
     """A time of the log, in milliseconds with three decimals, as a whole number; null when it is no time."""
-    return F.when(_is_time(name), F.rint(F.col(name) * 1000).cast("long"))
-
-
-def _is_time(name: str) -> Column:
-    return F.col(name).between(-_FARTHEST_MS, _FARTHEST_MS)
+    return F.when(F.col(name).between(-_FARTHEST_MS, _FARTHEST_MS), F.rint(F.col(name) * 1000).cast("long"))
 
 
 def _problem() -> Column:
     problem = F.when(F.col(CORRUPT).isNotNull(), "torn, not JSON, or a field of the wrong type")
     for name in REQUIRED:
         problem = problem.when(F.col(name).isNull(), f"no {name}")
-    problem = problem.when(~_is_time("mono_ms"), "mono_ms is not a time")
+    problem = problem.when(microseconds("mono_ms").isNull(), "mono_ms is not a time")
     problem = problem.when(~F.col("ts_ms").between(0, _LATEST_WALL_MS), "ts_ms is not a time")
     return problem.when(~F.col("count").between(0, MOST_COUNT), "count is out of range")
-
-
-def _part(options: Options) -> Column:
-    """Bad lines are shown whatever was asked for."""
-    asked = F.when(_problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
-    return asked.when(F.col("event").isin(*BEATS), BEAT_PART).otherwise(REST_PART)
 
 
 def _is_wanted(options: Options) -> Column:
@@ -171,15 +182,12 @@ def _is_wanted(options: Options) -> Column:
         wanted &= F.col("cluster").isNull() | F.col("cluster").isin(*options.clusters)
     if options.topics:
         named = F.array(*(F.lit(topic) for topic in options.topics))
-        wanted &= _topics().isNull() | F.coalesce(F.arrays_overlap(_topics(), named), F.expr("false"))
+        # null when a line names none
+        told = F.when(F.col("topic").isNotNull(), F.array("topic"))
+        told = told.when(F.col("changes").isNotNull(), F.flatten(F.from_json("changes", CHANGES)["topics"]))
+        told = told.when(F.col("revisions").isNotNull(), F.from_json("topics", "array<string>"))
+        wanted &= told.isNull() | F.coalesce(F.arrays_overlap(told, named), F.expr("false"))
     return wanted
-
-
-def _topics() -> Column:
-    """The topics that a line names; null when it names none."""
-    one = F.when(F.col("topic").isNotNull(), F.array("topic"))
-    changed = one.when(F.col("changes").isNotNull(), F.flatten(F.from_json("changes", CHANGES)["topics"]))
-    return changed.when(F.col("revisions").isNotNull(), F.from_json("topics", "array<string>"))
 
 
 def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
@@ -231,3 +239,73 @@ def numbered(events: DataFrame, suspected: DataFrame, files: DataFrame) -> DataF
     unclear = bucketed.join(F.broadcast(suspected), on=keys, how="left_semi")
     named = unclear.join(F.broadcast(files), on="file", how="left")
     return clear.unionByName(named.withColumn("copy", F.row_number().over(order)).drop("name")).drop("bucket")
+
+
+def tally(events: DataFrame, files: DataFrame) -> DataFrame:
+    """Lines by file, boot, event and broker, with the first and last moment of each; `files` names the files."""
+    columns = ("file", "part", "event", "boot", "key", "who", "said", "is_newer")
+    counted = events.groupBy(*columns, (F.col("copy") > 1).alias("is_copy")).agg(
+        F.count(F.lit(1)).alias("lines"),
+        F.min("mono").alias("first"),
+        F.max("mono").alias("last"),
+        F.sum(F.when(F.col("event") == "dropped", F.col("count")).otherwise(0)).alias("dropped"),
+    )
+    named = counted.join(F.broadcast(files), on="file", how="left").withColumn("file", F.col("name"))
+    return named.select("*", *names()).drop("said", "name")
+
+
+def brokers(tallied: DataFrame) -> DataFrame:
+    """Who is behind each `key` and `who`."""
+    columns = ("key", "who", "cluster", "broker_addr", "broker_name", "broker_id")
+    return tallied.filter(F.col("broker_addr").isNotNull()).select(*columns).distinct()
+
+
+def by_file(tallied: DataFrame) -> DataFrame:
+    """One row for each file that has lines, with all its numbers."""
+    part = F.col("part")
+    is_event = ~part.isin(BAD_PART, LEFT_OUT_PART)
+    taken = is_event & ~F.col("is_copy")
+    conditions = {
+        "lines": F.expr("true"),
+        "bad": part == BAD_PART,
+        "duplicates": is_event & F.col("is_copy"),
+        "newer_version": taken & F.col("is_newer"),
+        "unknown_events": taken & ~F.col("event").isin(*EVENTS),
+        "left_out": part == LEFT_OUT_PART,
+    }
+    sums = [F.sum(F.when(where, F.col("lines")).otherwise(0)).alias(name) for name, where in conditions.items()]
+    dropped = F.sum(F.when(taken, F.col("dropped")).otherwise(0)).alias("dropped_by_writers")
+    return tallied.groupBy("file").agg(*sums, dropped)
+
+
+def by_event(tallied: DataFrame) -> DataFrame:
+    """Events of each known kind, each once."""
+    known = F.col("event").isin(*EVENTS) & ~F.col("is_copy") & ~F.col("part").isin(BAD_PART, LEFT_OUT_PART)
+    return tallied.filter(known).groupBy("event").agg(F.sum("lines").alias("lines"))
+
+
+def per_file(files: Sequence[str], rows: Iterable[Row], truncated: Collection[str]) -> list[dict[str, Any]]:
+    """The numbers of every file that was asked for, by name; one without any line has noughts.
+
+    `rows` have a `file`, as Spark found it, and some of the numbers.
+    """
+    found: dict[str, Counter[str]] = {file: Counter() for file in files}
+    for row in rows:
+        found[_asked(row["file"], files)].update({name: row[name] for name in _NUMBERS if name in row})
+    return [
+        {"file": name, "truncated": file in truncated, **{number: found[file][number] for number in _NUMBERS}}
+        for name, file in sorted((short_name(file), file) for file in files)
+    ]
+
+
+def _asked(found: str, files: Sequence[str]) -> str:
+    """The file that was asked for, by the URL that Spark found it under; a table is a folder of files."""
+    plain = found if is_url(found) else unquote(urlsplit(found).path)
+    known = {file if is_url(file) else file.removeprefix("file://").rstrip("/"): file for file in files}
+    return next((file for name, file in known.items() if f"{plain}/".startswith(f"{name}/")), files[0])
+
+
+def summed(files: Iterable[Row]) -> dict[str, int]:
+    """The numbers of all files together."""
+    rows = list(files)
+    return {name: sum(row[name] for row in rows) for name in _NUMBERS}
