@@ -9,7 +9,7 @@ from benchmarks.loads import Load
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, register
 from benchmarks.servers import WITHOUT_LOG, Server, daemon, limit
-from namesrv_remoting.bodies.tables import data_version_to_json
+from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.topic import DataVersion
 
 BROKERS: Final = 1_000
@@ -26,7 +26,7 @@ def measure(bench: Bench) -> list[Figure]:
     # without it, the end of each round would evict every broker whose last heartbeat came over one of its connections
     with daemon(bench, *WITHOUT_LOG, "--no-evict-on-disconnect") as server, Wire(server) as wire:
         register(wire, _brokers())
-        with limit(bench, 0) as empty, limit(bench, len(data_version_to_json(DataVersion(1)))) as versions:
+        with limit(bench, 0) as empty, limit(bench, len(JSON.encode(DataVersion(1)))) as versions:
             found = bench.in_turn("heartbeats", _cases(bench, server, empty, versions))
     return [
         *_figures("904", "904 JSON", found["904"], found["904 limit"]),

@@ -14,8 +14,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.frames import FrameReader
-from namesrv_remoting.headers.broker import RegisterBrokerRequestHeader
-from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
+from namesrv_remoting.headers import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
 from namesrv_remoting.serializers import decode_frame, encode_command
 
 _PATIENCE_SECONDS: Final = 30

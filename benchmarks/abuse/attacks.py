@@ -14,7 +14,7 @@ from benchmarks.abuse.bystanders import CLUSTER, LIVE, heartbeat_frame, route_fr
 from benchmarks.abuse.payloads import BODY_BYTES, filled, frame, registration
 from benchmarks.seeding import Broker, topics
 from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.headers.broker import QueryDataVersionRequestHeader, UnregisterBrokerRequestHeader
+from namesrv_remoting.headers import QueryDataVersionRequestHeader, UnregisterBrokerRequestHeader
 
 MSGPACK: Final = SerializeType.MSGPACK
 _NO_SEED: Final = b""

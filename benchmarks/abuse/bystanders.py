@@ -23,8 +23,7 @@ from benchmarks.servers import Server
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.headers.broker import BrokerHeartbeatRequestHeader
-from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
+from namesrv_remoting.headers import BrokerHeartbeatRequestHeader, GetRouteInfoRequestHeader
 
 CLUSTER: Final = "DefaultCluster"
 # all of the kinds that real brokers are: 4.9, 5.x with binary headers, native

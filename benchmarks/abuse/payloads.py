@@ -12,7 +12,7 @@ import msgspec
 from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode_frame
-from namesrv_remoting.headers.broker import RegisterBrokerRequestHeader
+from namesrv_remoting.headers import RegisterBrokerRequestHeader
 from namesrv_remoting.serializers import encode_command
 
 # what a frame leaves when its header is an ordinary one

@@ -19,7 +19,7 @@ from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID, Permission, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError
-from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
+from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_runtime.clock import Clock, SystemClock, timeout_on
 from namesrv_runtime.name_servers import NameServerList
 

@@ -11,8 +11,8 @@ from namesrv_broker_agent.identity import BrokerIdentity
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.compressed import write_compressed
+from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
-from namesrv_remoting.bodies.tables import data_version_to_json
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import PERM_READ, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
@@ -140,7 +140,7 @@ class RocketmqDialect(Dialect):
         if now - self._queried_at < QUERY_SECONDS:
             await self._ask(client, RequestCode.BROKER_HEARTBEAT, fields, b"", self._timeout)
             return None
-        body = data_version_to_json(self._identity.table.data_version)
+        body = JSON.encode(self._identity.table.data_version)
         answer = await self._ask(client, RequestCode.QUERY_DATA_VERSION, fields, body, self._timeout)
         self._queried_at = now
         if (answer.ext_fields or {}).get("changed") != "false":

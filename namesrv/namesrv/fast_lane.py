@@ -20,9 +20,9 @@ from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.extensions import heartbeat_state
-from namesrv_remoting.bodies.route import TopicRouteData, route_to_json, route_to_native
-from namesrv_remoting.bodies.tables import data_version_from_json, data_version_to_json
+from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
 from namesrv_remoting.errors import BadRequestError
 
@@ -100,7 +100,7 @@ _CHANGED: Final = {
 
 
 # the versions of as many brokers as any NameServer has
-_spelt: Final = lru_cache(maxsize=10_000)(data_version_to_json)
+_spelt: Final = lru_cache(maxsize=10_000)(JSON.encode)
 
 
 class RouteAnswers:
@@ -117,7 +117,7 @@ class RouteAnswers:
         self.native: RouteCache[NativeAnswer] = RouteCache(tables, options, order_topic_conf, self._encode_native)
 
     def _encode_native(self, route: TopicRouteData) -> tuple[NativeAnswer, int]:
-        body = route_to_native(route)
+        body = NATIVE.encode(route)
         return self.native_answer(body), len(body)
 
     def native_answer(self, body: bytes) -> NativeAnswer:
@@ -134,7 +134,7 @@ class RouteAnswers:
 
 
 def _encode_json(route: TopicRouteData) -> tuple[JsonAnswer, int]:
-    body = route_to_json(route)
+    body = JSON.encode(route)
     return json_answer(body), len(body)
 
 
@@ -281,7 +281,7 @@ class FastLane:
         changed = body != answer
         if changed and body:
             try:
-                changed = data_version_from_json(body) != live.data_version
+                changed = JSON.read_data_version(body) != live.data_version
             except BadRequestError:
                 return None
         self._manager.touch(key, connection.id)

@@ -121,6 +121,10 @@ class GoAwayError(ResponseError):
     code = ResponseCode.GO_AWAY
 
 
+# of each code the one class that says no more than the code does
+_BY_CODE: Final[Mapping[int, type[ResponseError]]] = {error.code: error for error in ResponseError.__subclasses__()}
+
+
 class OtherResponseError(ResponseError):
     """A response code that this library has no class for; `code` is the instance's own."""
 
@@ -129,22 +133,10 @@ class OtherResponseError(ResponseError):
         self.code = code  # type: ignore[misc]  # the one class whose code differs per instance
 
 
-RESPONSE_ERRORS: Final[Mapping[int, type[ResponseError]]] = {
-    ResponseCode.SYSTEM_ERROR: SystemError_,
-    ResponseCode.SYSTEM_BUSY: SystemBusyError,
-    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: RequestCodeNotSupportedError,
-    ResponseCode.NO_PERMISSION: NoPermissionError,
-    ResponseCode.TOPIC_NOT_EXIST: TopicNotExistError,
-    ResponseCode.QUERY_NOT_FOUND: QueryNotFoundError,
-    ResponseCode.GO_AWAY: GoAwayError,
-}
-
-
 def response_error(code: int, remark: str | None, ext_fields: Mapping[str, str] | None = None) -> ResponseError:
     """The exception that an answer with this code and remark stands for."""
     if code == ResponseCode.SYSTEM_ERROR and remark == NOT_READY_REMARK:
         return NotReadyError(ext_fields=ext_fields)
-    found = RESPONSE_ERRORS.get(code)
-    if found is None:
-        return OtherResponseError(code, remark, ext_fields=ext_fields)
-    return found(remark, ext_fields=ext_fields)
+    if code in _BY_CODE:
+        return _BY_CODE[code](remark, ext_fields=ext_fields)
+    return OtherResponseError(code, remark, ext_fields=ext_fields)

@@ -41,11 +41,9 @@ def encode_frame(
     """
     length = 4 + len(header) + len(body)
     if length + 4 > max_frame_bytes:
-        message = f"frame of {length + 4} bytes, limit {max_frame_bytes}"
-        raise LocalProtocolError(message)
+        raise LocalProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}")
     if len(header) > MAX_ENCODED_HEADER_BYTES:
-        message = f"header of {len(header)} bytes, limit {MAX_ENCODED_HEADER_BYTES}"
-        raise LocalProtocolError(message)
+        raise LocalProtocolError(f"header of {len(header)} bytes, limit {MAX_ENCODED_HEADER_BYTES}")
     return b"%b%b%b" % (HEAD.pack(length, serialize_type << 24 | len(header)), header, body)
 
 
@@ -62,24 +60,23 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
         return 4
     length: int = LENGTH.unpack_from(data, at)[0]
     if length > max_frame_bytes - 4:
-        message = f"frame of {length + 4} bytes, limit {max_frame_bytes}"
-        raise RemoteProtocolError(message, reason="frame_too_large")
+        raise RemoteProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}", reason="frame_too_large")
     if length < 4:
-        message = f"frame length {length}, minimum 4"
-        raise RemoteProtocolError(message, reason="frame_too_short")
+        raise RemoteProtocolError(f"frame length {length}, minimum 4", reason="frame_too_short")
     if there < 8:
         return 8
     (word,) = LENGTH.unpack_from(data, at + 4)
     serialize_type, header_length = word >> 24, word & 0xFFFFFF
     if serialize_type not in _SERIALIZE_TYPES:
-        message = f"unknown serialize type {serialize_type}, expected 0, 1 or 77"
-        raise RemoteProtocolError(message, reason="serialize_type")
+        raise RemoteProtocolError(
+            f"unknown serialize type {serialize_type}, expected 0, 1 or 77", reason="serialize_type"
+        )
     if header_length > length - 4:
-        message = f"header of {header_length} bytes in a frame of {length}"
-        raise RemoteProtocolError(message, reason="header_length")
+        raise RemoteProtocolError(f"header of {header_length} bytes in a frame of {length}", reason="header_length")
     if header_length > max_header_bytes:
-        message = f"header of {header_length} bytes, limit {max_header_bytes}"
-        raise RemoteProtocolError(message, reason="header_too_large")
+        raise RemoteProtocolError(
+            f"header of {header_length} bytes, limit {max_header_bytes}", reason="header_too_large"
+        )
     return 4 + length
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from benchmarks.seeding import PULLED_BODY_BYTES, Broker, pulled_brokers, topics
+from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body
-from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData, route_to_json
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
@@ -31,7 +32,7 @@ def test_the_pulled_answer_has_the_size_of_the_reference() -> None:
 
     for queues in (8, 4):
         queue_datas = [QueueData(group.broker_name, queues, queues, 6) for group in groups]
-        assert PULLED_BODY_BYTES == len(route_to_json(TopicRouteData(groups, queue_datas)))
+        assert PULLED_BODY_BYTES == len(JSON.encode(TopicRouteData(groups, queue_datas)))
 
 
 def test_every_broker_is_another() -> None:

@@ -11,6 +11,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Final
 
@@ -18,11 +19,18 @@ import pytest
 from hypothesis import Phase, given, settings, target
 from hypothesis import strategies as st
 
-from namesrv_remoting.bodies import extensions
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
+from namesrv_remoting.bodies.extensions import (
+    ListBrokersRequest,
+    ListConnectionsRequest,
+    PullRoutesRequest,
+    RecentEventsRequest,
+    heartbeat_state,
+)
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, encode_json_body
+from namesrv_remoting.bodies.route import read_queue_datas
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from namesrv_remoting.frames import Frame
@@ -108,19 +116,15 @@ DECODERS: Final = {
         JSON.read_data_version, (b"", b"{"), JSON_TOKENS, bytes_per_byte=200, calls_per_byte=10
     ),
     "native DataVersion": Decoder(NATIVE.read_data_version, (b"", b"\x83"), MSGPACK_TOKENS),
-    "json queues": Decoder(JSON.read_queue_datas, (b"", b'{"queueDatas":['), JSON_TOKENS, bytes_per_byte=64),
+    "json queues": Decoder(partial(read_queue_datas, JSON), (b"", b'{"queueDatas":['), JSON_TOKENS, bytes_per_byte=64),
     "native queues": Decoder(
-        NATIVE.read_queue_datas, (b"", b"\x81\xabqueue_datas\xdc\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64
+        partial(read_queue_datas, NATIVE), (b"", b"\x81\xabqueue_datas\xdc\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64
     ),
-    "pull": Decoder(
-        extensions.pull_routes_request, (b"", b"\x81\xa6topics\xdc\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64
-    ),
-    "events": Decoder(extensions.recent_events_request, (b"", b"\x82"), MSGPACK_TOKENS),
-    "connections": Decoder(extensions.list_connections_request, (b"", b"\x81\xa4role"), MSGPACK_TOKENS),
-    "brokers": Decoder(extensions.list_brokers_request, (b"", b"\x81\xa7cluster"), MSGPACK_TOKENS),
-    "state": Decoder(
-        extensions.heartbeat_state, (b"", b"\x81\xa5state\xde\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64
-    ),
+    "pull": Decoder(PullRoutesRequest.read, (b"", b"\x81\xa6topics\xdc\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64),
+    "events": Decoder(RecentEventsRequest.read, (b"", b"\x82"), MSGPACK_TOKENS),
+    "connections": Decoder(ListConnectionsRequest.read, (b"", b"\x81\xa4role"), MSGPACK_TOKENS),
+    "brokers": Decoder(ListBrokersRequest.read, (b"", b"\x81\xa7cluster"), MSGPACK_TOKENS),
+    "state": Decoder(heartbeat_state, (b"", b"\x81\xa5state\xde\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64),
     "json header": Decoder(
         header(0), (b"", b"{", b'{"extFields":{'), JSON_TOKENS, bytes_per_byte=200, calls_per_byte=8
     ),

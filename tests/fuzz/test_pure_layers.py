@@ -2,19 +2,21 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
+from namesrv_remoting import headers
 from namesrv_remoting.bodies import extensions
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import decode_body, decode_native_body
+from namesrv_remoting.bodies.route import read_queue_datas
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
-from namesrv_remoting.headers import admin, broker, client
-from namesrv_remoting.headers.base import ExtHeader
+from namesrv_remoting.headers import ExtHeader
 from namesrv_remoting.proxy_header import V2_PREFIX, read_proxy_header
 from namesrv_remoting.serializers import decode_frame, encode_command
 from tests.fuzz.budget import FRAMES, GOLDEN, Counted, in_batches
@@ -26,20 +28,16 @@ WANTED: Final = FRAMES // 10
 MAKER: Final = FrameMaker(recorded_frames(GOLDEN))
 HEADERS: Final = [
     header
-    for module in (admin, broker, client)
-    for header in vars(module).values()
+    for header in vars(headers).values()
     if isinstance(header, type) and issubclass(header, ExtHeader) and header is not ExtHeader
 ]
 LIMITS: Final = RegistrationLimits(max_inflated_bytes=1 << 20)
 SMALL_BODIES: Final[list[Callable[[bytes], Any]]] = [
     JSON.read_data_version,
-    JSON.read_queue_datas,
+    partial(read_queue_datas, JSON),
     NATIVE.read_data_version,
-    NATIVE.read_queue_datas,
-    extensions.pull_routes_request,
-    extensions.recent_events_request,
-    extensions.list_connections_request,
-    extensions.list_brokers_request,
+    partial(read_queue_datas, NATIVE),
+    *(question.read for question in extensions.Question.__subclasses__()),
     extensions.heartbeat_state,
 ]
 

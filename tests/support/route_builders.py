@@ -19,8 +19,9 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.registration import Plan, check_registration, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import Changes, Rerouted, RouteTables
+from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
-from namesrv_remoting.bodies.route import QueueData, TopicRouteData, route_to_json, route_to_native
+from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from tests.support.fake_clock import FakeClock
 from tests.support.steps import finished
@@ -175,11 +176,11 @@ class RouteScene:
 
 def encode_json(route: TopicRouteData) -> tuple[bytes, int]:
     """As the JSON cache encodes, without the frame around it."""
-    encoded = route_to_json(route)
+    encoded = JSON.encode(route)
     return encoded, len(encoded)
 
 
 def encode_native(route: TopicRouteData) -> tuple[bytes, int]:
     """As the native cache encodes, without the frame around it."""
-    encoded = route_to_native(route)
+    encoded = NATIVE.encode(route)
     return encoded, len(encoded)

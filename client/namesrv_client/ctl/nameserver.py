@@ -9,29 +9,25 @@ from collections.abc import Sequence
 from typing import Final
 
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.bodies.answers import ClusterInfo, read_cluster_info, read_kv_table, read_route, read_topic_list
-from namesrv_remoting.bodies.extension_answers import (
-    Connection,
-    Events,
-    LiveBroker,
-    PulledRoutes,
-    ServerInfo,
-    read_brokers,
-    read_connections,
-    read_events,
-    read_routes,
-    read_server_info,
-)
+from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import (
+    BrokersAnswer,
+    Connection,
+    ConnectionsAnswer,
+    Events,
     ListBrokersRequest,
     ListConnectionsRequest,
+    LiveBroker,
+    PulledRoutes,
     PullRoutesRequest,
     Question,
     RecentEventsRequest,
-    encode_question,
+    ServerInfo,
+    read_events,
+    read_routes,
 )
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
-from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, TopicRouteData, read_route
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
@@ -68,7 +64,7 @@ class NameServer:
         if self._client.speaks_native() is False:
             return None
         body = await self._client.server_info(self.timeout_seconds)
-        return None if body is None else read_server_info(body)
+        return None if body is None else NATIVE.read_answer(ServerInfo, body)
 
     async def is_native(self) -> bool:
         """Whether it speaks our protocol."""
@@ -77,7 +73,8 @@ class NameServer:
 
     async def connections(self, role: str | None) -> list[Connection]:
         """Who is connected."""
-        return read_connections(await self._extension(RequestCode.LIST_CONNECTIONS, ListConnectionsRequest(role)))
+        body = await self._extension(RequestCode.LIST_CONNECTIONS, ListConnectionsRequest(role))
+        return NATIVE.read_answer(ConnectionsAnswer, body).connections
 
     async def events(self, since: int, limit: int) -> Events:
         """What happened last."""
@@ -86,13 +83,13 @@ class NameServer:
     async def cluster_info(self) -> ClusterInfo:
         """All clusters and broker groups."""
         answer = await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return read_cluster_info(answer.body, native=answer.is_native)
+        return dialect_of(answer).read_answer(ClusterInfo, answer.body)
 
     async def brokers(self, cluster: str | None = None, broker_name: str | None = None) -> list[LiveBroker]:
         """Every live instance; from Apache's server only what 106 tells of it."""
         if await self.is_native():
-            question = ListBrokersRequest(cluster, broker_name)
-            return read_brokers(await self._extension(RequestCode.LIST_BROKERS, question))
+            body = await self._extension(RequestCode.LIST_BROKERS, ListBrokersRequest(cluster, broker_name))
+            return NATIVE.read_answer(BrokersAnswer, body).brokers
         found = await self.cluster_info()
         return [
             LiveBroker(group.cluster, group.broker_name, broker_id, group.broker_addrs[broker_id])
@@ -111,7 +108,7 @@ class NameServer:
         """All topics, or those of a cluster, sorted."""
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER if cluster is None else RequestCode.GET_TOPICS_BY_CLUSTER
         answer = await self.ask(code, None if cluster is None else {"cluster": cluster})
-        return sorted(read_topic_list(answer.body, native=answer.is_native))
+        return sorted(dialect_of(answer).read_answer(TopicList, answer.body).topic_list)
 
     async def routes(self, topics: Sequence[str]) -> dict[str, TopicRouteData | None]:
         """The routes of topics; None for one that positively does not exist."""
@@ -153,7 +150,7 @@ class NameServer:
             answer = await self.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
         except QueryNotFoundError:
             return None
-        return read_kv_table(answer.body, native=answer.is_native)
+        return dict(dialect_of(answer).read_answer(KVTable, answer.body).table)
 
     async def config(self) -> dict[str, str]:
         """All settings as they are now, by Apache's names."""
@@ -179,4 +176,4 @@ class NameServer:
     async def _extension(self, code: RequestCode, question: Question, *, wait_seconds: float = 0.0) -> bytes:
         if not await self.is_native():
             raise RequestCodeNotSupportedError("not supported by Apache's NameServer")
-        return (await self.ask(code, None, encode_question(question), wait_seconds=wait_seconds)).body
+        return (await self.ask(code, None, NATIVE.encode(question), wait_seconds=wait_seconds)).body

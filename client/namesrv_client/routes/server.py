@@ -14,11 +14,9 @@ from namesrv_client.routes.cache import Answer, SyncPoint
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from namesrv_remoting.bodies.answers import read_route
-from namesrv_remoting.bodies.extension_answers import ServerInfo, read_routes, read_server_info
-from namesrv_remoting.bodies.extensions import PullRoutesRequest, encode_question
-from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.bodies.zone import in_zone
+from namesrv_remoting.bodies.dialects import NATIVE
+from namesrv_remoting.bodies.extensions import PullRoutesRequest, ServerInfo, read_routes
+from namesrv_remoting.bodies.route import TopicRouteData, in_zone, read_route
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import (
     ConnectionClosedError,
@@ -142,7 +140,7 @@ class Server:
             elif (body := await self._client.server_info(timeout_seconds)) is None:
                 self._is_rocketmq()
             else:
-                self._is_native_run(read_server_info(body))
+                self._is_native_run(NATIVE.read_answer(ServerInfo, body))
         except RemotingError as error:
             return error
         finally:
@@ -154,7 +152,7 @@ class Server:
         answer = await self._client.invoke(
             RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
         )
-        self._is_native_run(read_server_info(answer.body))
+        self._is_native_run(NATIVE.read_answer(ServerInfo, answer.body))
 
     def _is_native_run(self, info: ServerInfo) -> None:
         self.is_native = True
@@ -223,7 +221,7 @@ class Server:
         question = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000))
         answer = await self._client.invoke(
             RequestCode.PULL_ROUTES,
-            body=encode_question(question),
+            body=NATIVE.encode(question),
             timeout_seconds=timeout_seconds + wait_seconds,
             serialize_type=SerializeType.MSGPACK,
         )

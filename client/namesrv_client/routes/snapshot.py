@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from namesrv_client.routes.cache import RouteCache
 from namesrv_client.routes.route import Route
-from namesrv_remoting.bodies.answers import read_route
-from namesrv_remoting.bodies.route import route_to_json
+from namesrv_remoting.bodies.dialects import JSON
+from namesrv_remoting.bodies.route import read_route
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.durable_file import unseal, write_sealed
@@ -92,7 +92,7 @@ class RouteSnapshot:
         for route in routes:
             number = numbers.setdefault(id(route.data), len(spelt))
             if number == len(spelt):
-                spelt.append(json.loads(route_to_json(route.data)))
+                spelt.append(json.loads(JSON.encode(route.data)))
             topics[route.topic] = (number, round(route.confirmed_at + age_to_wall, 3))
         with self._writing:
             write_sealed(self._path, {"version": VERSION, "routes": spelt, "topics": topics})

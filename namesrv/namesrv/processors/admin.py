@@ -11,19 +11,17 @@ from namesrv.routeinfo import views
 from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
+from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
-from namesrv_remoting.headers.admin import (
-    AddWritePermResponseHeader,
+from namesrv_remoting.headers import (
     BrokerNameRequestHeader,
     ClusterRequestHeader,
     DeleteTopicRequestHeader,
-    GetKVConfigResponseHeader,
     KVConfigKeyRequestHeader,
     NamespaceRequestHeader,
     PutKVConfigRequestHeader,
     RegisterTopicRequestHeader,
-    WipeWritePermResponseHeader,
 )
 
 _ALL: Final = "all"
@@ -41,21 +39,20 @@ class AdminProcessor:
 
     async def cluster_info(self, request: Request) -> Reply:
         """106."""
-        tables = self._tables
-        spelt = dialect_of(request.command).cluster_info(tables.broker_addr_table.values(), tables.cluster_addr_table)
-        return Reply(spelt)
+        clusters = {cluster: sorted(names) for cluster, names in self._tables.cluster_addr_table.items()}
+        return Reply(dialect_of(request.command).encode(ClusterInfo(self._tables.broker_addr_table, clusters)))
 
     async def wipe_write_perm(self, request: Request) -> Reply:
         """205."""
         header = BrokerNameRequestHeader.from_ext(request.command.ext_fields)
         count = await self._manager.wipe_write_perm(header.broker_name)
-        return Reply(ext_fields=WipeWritePermResponseHeader(wipe_topic_count=count).to_ext())
+        return Reply(ext_fields={"wipeTopicCount": str(count)})
 
     async def add_write_perm(self, request: Request) -> Reply:
         """327."""
         header = BrokerNameRequestHeader.from_ext(request.command.ext_fields)
         count = await self._manager.add_write_perm(header.broker_name)
-        return Reply(ext_fields=AddWritePermResponseHeader(add_topic_count=count).to_ext())
+        return Reply(ext_fields={"addTopicCount": str(count)})
 
     async def delete_topic(self, request: Request) -> Reply:
         """216."""
@@ -67,7 +64,7 @@ class AdminProcessor:
         """217."""
         header = RegisterTopicRequestHeader.from_ext(request.command.ext_fields)
         if request.command.body:
-            queue_datas = dialect_of(request.command).read_queue_datas(request.command.body)
+            queue_datas = read_queue_datas(dialect_of(request.command), request.command.body)
             await self._manager.register_topic(header.topic, queue_datas)
         return SUCCESS
 
@@ -76,7 +73,7 @@ class AdminProcessor:
     async def system_topics(self, request: Request) -> Reply:
         """304."""
         names, broker_addr = views.system_topics(self._tables)
-        return Reply(dialect_of(request.command).topic_list(names, broker_addr))
+        return Reply(dialect_of(request.command).encode(TopicList(names, broker_addr)))
 
     async def all_topics(self, request: Request) -> Reply:
         """206."""
@@ -150,7 +147,7 @@ class AdminProcessor:
         value = self._namesrv.kv.get(header.namespace, header.key)
         if value is None:
             raise QueryNotFoundError(f"No config item, Namespace: {header.namespace} Key: {header.key}", ext_fields={})
-        return Reply(ext_fields=GetKVConfigResponseHeader(value=value).to_ext())
+        return Reply(ext_fields={"value": value})
 
     async def delete_kv(self, request: Request) -> Reply:
         """102: also succeeds when there was nothing to delete."""
@@ -168,7 +165,7 @@ class AdminProcessor:
         table = self._namesrv.kv.namespace(header.namespace)
         if table is None:
             raise QueryNotFoundError(f"No config item, Namespace: {header.namespace}")
-        return Reply(dialect_of(request.command).kv_table(table))
+        return Reply(dialect_of(request.command).encode(KVTable(table)))
 
     def _kv_changed(self, namespace: str, key: str) -> None:
         # order configuration is part of the topic's route

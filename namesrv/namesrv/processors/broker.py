@@ -17,14 +17,14 @@ from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, is_zlib
+from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
-from namesrv_remoting.headers.broker import (
+from namesrv_remoting.headers import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,
-    QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
     UnregisterBrokerRequestHeader,
@@ -133,7 +133,7 @@ class BrokerProcessor:
         order = None
         if self._namesrv.live.return_order_topic_config_to_broker:
             order = self._namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
-        return Reply(b"" if order is None else dialect_of(command).kv_table(order), ext.to_ext())
+        return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
 
     async def unregister(self, request: Request) -> Reply:
         """104: done before it is answered."""
@@ -173,15 +173,16 @@ class BrokerProcessor:
         offered = dialect.read_data_version(request.command.body)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         stored = self._manager.query_data_version(key, request.connection.id)
-        changed = QueryDataVersionResponseHeader(changed=offered is None or offered != stored)
-        return Reply(b"" if stored is None else dialect.data_version(stored), changed.to_ext())
+        changed = "true" if offered is None or offered != stored else "false"
+        return Reply(b"" if stored is None else dialect.encode(stored), {"changed": changed})
 
     async def member_group(self, request: Request) -> Reply:
         """901: the cluster is echoed, not checked."""
         header = GetBrokerMemberGroupRequestHeader.from_ext(request.command.ext_fields)
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
         addrs = {} if group is None else group.broker_addrs
-        return Reply(dialect_of(request.command).member_group(header.cluster_name, header.broker_name, addrs))
+        found = BrokerMemberGroup.of(header.cluster_name, header.broker_name, addrs)
+        return Reply(dialect_of(request.command).encode(found))
 
 
 def _digest(command: RemotingCommand, header: RegisterBrokerRequestHeader) -> Steps[bytes]:

@@ -13,12 +13,11 @@ from namesrv.context import Namesrv
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
-from namesrv_remoting.bodies.dialects import dialect_of
-from namesrv_remoting.bodies.extension_answers import ABSENT_ROUTE, RoutesAnswer, routes_answer
-from namesrv_remoting.bodies.extensions import Pull, pull_in_steps
-from namesrv_remoting.bodies.zone import in_zone
+from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
+from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, Pull, RoutesAnswer, pull_in_steps
+from namesrv_remoting.bodies.route import in_zone
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
-from namesrv_remoting.headers.client import GetRouteInfoRequestHeader
+from namesrv_remoting.headers import GetRouteInfoRequestHeader
 from namesrv_runtime.clock import timeout_on
 
 T = TypeVar("T")
@@ -56,7 +55,7 @@ class ClientProcessor:
         if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
             route = in_zone(route, header.zone_name)
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
-        return Reply(dialect_of(request.command).route(route))
+        return Reply(dialect_of(request.command).encode(route))
 
     async def pull_routes(self, request: Request) -> Reply:
         """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
@@ -146,7 +145,7 @@ class ClientProcessor:
         async for part in in_parts(served):
             self._note_served(request, part)
         return Reply(
-            routes_answer(RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes))
+            NATIVE.encode(RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes))
         )
 
     def _note_served(self, request: Request, revisions: Sequence[tuple[str, int]]) -> None:

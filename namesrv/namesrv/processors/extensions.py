@@ -9,16 +9,18 @@ from namesrv import version
 from namesrv.context import Namesrv
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.bodies.extension_answers import (
+from namesrv_remoting.bodies.dialects import NATIVE
+from namesrv_remoting.bodies.extensions import (
+    BrokersAnswer,
     Connection,
+    ConnectionsAnswer,
+    EventsAnswer,
+    ListBrokersRequest,
+    ListConnectionsRequest,
     LiveBroker,
+    RecentEventsRequest,
     ServerInfo,
-    brokers_answer,
-    connections_answer,
-    events_answer,
-    server_info_answer,
 )
-from namesrv_remoting.bodies.extensions import list_brokers_request, list_connections_request, recent_events_request
 from namesrv_remoting.codes import SerializeType
 
 T = TypeVar("T")
@@ -38,7 +40,7 @@ class ExtensionProcessor:
         """20002."""
         namesrv, manager = self._namesrv, self._namesrv.manager
         return Reply(
-            server_info_answer(
+            NATIVE.encode(
                 ServerInfo(
                     boot_id=namesrv.boot_id,
                     nameserver=namesrv.settings.nameserver_name,
@@ -65,20 +67,20 @@ class ExtensionProcessor:
 
     async def recent_events(self, request: Request) -> Reply:
         """20003."""
-        asked = recent_events_request(request.command.body)
+        asked = RecentEventsRequest.read(request.command.body)
         events = self._namesrv.events.since(asked.since, asked.limit)
-        return Reply(events_answer(self._namesrv.boot_id, events))
+        return Reply(NATIVE.encode(EventsAnswer(self._namesrv.boot_id, events)))
 
     async def list_connections(self, request: Request) -> Reply:
         """20004."""
-        asked = list_connections_request(request.command.body)
+        asked = ListConnectionsRequest.read(request.command.body)
         now = self._namesrv.clock.monotonic()
         found = [
             self._connection(connection, now)
             async for connection in in_slices(list(self._namesrv.connections.values()))
             if asked.role in (None, connection.role)
         ]
-        return Reply(connections_answer(found))
+        return Reply(NATIVE.encode(ConnectionsAnswer(found)))
 
     def _connection(self, connection: ServerConnection, now: float) -> Connection:
         return Connection(
@@ -98,7 +100,7 @@ class ExtensionProcessor:
 
     async def list_brokers(self, request: Request) -> Reply:
         """20005."""
-        asked = list_brokers_request(request.command.body)
+        asked = ListBrokersRequest.read(request.command.body)
         tables, now = self._namesrv.manager.tables, self._namesrv.manager.now()
         found = [
             LiveBroker(
@@ -122,7 +124,7 @@ class ExtensionProcessor:
             async for key, live in in_slices(sorted(tables.broker_live_table.items()))
             if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
         ]
-        return Reply(brokers_answer(self._namesrv.boot_id, found))
+        return Reply(NATIVE.encode(BrokersAnswer(found, self._namesrv.boot_id)))
 
 
 async def in_slices(items: Sequence[T]) -> AsyncIterator[T]:

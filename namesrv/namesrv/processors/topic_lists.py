@@ -7,6 +7,7 @@ from typing import Final
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.bodies.dialects import Dialect
+from namesrv_remoting.bodies.route import TopicList
 from namesrv_remoting.errors import SystemBusyError, SystemError_
 from namesrv_runtime.clock import Clock
 
@@ -62,7 +63,7 @@ class TopicLists:
     async def _make(self, dialect: Dialect, key: Hashable, is_wanted: Callable[[QueueRow], bool]) -> bytes | str:
         made_of = self._now()
         names = await self._names(is_wanted)
-        made = names if isinstance(names, str) else dialect.topic_list(names, None)
+        made = names if isinstance(names, str) else dialect.encode(TopicList(names))
         if made_of != self._made_of or sum(map(len, self._made.values())) + len(made) > _MAX_BYTES:
             self._made.clear()
         self._made[key] = made

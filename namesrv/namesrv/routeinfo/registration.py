@@ -161,9 +161,10 @@ def plan_registration(
 
 
 def _addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[int, str]:
-    """4: the same address under another id is this broker in its former role."""
+    """4: the same address under another id is this broker in its former role. Ordered by id, as answers are."""
     own, broker_id = registration.broker_addr, registration.broker_id
-    return {**{i: addr for i, addr in before.items() if addr != own or i == broker_id}, broker_id: own}
+    others = {i: addr for i, addr in before.items() if addr != own and i != broker_id}
+    return dict(sorted({**others, broker_id: own}.items()))
 
 
 def _creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool:

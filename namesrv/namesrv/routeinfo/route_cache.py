@@ -12,8 +12,7 @@ from typing import Final, Generic, TypeVar
 from namesrv.routeinfo import views
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.tables import QueueRow, RouteTables
-from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.bodies.zone import in_zone
+from namesrv_remoting.bodies.route import TopicRouteData, in_zone
 
 T = TypeVar("T")
 

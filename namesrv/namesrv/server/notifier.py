@@ -18,7 +18,7 @@ from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemotingError
-from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
+from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_remoting.serializers import encode_command
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event

@@ -37,10 +37,10 @@ def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_b
     with contextlib.suppress(*_UNREADABLE):
         return decoder.decode(fastjson.quote_bare_keys(data))
     try:
-        return msgspec.convert(fastjson.loads(data), decoder.type, strict=False)
-    except (fastjson.FastjsonError, msgspec.ValidationError, RecursionError) as error:
-        message = f"body of {what} cannot be read: {error}"
-        raise BadRequestError(message) from error
+        found: T = fastjson.loads(data, decoder.type)
+    except fastjson.FastjsonError as error:
+        raise _unreadable(what, error) from error
+    return found
 
 
 def read_strictly(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
@@ -54,8 +54,7 @@ def read_strictly(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T
     try:
         return decoder.decode(fastjson.quote_bare_keys(data))
     except _UNREADABLE as error:
-        message = f"body of {what} cannot be read: {error}"
-        raise BadRequestError(message) from error
+        raise _unreadable(what, error) from error
 
 
 def read_msgpack(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
@@ -70,15 +69,17 @@ def read_msgpack(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, *,
     try:
         return decoder.decode(data)
     except _UNREADABLE as error:
-        message = f"body of {what} cannot be read: {error}"
-        raise BadRequestError(message) from error
+        raise _unreadable(what, error) from error
+
+
+def _unreadable(what: str, error: Exception) -> BadRequestError:
+    return BadRequestError(f"body of {what} cannot be read: {error}")
 
 
 def check_size(data: bytes, what: str, max_bytes: int) -> None:
     """Refuse a body before anything of it is looked at. Raises BadRequestError."""
     if len(data) > max_bytes:
-        message = f"body of {what}: {len(data)} bytes, limit {max_bytes}"
-        raise BadRequestError(message)
+        raise BadRequestError(f"body of {what}: {len(data)} bytes, limit {max_bytes}")
 
 
 def inflate(data: bytes, *, max_bytes: int, max_ratio: int) -> Iterator[bytes]:
@@ -98,20 +99,16 @@ def inflate(data: bytes, *, max_bytes: int, max_ratio: int) -> Iterator[bytes]:
         try:
             chunk = inflater.decompress(rest, CHUNK_BYTES)
         except zlib.error as error:
-            message = f"compressed body cannot be read: {error}"
-            raise BadRequestError(message) from error
+            raise BadRequestError(f"compressed body cannot be read: {error}") from error
         if not chunk and used == len(data):
-            message = f"compressed body of {len(data)} bytes is cut short"
-            raise BadRequestError(message)
+            raise BadRequestError(f"compressed body of {len(data)} bytes is cut short")
         left = inflater.unused_data or inflater.unconsumed_tail
         used += len(rest) - len(left)
         rest = left
         inflated += len(chunk)
         limit = min(max_bytes, max(max_ratio * used, FREE_INFLATED_BYTES))
         if inflated > limit:
-            message = f"compressed body of {len(data)} bytes inflates to more than {limit}"
-            raise BadRequestError(message)
+            raise BadRequestError(f"compressed body of {len(data)} bytes inflates to more than {limit}")
         yield chunk
     if used < len(data):
-        message = f"compressed body: {len(data) - used} trailing bytes"
-        raise BadRequestError(message)
+        raise BadRequestError(f"compressed body: {len(data) - used} trailing bytes")

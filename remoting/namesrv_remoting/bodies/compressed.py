@@ -14,19 +14,18 @@ from typing import Final
 import msgspec
 
 from namesrv_remoting.bodies.base import Steps, read_json, read_strictly
+from namesrv_remoting.bodies.dialects import JSON, java
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.bodies.topic import (
     MAX_DATA_VERSION_BYTES,
     DataVersion,
-    JsonDataVersion,
-    JsonTopicQueueMappingInfo,
     TopicConfig,
     TopicQueueMappingInfo,
 )
 from namesrv_remoting.errors import BadRequestError
 
 _INT32: Final = Struct(">i")
-_LINE_PARTS: Final = 5
+_NUMBERS: Final = Struct(">3i")
 _MAX_NAME: Final = 255
 # How long each piece may be, however much a length announces. A line is a name, four words and the topic's
 # attributes, a handful; a mapping has 10 to 20 bytes per queue.
@@ -36,9 +35,9 @@ MAX_MAPPING_BYTES: Final = 64 * 1024
 # rests of lines kept, see `_topics`; a broker has a few dozen
 _MAX_RESTS: Final = 1024
 _WHAT: Final = "REGISTER_BROKER"
-_version_decoder: Final = msgspec.json.Decoder(JsonDataVersion)
+_version_decoder: Final = msgspec.json.Decoder(java(DataVersion))
 _filters_decoder: Final = msgspec.json.Decoder(list[str] | None)
-_mapping_decoder: Final = msgspec.json.Decoder(JsonTopicQueueMappingInfo)
+_mapping_decoder: Final = msgspec.json.Decoder(java(TopicQueueMappingInfo))
 
 Compressed = tuple[
     Sequence[TopicConfig], DataVersion | None, Mapping[str, TopicQueueMappingInfo], tuple[str, ...] | None
@@ -58,8 +57,7 @@ class _Pieces:
         """Append the next chunk to what is not read yet."""
         chunk = next(self._chunks, None)
         if chunk is None:
-            message = f"compressed body ends before the {what}"
-            raise BadRequestError(message)
+            raise BadRequestError(f"compressed body ends before the {what}")
         self.data = self.data[self.at :] + chunk
         self.at = 0
 
@@ -88,8 +86,7 @@ class _Pieces:
 def _checked(what: str, value: int, limit: int) -> int:
     if 0 <= value <= limit:
         return value
-    message = f"compressed body: {what} {value}, limit {limit}"
-    raise BadRequestError(message)
+    raise BadRequestError(f"compressed body: {what} {value}, limit {limit}")
 
 
 def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tally) -> Steps[Compressed]:
@@ -109,7 +106,7 @@ def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tall
     yield from pieces.rest()
     return (
         topics,
-        DataVersion(*msgspec.structs.astuple(version)),
+        msgspec.convert(version, DataVersion, from_attributes=True),
         mappings,
         None if filters is None else tuple(filters),
     )
@@ -137,9 +134,11 @@ def _topics(pieces: _Pieces, tally: Tally) -> Steps[list[TopicConfig]]:
                     rests.clear()
                 numbers = rests[rest] = _numbers(line, rest)
             if not 0 < len(name) <= _MAX_NAME:
-                message = f"compressed body: topic name of {len(name)} bytes, limit {_MAX_NAME}"
-                raise BadRequestError(message)
-            topics.append(TopicConfig(_text(name), *numbers))
+                raise BadRequestError(f"compressed body: topic name of {len(name)} bytes, limit {_MAX_NAME}")
+            try:
+                topics.append(TopicConfig(name.decode(), *numbers))
+            except UnicodeDecodeError as error:
+                raise BadRequestError(f"compressed body: topic name {name[:128]!r} is not UTF-8") from error
             left -= 1
             at = end
         pieces.at = at
@@ -150,25 +149,15 @@ def _topics(pieces: _Pieces, tally: Tally) -> Steps[list[TopicConfig]]:
 
 
 def _numbers(line: bytes, rest: bytes) -> tuple[int, int, int]:
-    parts = rest.split(b" ", 4)
     try:
-        if len(parts) < _LINE_PARTS - 1:
-            raise ValueError
-        numbers = (int(parts[0]), int(parts[1]), int(parts[2]))
-        for number in numbers:
-            _INT32.pack(number)
+        read, write, perm, _ = rest.split(b" ", 3)
+        numbers = (int(read), int(write), int(perm))
+        _NUMBERS.pack(*numbers)
     except (ValueError, struct.error) as error:
-        message = f"compressed body: topic line {line[:128]!r} is not `name read write perm filterType`"
-        raise BadRequestError(message) from error
+        raise BadRequestError(
+            f"compressed body: topic line {line[:128]!r} is not `name read write perm filterType`"
+        ) from error
     return numbers
-
-
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        message = f"compressed body: topic name {data[:128]!r} is not UTF-8"
-        raise BadRequestError(message) from error
 
 
 def _mappings(pieces: _Pieces, tally: Tally) -> Steps[dict[str, TopicQueueMappingInfo]]:
@@ -183,7 +172,7 @@ def _mappings(pieces: _Pieces, tally: Tally) -> Steps[dict[str, TopicQueueMappin
         info = read_strictly(_mapping_decoder, data, f"{_WHAT} ({what})")
         if info.topic:
             tally.count(info)
-            mappings[info.topic] = info.plain()
+            mappings[info.topic] = msgspec.convert(info, TopicQueueMappingInfo, from_attributes=True)
     return mappings
 
 
@@ -194,21 +183,20 @@ def write_compressed(
     filter_servers: Sequence[str],
 ) -> bytes:
     """The zlib stream that a 5.x broker sends, mappings included."""
-    pieces = [_piece(msgspec.json.encode(JsonDataVersion(*msgspec.structs.astuple(data_version))))]
-    pieces.append(_INT32.pack(len(topics)))
-    pieces += (_piece(_line(topic)) for topic in topics)
-    pieces.append(_piece(msgspec.json.encode(list(filter_servers))))
-    pieces.append(_INT32.pack(len(mappings)))
-    pieces += (
-        _piece(msgspec.json.encode(JsonTopicQueueMappingInfo(*msgspec.structs.astuple(info))))
-        for info in mappings.values()
+    lines = (
+        f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} SINGLE_TAG {{}}".encode()
+        for topic in topics
+    )
+    pieces = (
+        _piece(JSON.encode(data_version)),
+        _INT32.pack(len(topics)),
+        *map(_piece, lines),
+        _piece(msgspec.json.encode(list(filter_servers))),
+        _INT32.pack(len(mappings)),
+        *map(_piece, map(JSON.encode, mappings.values())),
     )
     return zlib.compress(b"".join(pieces), 9)
 
 
 def _piece(data: bytes) -> bytes:
     return _INT32.pack(len(data)) + data
-
-
-def _line(topic: TopicConfig) -> bytes:
-    return f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} SINGLE_TAG {{}}".encode()

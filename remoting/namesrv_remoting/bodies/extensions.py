@@ -1,33 +1,60 @@
-"""The questions of the extension codes (20001 to 20005), and native bodies as plain values.
+"""Questions and answers of the extension codes (20001 to 20005), and native bodies as plain values.
 
-The answers are in `extension_answers.py`.
+In an answer only what every version of a server has said is required; a reader takes what it knows and leaves the rest
+alone.
 """
 
-from collections.abc import KeysView
-from typing import Annotated, Any, Final, NamedTuple
+import functools
+from collections.abc import KeysView, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
-import msgpack
 import msgspec
 
 from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, check_size, read_msgpack
-from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices
-from namesrv_remoting.bodies.topic import TopicName
-from namesrv_remoting.errors import BadRequestError
+from namesrv_remoting.bodies.dialects import NATIVE
+from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.bodies.slices import Member, MsgpackSlices
+from namesrv_remoting.bodies.topic import DataVersion, TopicName
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
+
+Scalar = str | int | float | bool | None
 
 # A poll of everything that a large producer uses; more is a mistake or an attack.
 MAX_PULLED_TOPICS: Final = 100_000
-# that many topics of 60 bytes; what is not declared is skipped, at 10 ms for each MiB of the costliest
-MAX_PULL_BYTES: Final = 6 * 1024 * 1024
-# what a question may have
-_MAX_MEMBERS: Final = 64
-# the other questions: a number, a name or two
-MAX_QUESTION_BYTES: Final = 4 * 1024
 # Longer than this and a NAT or a proxy in between forgets the connection.
 MAX_WAIT_MS: Final = 300_000
+# A broker's own state is a handful of figures; it is kept for every live broker and shown to operators.
+MAX_STATE_BYTES: Final = 16 * 1024
+
+# a route of a topic that positively does not exist
+ABSENT_ROUTE: Final = msgspec.Raw(b"\xc0")
+
+# -- questions --------------------------------------------------------------------------------------------------------
 
 
-class PullRoutesRequest(msgspec.Struct, gc=False):
+class Question(msgspec.Struct, gc=False):
+    """What a client asks."""
+
+    code: ClassVar[RequestCode]
+    # a number, a name or two
+    max_bytes: ClassVar[int] = 4 * 1024
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """The question in a body; where nothing has to be named, none asks for all. Raises BadRequestError."""
+        if not body and cls is not PullRoutesRequest:
+            return cls()
+        return NATIVE.read(cls, body, what=cls.code.name, max_bytes=cls.max_bytes)
+
+
+class PullRoutesRequest(Question, gc=False):
     """20001: the topics in use, and what is known of them: nothing, or all changes of `boot_id` up to `since`."""
+
+    code = RequestCode.PULL_ROUTES
+    # that many topics of 60 bytes; what is not declared is skipped, at 10 ms for each MiB of the costliest
+    max_bytes = 6 * 1024 * 1024
 
     topics: Annotated[list[TopicName], msgspec.Meta(max_length=MAX_PULLED_TOPICS)]
     boot_id: str | None = None
@@ -44,107 +71,77 @@ class Pull(NamedTuple):
     wait_ms: int
 
 
-class RecentEventsRequest(msgspec.Struct, gc=False):
+class RecentEventsRequest(Question, gc=False):
     """20003: events after `since`, at most `limit`."""
+
+    code = RequestCode.RECENT_EVENTS
 
     since: Annotated[int, msgspec.Meta(ge=0)] = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
 
 
-class ListConnectionsRequest(msgspec.Struct, gc=False):
+class ListConnectionsRequest(Question, gc=False):
     """20004: all connections, or those of one role (broker, client, admin)."""
+
+    code = RequestCode.LIST_CONNECTIONS
 
     role: str | None = None
 
 
-class ListBrokersRequest(msgspec.Struct, gc=False):
+class ListBrokersRequest(Question, gc=False):
     """20005: all live brokers, or those of one cluster or one name."""
+
+    code = RequestCode.LIST_BROKERS
 
     cluster: str | None = None
     broker_name: str | None = None
 
 
-class HeartbeatBody(msgspec.Struct, gc=False):
-    """904, native: the broker's own state (queue depth, disk use, whatever), kept in its live entry."""
-
-    state: dict[str, str | int | float | bool | None] | None = None
-
-
-_pull_decoder: Final = msgspec.msgpack.Decoder(PullRoutesRequest)
-_topics_decoder: Final = msgspec.msgpack.Decoder(list[TopicName])
-_name_decoder: Final = msgspec.msgpack.Decoder(str)
-_raw_decoder: Final = msgspec.msgpack.Decoder(msgspec.Raw)
-_events_decoder: Final = msgspec.msgpack.Decoder(RecentEventsRequest)
-_connections_decoder: Final = msgspec.msgpack.Decoder(ListConnectionsRequest)
-_brokers_decoder: Final = msgspec.msgpack.Decoder(ListBrokersRequest)
-_heartbeat_decoder: Final = msgspec.msgpack.Decoder(HeartbeatBody)
-
-
-def pull_routes_request(body: bytes) -> PullRoutesRequest:
-    """The question in a PULL_ROUTES body. Raises BadRequestError."""
-    return read_msgpack(_pull_decoder, body, "PULL_ROUTES", max_bytes=MAX_PULL_BYTES)
+_pulled_topics: Final = msgspec.msgpack.Decoder(list[TopicName])
+_anything: Final = msgspec.msgpack.Decoder(msgspec.Raw)
 
 
 def pull_in_steps(body: bytes) -> Steps[Pull]:
-    """The same, a large one slice by slice. Raises BadRequestError."""
-    if len(body) <= CHUNK_BYTES:
-        asked = pull_routes_request(body)
-        return Pull(dict.fromkeys(asked.topics).keys(), asked.boot_id, asked.since, asked.wait_ms)
-    check_size(body, "PULL_ROUTES", MAX_PULL_BYTES)
-    chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
-    slices = MsgpackSlices(chunks, "PULL_ROUTES", "question")
+    """The question in a PULL_ROUTES body, a large one read slice by slice. Raises BadRequestError."""
     topics: dict[str, None] = {}
-    others: dict[str, Any] = {}
-    for _ in range((yield from slices.map_length("members", _MAX_MEMBERS))):
-        name = yield from slices.value(_name_decoder)
-        if name == "topics":
-            # of a member that comes twice the last one counts
+    if len(body) <= CHUNK_BYTES:
+        asked = PullRoutesRequest.read(body)
+        topics.update(dict.fromkeys(asked.topics))
+    else:
+        check_size(body, PullRoutesRequest.code.name, PullRoutesRequest.max_bytes)
+        # what is small is read as in a small question
+        others: dict[str, Any] = {}
+
+        def begin() -> None:
             topics.clear()
             others["topics"] = []
-            yield from slices.array(
-                "topics", MAX_PULLED_TOPICS, _topics_decoder, lambda part: topics.update(dict.fromkeys(part))
-            )
-        else:
-            others[name] = yield from slices.value(_raw_decoder)
-    yield from slices.end()
-    # what is small is read as in a small question
-    rest = pull_routes_request(msgspec.msgpack.encode(others))
-    return Pull(topics.keys(), rest.boot_id, rest.since, rest.wait_ms)
+
+        members = {
+            name: Member(_anything, functools.partial(others.__setitem__, name))
+            for name in PullRoutesRequest.__struct_fields__
+        }
+        members["topics"] = Member(
+            _pulled_topics,
+            lambda part: topics.update(dict.fromkeys(part)),
+            begin=begin,
+            what="topics",
+            most=MAX_PULLED_TOPICS,
+        )
+        chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
+        yield from MsgpackSlices(chunks, PullRoutesRequest.code.name, "question").read(members)
+        asked = PullRoutesRequest.read(NATIVE.encode(others))
+    return Pull(topics.keys(), asked.boot_id, asked.since, asked.wait_ms)
 
 
-def recent_events_request(body: bytes) -> RecentEventsRequest:
-    """The question in a RECENT_EVENTS body; none asks for everything. Raises BadRequestError."""
-    return (
-        read_msgpack(_events_decoder, body, "RECENT_EVENTS", max_bytes=MAX_QUESTION_BYTES)
-        if body
-        else RecentEventsRequest()
-    )
+class _Heartbeat(msgspec.Struct, gc=False):
+    state: dict[str, str | int | float | bool | None] | None = None
 
 
-def list_connections_request(body: bytes) -> ListConnectionsRequest:
-    """The question in a LIST_CONNECTIONS body; none asks for all. Raises BadRequestError."""
-    return (
-        read_msgpack(_connections_decoder, body, "LIST_CONNECTIONS", max_bytes=MAX_QUESTION_BYTES)
-        if body
-        else ListConnectionsRequest()
-    )
-
-
-def list_brokers_request(body: bytes) -> ListBrokersRequest:
-    """The question in a LIST_BROKERS body; none asks for all. Raises BadRequestError."""
-    return (
-        read_msgpack(_brokers_decoder, body, "LIST_BROKERS", max_bytes=MAX_QUESTION_BYTES)
-        if body
-        else ListBrokersRequest()
-    )
-
-
-# A broker's own state is a handful of figures; it is kept for every live broker and shown to operators.
-MAX_STATE_BYTES: Final = 16 * 1024
+_heartbeat_decoder: Final = msgspec.msgpack.Decoder(_Heartbeat)
 
 
 def heartbeat_state(body: bytes) -> dict[str, Any] | None:
-    """The broker's own state in a native heartbeat, None when it sends none.
+    """The broker's own state (queue depth, disk use, whatever) in a native 904, None when it sends none.
 
     Raises:
         BadRequestError: not a small flat map.
@@ -152,35 +149,180 @@ def heartbeat_state(body: bytes) -> dict[str, Any] | None:
     if not body:
         return None
     if len(body) > MAX_STATE_BYTES:
-        message = f"state of {len(body)} bytes, limit {MAX_STATE_BYTES}"
-        raise BadRequestError(message)
+        raise BadRequestError(f"state of {len(body)} bytes, limit {MAX_STATE_BYTES}")
     return read_msgpack(_heartbeat_decoder, body, "BROKER_HEARTBEAT").state
 
 
-Question = PullRoutesRequest | RecentEventsRequest | ListConnectionsRequest | ListBrokersRequest
+# -- answers ----------------------------------------------------------------------------------------------------------
 
 
-def encode_question(question: Question) -> bytes:
-    """The body of a question, as a client sends it."""
-    return msgspec.msgpack.encode(question)
+class RoutesAnswer(msgspec.Struct):
+    """20001, as it is on the wire: each route in its bytes, `ABSENT_ROUTE` for a topic that does not exist."""
+
+    boot_id: str
+    revision: int
+    ready: bool
+    full: bool
+    routes: Mapping[str, msgspec.Raw]
+
+
+@dataclass(frozen=True, slots=True)
+class PulledRoutes:
+    """20001, as it is read; a route is None where the topic positively does not exist."""
+
+    boot_id: str
+    revision: int
+    full: bool
+    routes: dict[str, TopicRouteData | None]
+
+
+class ServerInfo(msgspec.Struct):
+    """20002: which run of which server it is, and how much it knows."""
+
+    boot_id: str
+    nameserver: str | None = None
+    revision: int = 0
+    ready: bool = False
+    readiness: str | None = None
+    draining: bool = False
+    started_ms: int | None = None
+    uptime_seconds: float = 0.0
+    version: str = ""
+    pid: int | None = None
+    clusters: int = 0
+    brokers: int = 0
+    topics: int = 0
+    connections: int = 0
+    watchers: int | None = None
+    pulls: int | None = None
+    heartbeats: int | None = None
+    refusals: dict[str, int] | None = None
+    last_event_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of 20003: the members that all have, and the others."""
+
+    seq: int
+    event: str
+    ts_ms: int | None
+    fields: dict[str, Scalar | list[Scalar]]
+
+    def members(self) -> dict[str, Any]:
+        """All of them, as the server named them."""
+        return {"seq": self.seq, "event": self.event, "ts_ms": self.ts_ms, **self.fields}
+
+
+class EventsAnswer(msgspec.Struct):
+    """20003, as it is on the wire: of each event all members, flat."""
+
+    boot_id: str
+    events: Sequence[Mapping[str, Scalar | list[Scalar]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """20003, as it is read."""
+
+    boot_id: str
+    events: list[Event]
+
+
+class Connection(msgspec.Struct):
+    """One entry of 20004."""
+
+    id: int
+    peer: str
+    proxied: str | None = None
+    role: str | None = None
+    protocol: str | None = None
+    since_ms: int | None = None
+    last_request_seconds: float | None = None
+    requests: int | None = None
+    in_flight: int | None = None
+    unsent_bytes: int | None = None
+
+
+class ConnectionsAnswer(msgspec.Struct):
+    """20004."""
+
+    connections: list[Connection]
+
+
+class LiveBroker(msgspec.Struct):
+    """One entry of 20005. The members without a default are those that RocketMQ's 106 has, too."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str | None = None
+    age_seconds: float | None = None
+    expires_in_seconds: float | None = None
+    expiry_seconds: float | None = None
+    data_version: DataVersion | None = None
+    topics: int | None = None
+    write_wiped: bool | None = None
+    agent_id: str | None = None
+    registration_seq: int | None = None
+    connection: int | None = None
+    protocol: str | None = None
+    state: dict[str, Scalar] | None = None
+
+
+class BrokersAnswer(msgspec.Struct):
+    """20005."""
+
+    brokers: list[LiveBroker]
+    boot_id: str = ""
+
+
+class _KnownMembers(msgspec.Struct):
+    seq: int
+    event: str
+    ts_ms: int | None = None
+
+
+def read_routes(body: bytes) -> PulledRoutes:
+    """20001; raises RemoteProtocolError. Routes that are spelt the same, as most of a cluster's are, are one object."""
+    raw = NATIVE.read_answer(RoutesAnswer, body)
+    # by their bytes: a route does not say of which topic it is
+    seen: dict[bytes, TopicRouteData | None] = {bytes(ABSENT_ROUTE): None}
+    routes = {}
+    for topic, spelt in raw.routes.items():
+        data = bytes(spelt)
+        if data not in seen:
+            seen[data] = NATIVE.read_answer(TopicRouteData, data)
+        routes[topic] = seen[data]
+    return PulledRoutes(raw.boot_id, raw.revision, raw.full, routes)
+
+
+def read_events(body: bytes) -> Events:
+    """20003; raises RemoteProtocolError."""
+    raw = NATIVE.read_answer(EventsAnswer, body)
+    try:
+        known = [msgspec.convert(members, _KnownMembers) for members in raw.events]
+    except msgspec.ValidationError as error:
+        raise RemoteProtocolError(f"body of EventsAnswer cannot be read: {error}") from error
+    others = [
+        {name: value for name, value in members.items() if name not in _KnownMembers.__struct_fields__}
+        for members in raw.events
+    ]
+    return Events(
+        raw.boot_id,
+        [Event(one.seq, one.event, one.ts_ms, fields) for one, fields in zip(known, others, strict=True)],
+    )
+
+
+# -- plain values -----------------------------------------------------------------------------------------------------
 
 
 def to_msgpack(members: object) -> bytes:
     """A native body."""
-    packed: bytes = msgpack.packb(members)
-    return packed
+    return msgspec.msgpack.encode(members)
 
 
 def from_msgpack(body: bytes) -> Any:
-    """A native body as plain values, within the limits of what a server answers.
-
-    Raises:
-        ValueError: not msgpack, or larger than any answer is.
-    """
-    try:
-        return msgpack.unpackb(
-            body, strict_map_key=False, max_str_len=1 << 20, max_array_len=1 << 20, max_map_len=1 << 20, max_ext_len=0
-        )
-    except TypeError as error:
-        # a map or an array as a map's key
-        raise ValueError(str(error)) from error
+    """A native body as plain values. Raises msgspec.DecodeError."""
+    return msgspec.msgpack.decode(body)

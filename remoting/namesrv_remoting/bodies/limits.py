@@ -47,13 +47,11 @@ class Tally:
     def check(self, what: str, number: int) -> None:
         """So many topics, mappings or deleted topics so far."""
         if number > self.max_topics:
-            message = f"{number} {what} in one registration, limit {self.max_topics}"
-            raise BadRequestError(message)
+            raise BadRequestError(f"{number} {what} in one registration, limit {self.max_topics}")
 
     def count(self, mapping: TopicQueueMappingInfo) -> None:
         """One more mapping."""
         self._queues += len(mapping.curr_id_map or ())
         limit = _QUEUES_PER_TOPIC * self.max_topics
         if self._queues > limit:
-            message = f"{self._queues} queues of static topics in one registration, limit {limit}"
-            raise BadRequestError(message)
+            raise BadRequestError(f"{self._queues} queues of static topics in one registration, limit {limit}")

@@ -14,22 +14,19 @@ import msgspec
 
 from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, inflate, read_json
 from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, read_compressed
-from namesrv_remoting.bodies.json_slices import JsonSlices
+from namesrv_remoting.bodies.dialects import NATIVE, in_java, java
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS, RegistrationLimits, Tally
-from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices
+from namesrv_remoting.bodies.slices import Group, JsonSlices, Member, MsgpackSlices
 from namesrv_remoting.bodies.topic import (
     MAX_DATA_VERSION_BYTES,
     DataVersion,
-    JsonDataVersion,
-    JsonTopicConfig,
-    JsonTopicQueueMappingInfo,
     TopicConfig,
     TopicName,
     TopicQueueMappingInfo,
 )
 from namesrv_remoting.codes import VERSION_MAPPING_TAIL, VERSION_REGISTER_BODY
 from namesrv_remoting.errors import BadRequestError
-from namesrv_remoting.headers.base import Name
+from namesrv_remoting.headers import Name
 
 # second byte: deflate's levels as zlib writes them. JSON never begins with an x.
 _ZLIB_MAGIC: Final = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
@@ -43,9 +40,6 @@ _MAPPINGS_SLICE_BYTES: Final = 16 * 1024
 # Topics that a compressed body may have, whatever its size, and for each of its bytes: real ones have at most one.
 _FREE_TOPICS: Final = 1000
 _TOPICS_PER_BYTE: Final = 4
-# members of a native registration and their names: there are five
-_MAX_MEMBERS: Final = 64
-_MAX_NAME_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,39 +57,36 @@ class RegisterBrokerBody:
     deleted_topics: Sequence[str] = ()
 
 
-class _JsonTopicWrapper(msgspec.Struct, gc=False, rename="camel"):
-    topic_config_table: dict[str, JsonTopicConfig] = {}
-    data_version: JsonDataVersion | None = None
-    topic_queue_mapping_info_map: dict[str, JsonTopicQueueMappingInfo] | None = None
+class _Wrapper(msgspec.Struct):
+    topic_config_table: dict[str, TopicConfig] = {}
+    data_version: DataVersion | None = None
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] | None = None
 
 
-class _JsonRegisterBrokerBody(msgspec.Struct, gc=False, rename="camel"):
-    topic_config_serialize_wrapper: _JsonTopicWrapper = msgspec.field(default_factory=_JsonTopicWrapper)
+class _JsonBody(msgspec.Struct):
+    topic_config_serialize_wrapper: _Wrapper = msgspec.field(default_factory=_Wrapper)
     filter_server_list: list[str] | None = msgspec.field(default_factory=list)
 
 
-class _NativeRegisterBrokerBody(msgspec.Struct, gc=False):
-    topic_configs: list[TopicConfig] = []
-    data_version: DataVersion | None = None
-    topic_queue_mapping_info_map: dict[TopicName, TopicQueueMappingInfo] = {}
-    filter_server_list: list[Name] | None = None
-    deleted_topics: list[TopicName] = []
+class _NativeBody(msgspec.Struct):
+    topic_configs: Sequence[TopicConfig]
+    data_version: DataVersion | None
+    topic_queue_mapping_info_map: Mapping[str, TopicQueueMappingInfo]
+    filter_server_list: Sequence[str] | None
+    deleted_topics: Sequence[str]
 
 
-_wrapper_decoder: Final = msgspec.json.Decoder(_JsonTopicWrapper)
-_topics_decoder: Final = msgspec.json.Decoder(dict[str, JsonTopicConfig])
-_mappings_decoder: Final = msgspec.json.Decoder(dict[str, JsonTopicQueueMappingInfo] | None)
-_data_version_decoder: Final = msgspec.json.Decoder(JsonDataVersion | None)
-_filters_decoder: Final = msgspec.json.Decoder(list[str] | None)
-_json_decoder: Final = msgspec.json.Decoder(_JsonRegisterBrokerBody)
-_native_name: Final = msgspec.msgpack.Decoder(str)
+_json_body: Final = msgspec.json.Decoder(java(_JsonBody))
+_json_wrapper: Final = msgspec.json.Decoder(java(_Wrapper))
+_json_topics: Final = msgspec.json.Decoder(java(dict[str, TopicConfig]))
+_json_mappings: Final = msgspec.json.Decoder(java(dict[str, TopicQueueMappingInfo] | None))
+_json_data_version: Final = msgspec.json.Decoder(java(DataVersion | None))
+_json_filters: Final = msgspec.json.Decoder(list[str] | None)
 _native_topics: Final = msgspec.msgpack.Decoder(list[TopicConfig])
 _native_deleted: Final = msgspec.msgpack.Decoder(list[TopicName])
 _native_mappings: Final = msgspec.msgpack.Decoder(dict[TopicName, TopicQueueMappingInfo])
 _native_data_version: Final = msgspec.msgpack.Decoder(DataVersion | None)
 _native_filters: Final = msgspec.msgpack.Decoder(list[Name] | None)
-_native_anything: Final = msgspec.msgpack.Decoder(msgspec.Raw)
-_native_encoder: Final = msgspec.msgpack.Encoder()
 
 
 def is_zlib(body: bytes) -> bool:
@@ -115,112 +106,26 @@ def decode_body(
         BadRequestError: the body is in none of the forms, or beyond the limits.
     """
     if version < 0:
-        message = f"version {version} is negative"
-        raise BadRequestError(message)
+        raise BadRequestError(f"version {version} is negative")
     if not body:
         return RegisterBrokerBody(data_version=DataVersion())
-    if version >= VERSION_REGISTER_BODY and (compressed or is_zlib(body)):
+    is_bare = version < VERSION_REGISTER_BODY
+    if not is_bare and (compressed or is_zlib(body)):
         inflated = inflate(body, max_bytes=limits.max_inflated_bytes, max_ratio=limits.max_inflate_ratio)
         topics, data_version, mappings, filter_servers = yield from read_compressed(
             inflated, with_mappings=version >= VERSION_MAPPING_TAIL, tally=_tally_of_stream(body, limits)
         )
         return RegisterBrokerBody(topics, data_version, mappings, filter_servers)
+    found = _Found(Tally(limits.max_topics), filter_servers=None if is_bare else [])
     if len(body) > _WHOLE_BYTES:
-        return (yield from _JsonRegistration(body, Tally(limits.max_topics)).read(version))
-    if version < VERSION_REGISTER_BODY:
-        decoded = _JsonRegisterBrokerBody(read_json(_wrapper_decoder, body, _WHAT), None)
+        yield from JsonSlices(body, _WHAT).read(found.of_wrapper() if is_bare else found.of_json())
+    elif is_bare:
+        found.take_wrapper(read_json(_json_wrapper, body, _WHAT))
     else:
-        decoded = read_json(_json_decoder, body, _WHAT)
-    wrapper = decoded.topic_config_serialize_wrapper
-    return _registration(
-        wrapper.topic_config_table,
-        wrapper.data_version,
-        {topic: info.plain() for topic, info in (wrapper.topic_queue_mapping_info_map or {}).items()},
-        decoded.filter_server_list,
-        Tally(limits.max_topics),
-    )
-
-
-def _tally_of_stream(body: bytes, limits: RegistrationLimits) -> Tally:
-    """Few kilobytes may inflate to the same topic a hundred thousand times; topics that differ take a byte each."""
-    return Tally(min(limits.max_topics, max(_FREE_TOPICS, _TOPICS_PER_BYTE * len(body))))
-
-
-def _registration(
-    topics: Mapping[str, JsonTopicConfig],
-    data_version: JsonDataVersion | None,
-    mappings: Mapping[str, TopicQueueMappingInfo],
-    filter_servers: list[str] | None,
-    tally: Tally,
-) -> RegisterBrokerBody:
-    tally.check("topics", len(topics))
-    tally.check("static-topic mappings", len(mappings))
-    return RegisterBrokerBody(
-        # the value's name counts, not the key's (RouteInfoManager)
-        tuple(topics.values()),
-        data_version and DataVersion(*msgspec.structs.astuple(data_version)),
-        mappings,
-        None if filter_servers is None else tuple(filter_servers),
-    )
-
-
-class _JsonRegistration:
-    """A JSON body that is too large to be parsed in one go. Of a member that comes twice the last one counts."""
-
-    def __init__(self, body: bytes, tally: Tally) -> None:
-        self._slices = JsonSlices(body, _WHAT)
-        self._tally = tally
-        self._topics: dict[str, JsonTopicConfig] = {}
-        self._mappings: dict[str, TopicQueueMappingInfo] = {}
-        self._data_version: JsonDataVersion | None = None
-        self._filter_servers: list[str] | None = []
-
-    def read(self, version: int) -> Steps[RegisterBrokerBody]:
-        if version < VERSION_REGISTER_BODY:
-            self._filter_servers = None
-            yield from self._slices.document(self._wrapper)
-        else:
-            yield from self._slices.document(self._body)
-        return _registration(self._topics, self._data_version, self._mappings, self._filter_servers, self._tally)
-
-    def _body(self, at: int) -> Steps[int]:
-        readers = {"filterServerList": self._read_filter_servers, "topicConfigSerializeWrapper": self._wrapper}
-        return (yield from self._slices.object(at, readers))
-
-    def _wrapper(self, at: int) -> Steps[int]:
-        self._topics, self._mappings, self._data_version = {}, {}, None
-        readers = {
-            "dataVersion": self._read_data_version,
-            "topicConfigTable": self._read_topics,
-            "topicQueueMappingInfoMap": self._read_mappings,
-        }
-        return (yield from self._slices.object(at, readers))
-
-    def _read_filter_servers(self, at: int) -> Steps[int]:
-        self._filter_servers, at = yield from self._slices.value(at, _filters_decoder, MAX_FILTER_SERVERS_BYTES)
-        return at
-
-    def _read_data_version(self, at: int) -> Steps[int]:
-        self._data_version, at = yield from self._slices.value(at, _data_version_decoder, MAX_DATA_VERSION_BYTES)
-        return at
-
-    def _read_topics(self, at: int) -> Steps[int]:
-        self._topics = {}
-        return (yield from self._slices.table(at, _topics_decoder, _TOPICS_SLICE_BYTES, self._take_topics))
-
-    def _take_topics(self, topics: dict[str, JsonTopicConfig]) -> None:
-        self._topics.update(topics)
-        self._tally.check("topics", len(self._topics))
-
-    def _read_mappings(self, at: int) -> Steps[int]:
-        self._mappings = {}
-        return (yield from self._slices.table(at, _mappings_decoder, _MAPPINGS_SLICE_BYTES, self._take_mappings))
-
-    def _take_mappings(self, mappings: dict[str, JsonTopicQueueMappingInfo] | None) -> None:
-        for topic, info in (mappings or {}).items():
-            self._tally.count(info)
-            self._mappings[topic] = info.plain()
-        self._tally.check("static-topic mappings", len(self._mappings))
+        whole = read_json(_json_body, body, _WHAT)
+        found.take_wrapper(whole.topic_config_serialize_wrapper)
+        found.take_filter_servers(whole.filter_server_list)
+    return found.registration()
 
 
 def decode_native_body(
@@ -239,82 +144,123 @@ def decode_native_body(
     else:
         tally = Tally(limits.max_topics)
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
-    return (yield from _native_registration(MsgpackSlices(chunks, _WHAT), tally))
+    found = _Found(tally, filter_servers=None)
+    yield from MsgpackSlices(chunks, _WHAT, "registration").read(found.of_native())
+    return found.registration()
 
 
-def _native_registration(slices: MsgpackSlices, tally: Tally) -> Steps[RegisterBrokerBody]:
-    topics: list[TopicConfig] = []
-    deleted: list[str] = []
-    mappings: dict[str, TopicQueueMappingInfo] = {}
-    data_version: DataVersion | None = None
-    filter_servers: list[str] | None = None
+def _tally_of_stream(body: bytes, limits: RegistrationLimits) -> Tally:
+    """Few kilobytes may inflate to the same topic a hundred thousand times; topics that differ take a byte each."""
+    return Tally(min(limits.max_topics, max(_FREE_TOPICS, _TOPICS_PER_BYTE * len(body))))
 
-    def take_mappings(taken: dict[str, TopicQueueMappingInfo]) -> None:
-        for info in taken.values():
-            tally.count(info)
-        mappings.update(taken)
 
-    for _ in range((yield from slices.map_length("members", _MAX_MEMBERS))):
-        name = yield from slices.value(_native_name, _MAX_NAME_BYTES)
-        # of a member that comes twice the last one counts
-        if name == "topic_configs":
-            topics.clear()
-            yield from slices.array("topics", tally.max_topics, _native_topics, topics.extend)
-        elif name == "deleted_topics":
-            deleted.clear()
-            yield from slices.array("deleted topics", tally.max_topics, _native_deleted, deleted.extend)
-        elif name == "topic_queue_mapping_info_map":
-            mappings.clear()
-            yield from slices.table("static-topic mappings", tally.max_topics, _native_mappings, take_mappings)
-        elif name == "data_version":
-            data_version = yield from slices.value(_native_data_version, MAX_DATA_VERSION_BYTES)
-        elif name == "filter_server_list":
-            filter_servers = yield from slices.value(_native_filters, MAX_FILTER_SERVERS_BYTES)
-        else:
-            yield from slices.value(_native_anything)
-    yield from slices.end()
-    return RegisterBrokerBody(
-        tuple(topics),
-        data_version,
-        mappings,
-        None if filter_servers is None else tuple(filter_servers),
-        tuple(deleted),
-    )
+class _Found:
+    """What was found of a registration so far; of a member that comes twice the last one counts."""
+
+    def __init__(self, tally: Tally, *, filter_servers: list[str] | None) -> None:
+        self._tally = tally
+        # in JSON by their keys; the values' names count, as in RouteInfoManager
+        self._topics: dict[str, TopicConfig] = {}
+        self._native_topics: list[TopicConfig] = []
+        self._deleted: list[str] = []
+        self._mappings: dict[str, TopicQueueMappingInfo] = {}
+        self._data_version: DataVersion | None = None
+        self._filter_servers = filter_servers
+
+    def of_json(self) -> dict[str, Member | Group]:
+        """The members of a RegisterBrokerBody."""
+        return {
+            "filterServerList": Member(_json_filters, self.take_filter_servers, MAX_FILTER_SERVERS_BYTES),
+            "topicConfigSerializeWrapper": Group(self._begin_wrapper, self._wrapper()),
+        }
+
+    def of_wrapper(self) -> dict[str, Member | Group]:
+        """The members of a bare TopicConfigSerializeWrapper."""
+        return {**self._wrapper()}
+
+    def _wrapper(self) -> dict[str, Member]:
+        topics, mappings = self._topics.clear, self._mappings.clear
+        return {
+            "dataVersion": Member(_json_data_version, self._take_data_version, MAX_DATA_VERSION_BYTES),
+            "topicConfigTable": Member(_json_topics, self._take_topics, _TOPICS_SLICE_BYTES, topics),
+            "topicQueueMappingInfoMap": Member(_json_mappings, self._take_mappings, _MAPPINGS_SLICE_BYTES, mappings),
+        }
+
+    def of_native(self) -> dict[str, Member]:
+        """The members of a native registration."""
+        topics, deleted, most = self._native_topics, self._deleted, self._tally.max_topics
+        return {
+            "topic_configs": Member(_native_topics, topics.extend, begin=topics.clear, what="topics", most=most),
+            "deleted_topics": Member(
+                _native_deleted, deleted.extend, begin=deleted.clear, what="deleted topics", most=most
+            ),
+            "topic_queue_mapping_info_map": Member(
+                _native_mappings,
+                self._take_mappings,
+                begin=self._mappings.clear,
+                what="static-topic mappings",
+                most=most,
+            ),
+            "data_version": Member(_native_data_version, self._take_data_version, MAX_DATA_VERSION_BYTES),
+            "filter_server_list": Member(_native_filters, self.take_filter_servers, MAX_FILTER_SERVERS_BYTES),
+        }
+
+    def take_wrapper(self, wrapper: _Wrapper) -> None:
+        self._take_topics(wrapper.topic_config_table)
+        self._take_data_version(wrapper.data_version)
+        self._take_mappings(wrapper.topic_queue_mapping_info_map)
+
+    def take_filter_servers(self, filter_servers: list[str] | None) -> None:
+        self._filter_servers = filter_servers
+
+    def registration(self) -> RegisterBrokerBody:
+        return RegisterBrokerBody(
+            tuple(self._topics.values()) + tuple(self._native_topics),
+            self._data_version,
+            self._mappings,
+            None if self._filter_servers is None else tuple(self._filter_servers),
+            tuple(self._deleted),
+        )
+
+    def _begin_wrapper(self) -> None:
+        self._topics.clear()
+        self._mappings.clear()
+        self._data_version = None
+
+    def _take_topics(self, topics: dict[str, TopicConfig]) -> None:
+        self._topics.update(topics)
+        self._tally.check("topics", len(self._topics))
+
+    def _take_data_version(self, data_version: DataVersion | None) -> None:
+        self._data_version = data_version and msgspec.convert(data_version, DataVersion, from_attributes=True)
+
+    def _take_mappings(self, mappings: dict[str, TopicQueueMappingInfo] | None) -> None:
+        for topic, info in (mappings or {}).items():
+            self._tally.count(info)
+            # of the class that is equal to others, and has the native spelling
+            self._mappings[topic] = msgspec.convert(info, TopicQueueMappingInfo, from_attributes=True)
+        self._tally.check("static-topic mappings", len(self._mappings))
 
 
 def encode_native_body(body: RegisterBrokerBody) -> bytes:
     """The native spelling of a registration, not compressed."""
-    return _native_encoder.encode(
-        _NativeRegisterBrokerBody(
-            list(body.topic_configs),
-            body.data_version,
-            dict(body.mappings),
-            None if body.filter_servers is None else list(body.filter_servers),
-            list(body.deleted_topics),
-        )
+    return NATIVE.encode(
+        _NativeBody(body.topic_configs, body.data_version, body.mappings, body.filter_servers, body.deleted_topics)
     )
 
 
 def encode_json_body(body: RegisterBrokerBody) -> bytes:
     """The RegisterBrokerBody JSON that a 5.x broker sends."""
     wrapper = {
-        "dataVersion": data_version_members(body.data_version or DataVersion()),
-        "topicConfigTable": {topic.topic_name: _topic_members(topic) for topic in body.topic_configs},
-        "topicQueueMappingInfoMap": {
-            topic: JsonTopicQueueMappingInfo(*msgspec.structs.astuple(info)) for topic, info in body.mappings.items()
-        },
+        "dataVersion": in_java(body.data_version or DataVersion()),
+        "topicConfigTable": {topic.topic_name: _sent(topic) for topic in body.topic_configs},
+        "topicQueueMappingInfoMap": in_java(body.mappings, dict[str, TopicQueueMappingInfo]),
     }
-    return msgspec.json.encode(
-        {"filterServerList": list(body.filter_servers or ()), "topicConfigSerializeWrapper": wrapper}
-    )
+    return msgspec.json.encode({"filterServerList": body.filter_servers or (), "topicConfigSerializeWrapper": wrapper})
 
 
-def data_version_members(version: DataVersion) -> dict[str, int]:
-    """A DataVersion as Java's JSON members."""
-    return {"counter": version.counter, "stateVersion": version.state_version, "timestamp": version.timestamp}
-
-
-def _topic_members(topic: TopicConfig) -> dict[str, object]:
+def _sent(topic: TopicConfig) -> dict[str, object]:
+    """A topic with the members that no NameServer uses, as Java sends it."""
     return {
         "attributes": {},
         "order": False,

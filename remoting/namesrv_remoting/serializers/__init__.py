@@ -1,7 +1,7 @@
-"""Serializers by serialize type."""
+"""Serializers by serialize type: each spells headers in one way."""
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.command import RemotingCommand
@@ -9,23 +9,15 @@ from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import MAX_FRAME_BYTES, Frame, encode_frame
 from namesrv_remoting.serializers import json_header, msgpack_header, rocketmq_header
 
-
-class Serializer(Protocol):
-    """One way to spell a header."""
-
-    def encode_header(self, command: RemotingCommand) -> bytes:
-        """The header's bytes. Raises LocalProtocolError for what this spelling cannot carry."""
-        ...
-
-    def decode(self, frame: Frame) -> RemotingCommand:
-        """The command in a frame. Raises RemoteProtocolError."""
-        ...
-
-
-SERIALIZERS: Final[Mapping[int, Serializer]] = {
-    SerializeType.JSON: json_header,
-    SerializeType.ROCKETMQ: rocketmq_header,
-    SerializeType.MSGPACK: msgpack_header,
+_ENCODE: Final[Mapping[int, Callable[[RemotingCommand], bytes]]] = {
+    SerializeType.JSON: json_header.encode_header,
+    SerializeType.ROCKETMQ: rocketmq_header.encode_header,
+    SerializeType.MSGPACK: msgpack_header.encode_header,
+}
+_DECODE: Final[Mapping[int, Callable[[Frame], RemotingCommand]]] = {
+    SerializeType.JSON: json_header.decode,
+    SerializeType.ROCKETMQ: rocketmq_header.decode,
+    SerializeType.MSGPACK: msgpack_header.decode,
 }
 
 
@@ -35,7 +27,7 @@ def encode_command(command: RemotingCommand, *, max_frame_bytes: int = MAX_FRAME
     Raises:
         LocalProtocolError: it cannot be spelt, or is larger than the receiver accepts.
     """
-    header = SERIALIZERS[command.serialize_type].encode_header(command)
+    header = _ENCODE[command.serialize_type](command)
     return encode_frame(command.serialize_type, header, command.body, max_frame_bytes=max_frame_bytes)
 
 
@@ -46,10 +38,9 @@ def decode_frame(frame: Frame) -> RemotingCommand:
         RemoteProtocolError: the header is not one.
     """
     try:
-        return SERIALIZERS[frame.serialize_type].decode(frame)
+        return _DECODE[frame.serialize_type](frame)
     except RecursionError as error:
-        message = "header nested too deeply"
-        raise RemoteProtocolError(message, reason="header") from error
+        raise RemoteProtocolError("header nested too deeply", reason="header") from error
 
 
-__all__ = ["SERIALIZERS", "Serializer", "decode_frame", "encode_command"]
+__all__ = ["decode_frame", "encode_command"]

@@ -6,7 +6,7 @@ Read: typed and strict first, which is what all but a few peers send; what that 
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -76,12 +76,10 @@ def decode(frame: Frame) -> RemotingCommand:
 
 def _read_leniently(data: bytes) -> _Header:
     try:
-        members = fastjson.loads(data)
-        if not isinstance(members, dict):
-            message = "header is not a JSON object"
-            raise RemoteProtocolError(message, reason="header")
-        ext_fields = members.get("extFields")
-        remark = members.get("remark")
+        members = fastjson.loads(data, dict[str, Any])
+        ext_fields, remark = members.get("extFields"), members.get("remark")
+        if not isinstance(ext_fields, dict | None):
+            raise _broken(f"ext fields are not an object: {str(ext_fields)[:64]!r}")
         return _Header(
             code=_number(members, "code") or 0,
             flag=_number(members, "flag") or 0,
@@ -92,8 +90,7 @@ def _read_leniently(data: bytes) -> _Header:
             extFields=None if ext_fields is None else fastjson.coerce_ext_fields(ext_fields),
         )
     except fastjson.FastjsonError as error:
-        message = f"header is not JSON: {error}"
-        raise RemoteProtocolError(message, reason="header") from error
+        raise _broken(f"header cannot be read: {error}") from error
 
 
 def _number(members: dict[str, object], name: str) -> int | None:
@@ -102,8 +99,7 @@ def _number(members: dict[str, object], name: str) -> int | None:
         return None
     if isinstance(value, int) or (isinstance(value, str) and _INTEGER.fullmatch(value)):
         return int(value)
-    message = f"header field {name} is not a number: {str(value)[:64]!r}"
-    raise RemoteProtocolError(message, reason="header")
+    raise _broken(f"header field {name} is not a number: {str(value)[:64]!r}")
 
 
 def _language(value: object) -> str:
@@ -111,6 +107,9 @@ def _language(value: object) -> str:
         # an ordinal, which fastjson takes for an enum as well
         if value in _LANGUAGES.values():
             return LanguageCode(value).name
-        message = f"header field language: unknown language code {value}"
-        raise RemoteProtocolError(message, reason="header")
+        raise _broken(f"header field language: unknown language code {value}")
     return value if isinstance(value, str) else "JAVA"
+
+
+def _broken(message: str) -> RemoteProtocolError:
+    return RemoteProtocolError(message, reason="header")

@@ -3,34 +3,36 @@
 An array [code, opaque, flag, version, remark | nil, ext | nil]; ext is a map of str to str, int or bool.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
-import msgpack
+import msgspec
 
 from namesrv_remoting.codes import LanguageCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
-from namesrv_remoting.serializers.ranges import MAX_EXT_FIELDS, MAX_EXT_VALUE_BYTES, check_ext_fields, int32
+from namesrv_remoting.serializers.ranges import MAX_EXT_FIELDS, check_ext_fields, int32
 
-# Every bound is explicit: without them one mebibyte of empty maps becomes 73 times its size in objects.
-_LIMITS: Final = {
-    "max_str_len": MAX_EXT_VALUE_BYTES,
-    "max_bin_len": 0,
-    "max_array_len": 6,
-    "max_map_len": MAX_EXT_FIELDS,
-    "max_ext_len": 0,
-}
-_MEMBERS: Final = 6
+
+class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    code: int
+    opaque: int
+    flag: int
+    version: int
+    remark: str | None
+    # known by its length to be too many before any of them is there
+    ext: Annotated[dict[str, str | int | bool | None], msgspec.Meta(max_length=MAX_EXT_FIELDS)] | None
+
+
+_decoder: Final = msgspec.msgpack.Decoder(_Header)
 
 
 def encode_header(command: RemotingCommand) -> bytes:
     """The header's bytes."""
     ext = None if command.ext_fields is None else dict(command.ext_fields)
-    packed: bytes = msgpack.packb(
-        [int(command.code), command.opaque or 0, command.flag, command.version, command.remark, ext]
+    return msgspec.msgpack.encode(
+        (command.code, command.opaque or 0, command.flag, command.version, command.remark, ext)
     )
-    return packed
 
 
 def decode(frame: Frame) -> RemotingCommand:
@@ -40,50 +42,26 @@ def decode(frame: Frame) -> RemotingCommand:
         RemoteProtocolError: not an array of six, or a member of a type or size that it cannot have.
     """
     try:
-        members = msgpack.unpackb(frame.header, **_LIMITS)
-    except (ValueError, msgpack.UnpackException, RecursionError) as error:
-        message = f"header is not msgpack: {error or type(error).__name__}"
-        raise RemoteProtocolError(message, reason="header") from error
-    if not isinstance(members, list) or len(members) != _MEMBERS:
-        message = f"header is not an array of {_MEMBERS}"
-        raise RemoteProtocolError(message, reason="header")
-    code, opaque, flag, version, remark, ext = members
-    if not (remark is None or isinstance(remark, str)):
-        message = f"header field remark is a {type(remark).__name__}"
-        raise RemoteProtocolError(message, reason="header")
+        header = _decoder.decode(frame.header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"header cannot be read: {error}", reason="header") from error
+    ext = header.ext
     return RemotingCommand(
-        code=_number("code", code),
-        opaque=_number("opaque", opaque),
-        flag=_number("flag", flag),
-        version=_number("version", version),
+        code=int32("code", header.code),
+        opaque=int32("opaque", header.opaque),
+        flag=int32("flag", header.flag),
+        version=int32("version", header.version),
         language=LanguageCode.OTHER,
-        remark=remark,
-        ext_fields=None if ext is None else _ext_fields(ext),
+        remark=header.remark,
+        ext_fields=None
+        if ext is None
+        else check_ext_fields(
+            {
+                key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+                for key, value in ext.items()
+                if value is not None
+            }
+        ),
         body=frame.body,
         serialize_type=SerializeType.MSGPACK,
     )
-
-
-def _number(name: str, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int32(name, value)
-    message = f"header field {name} is a {type(value).__name__}"
-    raise RemoteProtocolError(message, reason="header")
-
-
-def _ext_fields(ext: object) -> dict[str, str]:
-    if not isinstance(ext, dict):
-        message = f"header field ext is a {type(ext).__name__}"
-        raise RemoteProtocolError(message, reason="header")
-    return check_ext_fields({_text(key): _text(value) for key, value in ext.items() if value is not None})
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    message = f"ext field of type {type(value).__name__}"
-    raise RemoteProtocolError(message, reason="ext_fields")

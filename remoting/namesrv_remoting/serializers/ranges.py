@@ -15,22 +15,24 @@ def int32(name: str, value: int) -> int:
     """The value, if it fits Java's int. Raises RemoteProtocolError."""
     if value in INT32:
         return value
-    message = f"header field {name}: {value if abs(value) < 1 << 64 else 'a number'} is not a 32-bit integer"
-    raise RemoteProtocolError(message, reason="header")
+    raise RemoteProtocolError(
+        f"header field {name}: {value if abs(value) < 1 << 64 else 'a number'} is not a 32-bit integer", reason="header"
+    )
 
 
 def check_ext_fields(ext_fields: dict[str, str]) -> dict[str, str]:
     """The fields, if they are within the limits. Raises RemoteProtocolError."""
     if len(ext_fields) > MAX_EXT_FIELDS:
-        message = f"{len(ext_fields)} ext fields, limit {MAX_EXT_FIELDS}"
-        raise RemoteProtocolError(message, reason="ext_fields")
+        raise RemoteProtocolError(f"{len(ext_fields)} ext fields, limit {MAX_EXT_FIELDS}", reason="ext_fields")
     for key, value in ext_fields.items():
         if len(key) > MAX_EXT_KEY_BYTES:
-            message = f"ext field name of {len(key)} characters, limit {MAX_EXT_KEY_BYTES}"
-            raise RemoteProtocolError(message, reason="ext_fields")
+            raise RemoteProtocolError(
+                f"ext field name of {len(key)} characters, limit {MAX_EXT_KEY_BYTES}", reason="ext_fields"
+            )
         if len(value) > MAX_EXT_VALUE_BYTES:
-            message = f"ext field {key} of {len(value)} characters, limit {MAX_EXT_VALUE_BYTES}"
-            raise RemoteProtocolError(message, reason="ext_fields")
+            raise RemoteProtocolError(
+                f"ext field {key} of {len(value)} characters, limit {MAX_EXT_VALUE_BYTES}", reason="ext_fields"
+            )
     return ext_fields
 
 
@@ -38,5 +40,4 @@ def check_sendable(name: str, value: int, bits: int) -> int:
     """The value, if it fits a signed integer of that many bits. Raises LocalProtocolError."""
     if -(1 << bits - 1) <= value < 1 << bits - 1:
         return value
-    message = f"{name} {value} does not fit {bits} bits"
-    raise LocalProtocolError(message)
+    raise LocalProtocolError(f"{name} {value} does not fit {bits} bits")

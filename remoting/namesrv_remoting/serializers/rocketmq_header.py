@@ -58,8 +58,7 @@ def decode(frame: Frame) -> RemotingCommand:
         (ext_length,) = _INT32.unpack_from(data, at)
         ext_fields, end = _ext_fields(data, at + _INT32.size, ext_length, declared)
     except (struct.error, UnicodeDecodeError) as error:
-        message = f"binary header: {error}"
-        raise RemoteProtocolError(message, reason="header") from error
+        raise RemoteProtocolError(f"binary header: {error}", reason="header") from error
     if end < declared:
         # one copy: it may be large
         with memoryview(body) as view:
@@ -81,16 +80,14 @@ def _ext_fields(data: bytes, at: int, length: int, limit: int) -> tuple[dict[str
     if length <= 0:
         return None, at
     if length > limit:
-        message = f"binary header: ext fields of {length} bytes, limit {limit}"
-        raise RemoteProtocolError(message, reason="header")
+        raise RemoteProtocolError(f"binary header: ext fields of {length} bytes, limit {limit}", reason="header")
     end = at + length
     fields: dict[str, str] = {}
     count = 0
     while at < end:
         count += 1
         if count > MAX_EXT_FIELDS:
-            message = f"binary header: more than {MAX_EXT_FIELDS} ext fields"
-            raise RemoteProtocolError(message, reason="header")
+            raise RemoteProtocolError(f"binary header: more than {MAX_EXT_FIELDS} ext fields", reason="header")
         key, at = _text(data, at, _INT16, "ext field name", length)
         value, at = _text(data, at, _INT32, "ext field value", length)
         if key is not None and value is not None:
@@ -103,6 +100,5 @@ def _text(data: bytes, at: int, length_format: Struct, name: str, limit: int) ->
     at += length_format.size
     limit = min(limit, len(data) - at)
     if not 0 <= length <= limit:
-        message = f"binary header: {name} of {length} bytes, limit {limit}"
-        raise RemoteProtocolError(message, reason="header")
+        raise RemoteProtocolError(f"binary header: {name} of {length} bytes, limit {limit}", reason="header")
     return (data[at : at + length].decode() if length else None), at + length

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from namesrv_client.ctl.commands.diff import Difference, View, differences, grouped, view_of
-from namesrv_remoting.bodies.answers import ClusterInfo
-from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, at, ctl, nobody

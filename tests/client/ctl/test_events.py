@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_client.ctl.commands.following import missed_between, what
-from namesrv_remoting.bodies.extension_answers import Event, Events
+from namesrv_remoting.bodies.extensions import Event, Events
 from tests.support import broker as sync_broker
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import COMMAND, address_of, at, ctl, nobody

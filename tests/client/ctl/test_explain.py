@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_client.ctl.commands.explain import Instance
-from namesrv_remoting.bodies.extension_answers import LiveBroker
+from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import QueueData
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, at, ctl, nobody

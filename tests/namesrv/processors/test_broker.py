@@ -136,7 +136,7 @@ async def test_field_that_cannot_be_is_named_and_changes_nothing(
 @pytest.mark.parametrize(
     ("spelling", "body", "reason"),
     [
-        ("json", b"{", " cannot be read: expected a key, got the end at byte 1"),
+        ("json", b"{", " cannot be read: Input data was truncated"),
         ("json", native_registration("T", "U"), " cannot be read: invalid utf-8 "),
         ("native", registration("T", "U"), " cannot be read: expected a map at byte 0"),
         (

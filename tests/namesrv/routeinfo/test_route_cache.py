@@ -8,7 +8,8 @@ import pytest
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.route_cache import MAX_ZONES, RouteCache
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.bodies.route import TopicRouteData, route_to_json
+from namesrv_remoting.bodies.dialects import JSON
+from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.codes import SYNC_BROKER_MEMBER_PREFIX
 from tests.support.route_builders import registration, tables_of, topic
 
@@ -23,7 +24,7 @@ class CountedCache(RouteCache[bytes]):
 
     def _count(self, route: TopicRouteData) -> tuple[bytes, int]:
         self.encoded += 1
-        answer = route_to_json(route)
+        answer = JSON.encode(route)
         return answer, len(answer)
 
     def ask(self, name: str) -> Any:

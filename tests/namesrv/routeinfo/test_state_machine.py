@@ -33,10 +33,10 @@ from namesrv.routeinfo.records import (
 )
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.tables import SPARE_DEADLINES, RouteTables
+from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
-from namesrv_remoting.bodies.route import TopicRouteData, route_members, route_to_json
+from namesrv_remoting.bodies.route import TopicRouteData, in_zone
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
-from namesrv_remoting.bodies.zone import in_zone
 from namesrv_remoting.errors import ResponseError
 from tests.support.route_builders import RouteScene, queue_data
 from tests.support.route_model import RouteModel, facts_of
@@ -584,12 +584,12 @@ class RouteMachine(RuleBasedStateMachine):
 
 def as_json(route: TopicRouteData | None) -> Any:
     """What a route's answer holds, encoded anew."""
-    return None if route is None else json.loads(route_to_json(route))
+    return None if route is None else json.loads(JSON.encode(route))
 
 
 def as_native(route: TopicRouteData | None) -> Any:
     """What a route's native answer holds."""
-    return None if route is None else route_members(route)
+    return None if route is None else msgpack.unpackb(NATIVE.encode(route), strict_map_key=False)
 
 
 @pytest.mark.hypothesis

@@ -34,7 +34,11 @@ GARBAGE = {
     "serialize type 2": (b"\0\0\0\4\2\0\0\0", "serialize_type", "unknown serialize type 2, expected 0, 1 or 77"),
     "http": (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large", "frame of 1195725860 bytes, limit 65536"),
     "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01", "frame_too_large", "frame of 369295622 bytes, limit 65536"),
-    "header of no json": (cut(0, b"{,}"), "header", "header is not JSON: expected a key, got ',}' at byte 1"),
+    "header of no json": (
+        cut(0, b"{,}"),
+        "header",
+        "header cannot be read: JSON is malformed: object keys must be strings near ',}'",
+    ),
     "header of no binary": (cut(1, bytes(20)), "header", None),
     "header of no msgpack": (cut(77, b"\xc1"), "header", None),
     "header of another type": (cut(77, b"\x01"), "header", "header is not an array of 6"),

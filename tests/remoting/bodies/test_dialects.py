@@ -1,21 +1,16 @@
-"""Bodies are encoded as their header says; test_route and test_tables check what is in them."""
+"""Every body is declared once, and spelt as its header says: as Java does, or natively."""
 
-import json
-from dataclasses import fields
-from typing import Any
-
-import msgpack
+import msgspec
 import pytest
+from hypothesis import given
 
-from namesrv_remoting.bodies.dialects import JSON, NATIVE, Dialect, dialect_of
-from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from namesrv_remoting.bodies.topic import DataVersion
+from namesrv_remoting.bodies.dialects import JSON, NATIVE, Dialect, dialect_of, java
+from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, KVTable, QueueData, TopicList, TopicRouteData
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import BadRequestError
-
-GROUP = BrokerData("c", "b", {0: "a"})
-ROUTE = TopicRouteData([GROUP], [QueueData("b", 4, 2, 6, 1)])
+from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
+from tests.support.registrations import VERSIONS
 
 
 @pytest.mark.parametrize(
@@ -27,62 +22,110 @@ def test_header_says_how_bodies_are_spelt(serialize_type: SerializeType, dialect
     assert dialect is dialect_of(RemotingCommand(code=106, serialize_type=serialize_type))
 
 
-def test_dialects_share_no_spelling() -> None:
-    """Whatever the one has, the other has in its own way."""
-    shared = [item.name for item in fields(Dialect) if getattr(JSON, item.name) is getattr(NATIVE, item.name)]
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"topicName":"T"}', TopicConfig("T", 16, 16, 6, 0)),
+        ((b'{"attributes":{"+k":"v"},"order":false,"perm":4,"readQueueNums":8,"topicFilterType":"SINGLE_TAG",'
+         b'"topicName":"%RETRY%G","topicSysFlag":3,"writeQueueNums":7}'), TopicConfig("%RETRY%G", 8, 7, 4, 3)),
+        (b"{}", DataVersion(0, 0, 0)),
+        (b'{"counter":1,"timestamp":1700000000000}', DataVersion(1, 0, 1_700_000_000_000)),
+        (b'{"counter":9223372036854775807,"stateVersion":-1,"timestamp":3}', DataVersion((1 << 63) - 1, -1, 3)),
+        (b"{}", TopicQueueMappingInfo(None, None, None, 0, 0, dirty=False, curr_id_map=None)),
+        (b'{"bname":"b","currIdMap":{"0":1,12:3},"dirty":true,"epoch":7,"scope":"s","topic":"T","totalQueues":2}',
+         TopicQueueMappingInfo("T", "b", "s", 7, 2, dirty=True, curr_id_map={0: 1, 12: 3})),
+        (b'{"brokerName":"a"}', QueueData("a", 0, 0, 0, 0)),
+        (b'{"brokerName":"b"}', BrokerData("", "b", {}, None, enable_acting_master=False)),
+        (b"{}", TopicRouteData([], [], {}, None, None)),
+        (b"{}", ClusterInfo({}, {})),
+        (b'{"brokerAddrTable":{"b":{"brokerName":"b"}}}', ClusterInfo({"b": BrokerData("", "b", {})}, {})),
+        (b"{}", TopicList([])),
+        (b"{}", KVTable({})),
+    ],
+)  # fmt: skip
+def test_what_java_leaves_out_has_its_defaults(body: bytes, expected: object) -> None:
+    """Those of a topic, or zero; what comes of it is the type that others are compared with."""
+    found = JSON.read(type(expected), body)
 
-    assert [] == shared
+    assert expected == found
+    assert type(expected) is type(found)
 
 
 @pytest.mark.parametrize(
-    ("body", "arguments", "json_names", "native_names"),
+    ("changed", "error"),
     [
-        (
-            "route",
-            (ROUTE,),
-            {"brokerDatas", "filterServerTable", "queueDatas"},
-            {
-                "broker_datas",
-                "filter_server_table",
-                "order_topic_conf",
-                "queue_datas",
-                "topic_queue_mapping_by_broker",
-            },
-        ),
-        (
-            "cluster_info",
-            ([GROUP], {"c": {"b"}}),
-            {"brokerAddrTable", "clusterAddrTable"},
-            {"broker_addr_table", "cluster_addr_table"},
-        ),
-        ("member_group", ("c", "b", {0: "a"}), {"brokerMemberGroup"}, {"broker_member_group"}),
-        ("topic_list", (["T"], "a"), {"topicList", "brokerAddr"}, {"topic_list", "broker_addr"}),
-        ("kv_table", ({"k": "v"},), {"table"}, {"table"}),
-        (
-            "data_version",
-            (DataVersion(),),
-            {"counter", "stateVersion", "timestamp"},
-            {"counter", "state_version", "timestamp"},
-        ),
+        ({"topicName": ""}, "Expected `str` of length >= 1"),
+        ({"topicName": "t" * 256}, "Expected `str` of length <= 255"),
+        ({"topicName": None}, "Expected `str`, got `null`"),
+        ({"perm": 1 << 31}, "Expected `int` <= 2147483647"),
+        ({"readQueueNums": -(1 << 31) - 1}, "Expected `int` >= -2147483648"),
+        ({"writeQueueNums": "8"}, "Expected `int`, got `str`"),
     ],
 )
-def test_body_has_the_names_of_its_dialect(
-    body: str, arguments: tuple[Any, ...], json_names: set[str], native_names: set[str]
-) -> None:
-    """RocketMQ's in JSON, which leaves out what is null; in snake_case natively, where that is nil."""
-    assert json_names == json.loads(getattr(JSON, body)(*arguments)).keys()
-    assert native_names == msgpack.unpackb(getattr(NATIVE, body)(*arguments), strict_map_key=False).keys()
+def test_topic_that_cannot_be_is_refused(changed: dict[str, object], error: str) -> None:
+    """A name of 1 to 255 characters; numbers of Java's int."""
+    body = msgspec.json.encode({"topicName": "T", **changed})
+
+    with pytest.raises(msgspec.ValidationError, match=f"^{error}"):
+        msgspec.json.decode(body, type=java(TopicConfig))
+
+
+def test_natively_only_what_is_declared_optional_may_be_missing() -> None:
+    """A server of ours leaves nothing out."""
+    for kind in (QueueData, BrokerData, TopicRouteData, ClusterInfo, TopicList, KVTable):
+        with pytest.raises(BadRequestError, match=rf"^body of {kind.__name__} cannot be read: .* missing required"):
+            NATIVE.read(kind, b"\x80")
+
+
+# -- DataVersions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body", "version"),
+    [
+        (JSON, b"", None),
+        (JSON, b"null", None),
+        (JSON, b"{}", DataVersion(0, 0, 0)),
+        (JSON, b'{"counter":"1",stateVersion:2,"timestamp":3}', DataVersion(1, 2, 3)),
+        (JSON, b'{"counter":-9223372036854775808}', DataVersion(-(1 << 63), 0, 0)),
+        (NATIVE, b"", None),
+        (NATIVE, b"\xc0", None),
+        (NATIVE, b"\x80", DataVersion(0, 0, 0)),
+        (NATIVE, b"\x82\xa7counter\x01\xa9timestamp\x03", DataVersion(1, 0, 3)),
+    ],
+)
+def test_data_version_is_read(dialect: Dialect, body: bytes, version: DataVersion | None) -> None:
+    """None when there is none, which is a question about nothing."""
+    assert version == dialect.read_data_version(body)
+
+
+@given(VERSIONS)
+def test_data_version_round_trip(version: DataVersion) -> None:
+    """What was written is read, and is of the one type that versions are compared as."""
+    for dialect in (JSON, NATIVE):
+        read = dialect.read_data_version(dialect.encode(version))
+        assert version == read
+        assert DataVersion is type(read)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        *((JSON, body) for body in (b"[]", b"1", b'"x"', b"{", b'{"counter":"x"}', b'{"counter":9223372036854775808}',
+                                    b"\xff", b"\x80")),
+        *((NATIVE, body) for body in (b"\x90", b"\x01", b"\x81", b"\x81\xa7counter\xa1x", b"\x80\x80", b"{}")),
+    ],
+)  # fmt: skip
+def test_what_is_no_data_version_is_refused(dialect: Dialect, body: bytes) -> None:
+    """By name; in an answer it is the server's fault."""
+    with pytest.raises(BadRequestError, match=r"^body of DataVersion cannot be read: "):
+        dialect.read_data_version(body)
+    with pytest.raises(RemoteProtocolError, match=r"^body of DataVersion cannot be read: "):
+        dialect.read_answer(DataVersion, body)
 
 
 @pytest.mark.parametrize("dialect", [JSON, NATIVE])
-def test_what_is_written_is_read(dialect: Dialect) -> None:
-    """By the same dialect; the other one refuses it."""
-    other = NATIVE if dialect is JSON else JSON
-    version, route = dialect.data_version(DataVersion(1, 2, 3)), dialect.route(ROUTE)
-
-    assert DataVersion(1, 2, 3) == dialect.read_data_version(version)
-    assert [QueueData("b", 4, 2, 6, 1)] == dialect.read_queue_datas(route)
-    with pytest.raises(BadRequestError, match=r"^body of DataVersion cannot be read: "):
-        other.read_data_version(version)
-    with pytest.raises(BadRequestError, match=r"^body of TopicRouteData cannot be read: "):
-        other.read_queue_datas(route)
+def test_data_version_is_small(dialect: Dialect) -> None:
+    """512 bytes, whatever is in them."""
+    with pytest.raises(BadRequestError, match=r"^body of DataVersion: 513 bytes, limit 512$"):
+        dialect.read_data_version(bytes(513))

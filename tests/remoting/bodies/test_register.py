@@ -1,9 +1,8 @@
-"""A registration is read in each of the forms that RocketMQ's brokers send, and refused in any other."""
+"""A registration is read in each of the forms that brokers send, and refused in any other."""
 
 import tracemalloc
 import zlib
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from namesrv_remoting.bodies.compressed import write_compressed
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import (
     RegisterBrokerBody,
-    data_version_members,
     decode_body,
     decode_native_body,
     encode_json_body,
@@ -21,7 +19,7 @@ from namesrv_remoting.bodies.register import (
 )
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError
-from tests.support.registrations import REGISTRATIONS
+from tests.support.registrations import NAMES, REGISTRATIONS
 from tests.support.steps import finished
 
 MEBIBYTE = 1 << 20
@@ -42,17 +40,45 @@ OLD_INFLATED = (
 )
 NEW_INFLATED = OLD_INFLATED + b"\x00\x00\x00\x00"
 MAPPING = TopicQueueMappingInfo("S", "b", "__global__", 7, 2, dirty=False, curr_id_map={0: 1, 12: 3})
+NATIVE_BODY = (
+    b"\x85"
+    b"\xadtopic_configs\x91\x85\xaatopic_name\xa2T1\xafread_queue_nums\x08\xb0write_queue_nums\x07\xa4perm\x06"
+    b"\xaetopic_sys_flag\x01"
+    b"\xacdata_version\x83\xa7counter\x03\xadstate_version\x02\xa9timestamp\x64"
+    b"\xbctopic_queue_mapping_info_map\x80"
+    b"\xb2filter_server_list\x91\xa3f:1"
+    b"\xaedeleted_topics\x91\xa3OLD"
+)
+NATIVE = RegisterBrokerBody((TopicConfig("T1", 8, 7, 6, 1),), DataVersion(3, 2, 100), {}, ("f:1",), ("OLD",))
+# larger than what is parsed in one go
+PADDING = b"x" * 8_192
+PAD = b'"pad1":"' + PADDING + b'","pad2":["' + PADDING + b'"],'
+every_size = pytest.mark.parametrize("pad", [pytest.param(b"", id="whole"), pytest.param(PAD, id="in slices")])
 
 
 def topics_of(body: RegisterBrokerBody) -> list[tuple[object, ...]]:
     """Name, read and write queues, permission and system flag of each topic."""
-    return [msgspec.structs.astuple(topic) for topic in body.topic_configs]
+    return [
+        (topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
+        for topic in body.topic_configs
+    ]
+
+
+def read(body: bytes, version: int = 479, *, compressed: bool = False) -> RegisterBrokerBody:
+    """What a RocketMQ broker registers."""
+    return finished(decode_body(body, version, compressed=compressed))
+
+
+def read_native(body: bytes, *, compressed: bool = False) -> RegisterBrokerBody:
+    """What a native broker registers."""
+    return finished(decode_native_body(body, compressed=compressed))
 
 
 @pytest.mark.parametrize("version", [37, 317, 401, 413, 479, 612])
-def test_json_form(version: int) -> None:
+@every_size
+def test_json_form(version: int, pad: bytes) -> None:
     """From version 37 on: topics, DataVersion, filter servers, and static-topic mappings with bare integer keys."""
-    body = finished(decode_body(JSON_BODY, version, compressed=False))
+    body = read(b"{" + pad + JSON_BODY[1:], version)
 
     assert [("T1", 8, 7, 6, 1)] == topics_of(body)
     assert DataVersion(3, 2, 100) == body.data_version
@@ -61,10 +87,11 @@ def test_json_form(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 36])
-def test_oldest_form(version: int) -> None:
+@every_size
+def test_oldest_form(version: int, pad: bytes) -> None:
     """Before version 37 the wrapper comes bare, and leaves the filter servers alone; nothing is ever compressed."""
     for compressed in (False, True):
-        body = finished(decode_body(WRAPPER, version, compressed=compressed))
+        body = read(b"{" + pad + WRAPPER[1:], version, compressed=compressed)
 
         assert [("T1", 16, 16, 4, 0)] == topics_of(body)
         assert DataVersion(3, 0, 100) == body.data_version
@@ -76,17 +103,11 @@ def test_oldest_form(version: int) -> None:
 def test_compressed_form(version: int, inflated: bytes, compressed: bool) -> None:  # noqa: FBT001 - the case
     """With mappings from 413 on; 5.x brokers say compressed=false all the same, so that zlib's magic decides."""
     for level in (0, 1, 6, 9):
-        body = finished(decode_body(zlib.compress(inflated, level), version, compressed=compressed))
+        body = read(zlib.compress(inflated, level), version, compressed=compressed)
 
         assert [("T1", 8, 7, 6, 0)] == topics_of(body)
         assert DataVersion(3, 0, 100) == body.data_version
         assert ({}, ()) == (body.mappings, body.filter_servers)
-
-
-def test_compressed_form_of_a_new_broker_needs_its_mappings() -> None:
-    """As Java, which answers code 1."""
-    with pytest.raises(BadRequestError, match=r"^compressed body ends before the number of static-topic mappings$"):
-        finished(decode_body(zlib.compress(OLD_INFLATED), 413, compressed=True))
 
 
 @pytest.mark.parametrize(
@@ -131,60 +152,103 @@ def test_recorded_streams(
     mappings: dict[str, TopicQueueMappingInfo],
 ) -> None:
     """As they were sent to Apache's server: level 9, blanks in the DataVersion, a line without attributes."""
-    body = finished(decode_body(bytes.fromhex(recorded), version, compressed=compressed))
+    body = read(bytes.fromhex(recorded), version, compressed=compressed)
 
     assert [("C1", 4, 5, 6, 0), ("C2", 4, 5, 6, 0)] == topics_of(body)
     assert (DataVersion(6, 0, 5), mappings, ()) == (body.data_version, body.mappings, body.filter_servers)
+
+
+def test_native_form() -> None:
+    """The same names in snake_case; a delta names the topics that are gone; zlib when the header says so."""
+    assert NATIVE == read_native(NATIVE_BODY)
+    assert NATIVE == read_native(zlib.compress(NATIVE_BODY), compressed=True)
+    assert NATIVE_BODY == encode_native_body(NATIVE)
 
 
 @pytest.mark.parametrize("version", [0, 36, 37, 479])
 def test_no_body_registers_no_topics(version: int) -> None:
     """With a DataVersion of zeros and no filter servers, compressed or not."""
     for compressed in (False, True):
-        assert RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ()) == finished(
-            decode_body(b"", version, compressed=compressed)
-        )
+        assert RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ()) == read(b"", version, compressed=compressed)
+
+
+@every_size
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (b'"a":1', RegisterBrokerBody((), None, {}, ())),
+        (b'"filterServerList":null', RegisterBrokerBody((), None, {}, None)),
+        (b'"topicConfigSerializeWrapper":{}', RegisterBrokerBody((), None, {}, ())),
+        (b'"topicConfigSerializeWrapper":{"dataVersion":null}', RegisterBrokerBody((), None, {}, ())),
+        (b'"topicConfigSerializeWrapper":{"dataVersion":{}}', RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ())),
+        (b'"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":null}', RegisterBrokerBody((), None, {}, ())),
+        (
+            b'"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"S":{"currIdMap":{"0":1,-1:2}}}}',
+            RegisterBrokerBody((), None, {"S": TopicQueueMappingInfo(curr_id_map={0: 1, -1: 2})}, ()),
+        ),
+        # of members that come twice the last one counts, and all of it
+        (
+            (b'"topicConfigSerializeWrapper":{"dataVersion":{},"topicConfigTable":{"T":{"topicName":"T"}},'
+            b'"topicQueueMappingInfoMap":{"S":{}}},"topicConfigSerializeWrapper":{}'),
+            RegisterBrokerBody((), None, {}, ()),
+        ),
+        (
+            b'"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"S":{}},"topicQueueMappingInfoMap":null}',
+            RegisterBrokerBody((), None, {}, ()),
+        ),
+    ],
+    ids=["empty", "no filter servers", "empty wrapper", "no version", "empty version", "no mappings", "mixed keys",
+         "wrapper twice", "mappings twice"],
+)  # fmt: skip
+def test_missing_and_null_members(members: bytes, expected: RegisterBrokerBody, pad: bytes) -> None:
+    """A DataVersion that nobody named is None, which equals no other; null filter servers leave those known alone."""
+    assert expected == read(b"{" + pad + members + b"}")
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (b"{}", RegisterBrokerBody((), None, {}, ())),
-        (b'{"filterServerList":null}', RegisterBrokerBody((), None, {}, None)),
-        (b'{"topicConfigSerializeWrapper":{}}', RegisterBrokerBody((), None, {}, ())),
-        (b'{"topicConfigSerializeWrapper":{"dataVersion":null}}', RegisterBrokerBody((), None, {}, ())),
-        (b'{"topicConfigSerializeWrapper":{"dataVersion":{}}}', RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ())),
-        (b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":null}}', RegisterBrokerBody((), None, {}, ())),
+        (b"", RegisterBrokerBody((), DataVersion(0, 0, 0), {}, None)),
+        (b"\x80", RegisterBrokerBody((), None, {}, None)),
+        (b"\x81\xb2filter_server_list\x90", RegisterBrokerBody((), None, {}, ())),
         (
-            b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"S":{"currIdMap":{"0":1,-1:2}}}}}',
-            RegisterBrokerBody((), None, {"S": TopicQueueMappingInfo(curr_id_map={0: 1, -1: 2})}, ()),
+            b"\x82\xa1x\x91\xc0\xbctopic_queue_mapping_info_map\x81\xa1S\x81\xabcurr_id_map\x82\x00\x01\x0c\x03",
+            RegisterBrokerBody((), None, {"S": TopicQueueMappingInfo(curr_id_map={0: 1, 12: 3})}, None),
+        ),
+        (
+            (
+                b"\x84\xaedeleted_topics\x91\xa1a\xadtopic_configs\x91\x81\xaatopic_name\xa1a"
+                b"\xaedeleted_topics\x91\xa1b\xadtopic_configs\x90"
+            ),
+            RegisterBrokerBody((), None, {}, None, ("b",)),
         ),
     ],
-    ids=["empty", "no filter servers", "empty wrapper", "no version", "empty version", "no mappings", "mixed keys"],
+    ids=["no body", "empty", "no filter servers any more", "mapping", "twice"],
 )
-def test_missing_and_null_members(body: bytes, expected: RegisterBrokerBody) -> None:
-    """A DataVersion that nobody named is None, which equals no other; null filter servers leave those known alone."""
-    assert expected == finished(decode_body(body, 479, compressed=False))
+def test_native_members_may_be_missing(body: bytes, expected: RegisterBrokerBody) -> None:
+    """What is not named is not touched: no filter server list leaves those known alone. The last of two counts."""
+    assert expected == read_native(body)
 
 
-def test_name_of_the_value_counts() -> None:
+@every_size
+def test_name_of_the_value_counts(pad: bytes) -> None:
     """Not the key's, as in RouteInfoManager."""
-    body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"KEY":{"topicName":"VALUE"}}}}'
+    body = b"{" + pad + b'"topicConfigSerializeWrapper":{"topicConfigTable":{"KEY":{"topicName":"VALUE"}}}}'
 
-    assert [("VALUE", 16, 16, 6, 0)] == topics_of(finished(decode_body(body, 479, compressed=False)))
+    assert [("VALUE", 16, 16, 6, 0)] == topics_of(read(body))
 
 
 def test_json_of_an_unusual_peer() -> None:
     """Unquoted keys, single quotes and numeric strings, as fastjson reads them."""
     body = b"{topicConfigSerializeWrapper:{topicConfigTable:{T:{topicName:'T',perm:\"4\",readQueueNums:'8'}}}}"
 
-    assert [("T", 8, 16, 4, 0)] == topics_of(finished(decode_body(body, 479, compressed=False)))
+    assert [("T", 8, 16, 4, 0)] == topics_of(read(body))
 
 
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        (b"{{{{", "expected a key, got '{{{' at byte 1"),
+        (b"{{{{", "JSON is malformed: object keys must be strings near '{{{'"),
         (b"null", "Expected `object`, got `null`"),
         (b"[]", "Expected `object`, got `array`"),
         (b'{"topicConfigSerializeWrapper":null}', "Expected `object`, got `null` - at `$.topicConfigSerializeWrapper`"),
@@ -201,12 +265,15 @@ def test_json_of_an_unusual_peer() -> None:
             "Expected `int` <= 2147483647",
         ),
         (b'{"filterServerList":[null]}', "Expected `str`, got `null` - at `$.filterServerList[0]`"),
+        pytest.param(
+            b"{" + PAD + b'"filterServerList":[null]}', "Expected `str`, got `null` - at `$[0]`", id="in slices"
+        ),
     ],
 )
 def test_json_that_is_no_registration_is_refused(body: bytes, error: str) -> None:
     """Before anything happens: Java would register a broker group without addresses for some of these."""
     with pytest.raises(BadRequestError) as caught:
-        finished(decode_body(body, 479, compressed=False))
+        read(body)
     assert (caught.value.remark or "").startswith(f"body of REGISTER_BROKER cannot be read: {error}")
 
 
@@ -217,14 +284,41 @@ def test_json_that_is_no_registration_is_refused(body: bytes, error: str) -> Non
         (b"", -1, "version -1 is negative"),
         (JSON_BODY, 479, "compressed body cannot be read: Error -3 while decompressing data: incorrect header check"),
         (zlib.compress(NEW_INFLATED)[:-1], 479, r"compressed body of \d+ bytes is cut short"),
+        (zlib.compress(OLD_INFLATED), 413, "compressed body ends before the number of static-topic mappings"),
         (zlib.compress(JSON_BODY), 479, "compressed body: length of the DataVersion 2065852009, limit 512"),
     ],
-    ids=["negative version", "negative version without a body", "not compressed", "cut", "compressed json"],
-)
+    ids=["negative version", "negative version without a body", "not compressed", "cut", "of an old broker",
+         "compressed json"],
+)  # fmt: skip
 def test_compressed_body_that_is_none_is_refused(body: bytes, version: int, error: str) -> None:
     """With the reason in the remark."""
     with pytest.raises(BadRequestError, match=f"^{error}$"):
-        finished(decode_body(body, version, compressed=True))
+        read(body, version, compressed=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xc0",
+        b"\x90",
+        b"{}",
+        b"\x81\xadtopic_configs\xc0",
+        b"\x81\xadtopic_configs\x91\x80",
+        b"\x81\xadtopic_configs\x91\x81\xaatopic_name\xa0",
+        b"\x81\xadtopic_configs\xdd\x00\x01\x00\x00",
+        b"\x81\xb2filter_server_list\x91\xa0",
+        b"\x81\xaedeleted_topics\x91\xa0",
+        b"\x81\xacdata_version\x81\xa7counter\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
+        NATIVE_BODY[:-1],
+        NATIVE_BODY + b"\x80",
+        # our own agents say whether they compress: nothing is sniffed
+        zlib.compress(NATIVE_BODY),
+    ],
+)
+def test_native_body_that_is_none_is_refused(body: bytes) -> None:
+    """Wrong types, empty names, lengths that lie, cut short, or more than one."""
+    with pytest.raises(BadRequestError, match=r"^body of REGISTER_BROKER (\(\w+( \w+)?\) )?cannot be read: "):
+        read_native(body)
 
 
 @pytest.mark.parametrize(
@@ -234,16 +328,51 @@ def test_compressed_body_that_is_none_is_refused(body: bytes, version: int, erro
         (b"\x78\x5e", True),
         (b"\x78\x9c\x00", True),
         (b"\x78\xda", True),
-        (b"\x78", False),
-        (b"\x78\x00", False),
-        (b"x=1", False),
-        (b"{}", False),
-        (b"", False),
+        *((body, False) for body in (b"\x78", b"\x78\x00", b"x=1", b"{}", b"")),
     ],
 )
 def test_zlib_is_known_by_its_first_two_bytes(body: bytes, expected: bool) -> None:  # noqa: FBT001 - expected value
     """The four levels that zlib writes."""
     assert expected is is_zlib(body)
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+FEW = RegistrationLimits(max_topics=2)
+
+
+@every_size
+@pytest.mark.parametrize("number", [2, 3])
+def test_json_has_no_more_than_it_may(number: int, pad: bytes) -> None:
+    """Topics, mappings, and queues of mappings, of which there may be two for each topic."""
+    topics = b",".join(b'"%d":{"topicName":"t"}' % count for count in range(number))
+    mappings = b",".join(b'"%d":{}' % count for count in range(number))
+    queues = b'"S":{"currIdMap":{%b}}' % b",".join(b"%d:0" % count for count in range(number + 2))
+    for member, found, what in (
+        (b"topicConfigTable", topics, "3 topics in one registration, limit 2"),
+        (b"topicQueueMappingInfoMap", mappings, "3 static-topic mappings in one registration, limit 2"),
+        (b"topicQueueMappingInfoMap", queues, "5 queues of static topics in one registration, limit 4"),
+    ):
+        body = b'{%b"topicConfigSerializeWrapper":{"%b":{%b}}}' % (pad, member, found)
+        try:
+            finished(decode_body(body, 479, compressed=False, limits=FEW))
+            assert number == 2
+        except BadRequestError as error:
+            assert (number, what) == (3, error.remark)  # noqa: PT017 - either outcome is right
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"\x81\xadtopic_configs\xdd\x00\x00\x00\x03", "topics"),
+        (b"\x81\xaedeleted_topics\xdd\x00\x00\x00\x03", "deleted topics"),
+        (b"\x81\xbctopic_queue_mapping_info_map\xdf\x00\x00\x00\x03", "static-topic mappings"),
+    ],
+)
+def test_native_registration_has_no_more_than_it_may(body: bytes, what: str) -> None:
+    """Known by its length, before any element is there."""
+    with pytest.raises(BadRequestError, match=f"^3 {what} in one registration, limit 2$"):
+        finished(decode_native_body(body, compressed=False, limits=FEW))
 
 
 def test_limits_hold_for_both_protocols() -> None:
@@ -274,60 +403,57 @@ def test_stream_has_no_more_topics_than_its_bytes_can_tell_apart(is_native: bool
     """Three kilobytes may inflate to the same topic twenty thousand times; those that differ are read."""
     names = [f"{number:05}" for number in range(20_000)]
 
-    def read(names: list[str]) -> tuple[int, int]:
+    def read_back(names: list[str]) -> int:
         topics = [TopicConfig(name) for name in names]
         if is_native:
             body = zlib.compress(encode_native_body(RegisterBrokerBody(topics)))
-            return len(body), len(finished(decode_native_body(body, compressed=True)).topic_configs)
-        body = write_compressed(topics, DataVersion(), {}, [])
-        return len(body), len(finished(decode_body(body, 479, compressed=True)).topic_configs)
+            return len(read_native(body, compressed=True).topic_configs)
+        return len(read(write_compressed(topics, DataVersion(), {}, []), compressed=True).topic_configs)
 
-    assert 20_000 == read(names)[1]
+    assert 20_000 == read_back(names)
     with pytest.raises(BadRequestError, match=r"20000\D.* limit \d{4,5}$"):
-        read(["T"] * 20_000)
-    assert 1000 == read(["T"] * 1000)[1]
+        read_back(["T"] * 20_000)
+    assert 1000 == read_back(["T"] * 1000)
 
 
 def test_limits_unless_told_otherwise() -> None:
     """64 MiB, and 200 times the size: ten thousand real topics make 37."""
     assert RegistrationLimits(100_000, 64 * MEBIBYTE, 200) == RegistrationLimits()
 
-
-def test_registration_of_ten_thousand_topics_is_within_the_limits() -> None:
-    """As real brokers name them."""
     topics = [TopicConfig(f"%RETRY%some-consumer-group-{number:05}", 1, 1, 6, 0) for number in range(10_000)]
-    stream = write_compressed(topics, DataVersion(1, 0, 100), {}, [])
-
-    assert topics == finished(decode_body(stream, 479, compressed=True)).topic_configs
+    assert topics == read(write_compressed(topics, DataVersion(1, 0, 100), {}, []), compressed=True).topic_configs
 
 
 # -- there and back ---------------------------------------------------------------------------------------------------
 
 
-@given(REGISTRATIONS)
-def test_json_round_trip(body: RegisterBrokerBody) -> None:
-    """What a broker of ours writes in JSON is read."""
-    read = finished(decode_body(encode_json_body(body), 479, compressed=False))
-
-    assert [msgspec.structs.astuple(topic) for topic in body.topic_configs] == topics_of(read)
-    assert (body.data_version, body.mappings, body.filter_servers) == (
-        read.data_version,
-        read.mappings,
-        read.filter_servers,
+@given(REGISTRATIONS, st.lists(NAMES, max_size=3).map(tuple))
+def test_round_trip(body: RegisterBrokerBody, deleted_topics: tuple[str, ...]) -> None:
+    """What an agent of ours writes is read, in JSON, in JSON that is read in slices, and natively."""
+    delta = RegisterBrokerBody(
+        body.topic_configs, body.data_version, body.mappings, body.filter_servers, deleted_topics
     )
+    written = encode_json_body(body)
+
+    assert delta == read_native(encode_native_body(delta))
+    for found in (read(written), read(b"{" + PAD + written[1:])):
+        assert topics_of(body) == topics_of(found)
+        assert (body.data_version, body.mappings, body.filter_servers) == (
+            found.data_version, found.mappings, found.filter_servers,
+        )  # fmt: skip
 
 
 def test_json_is_written_as_java_does() -> None:
-    """Compact, alphabetical, integer keys quoted; without the members that a NameServer does not use."""
-    body = RegisterBrokerBody((TopicConfig("T1", 8, 7, 6, 1),), DataVersion(3, 2, 100), {}, ("f:1",))
+    """Compact, alphabetical, integer keys quoted; with the members that no NameServer uses."""
+    body = RegisterBrokerBody((TopicConfig("T1", 8, 7, 6, 1),), DataVersion(3, 2, 100), {"S": MAPPING}, ("f:1",))
 
     assert encode_json_body(body) == (
         b'{"filterServerList":["f:1"],"topicConfigSerializeWrapper":{"dataVersion":{"counter":3,"stateVersion":2,'
         b'"timestamp":100},"topicConfigTable":{"T1":{"attributes":{},"order":false,"perm":6,"readQueueNums":8,'
         b'"topicFilterType":"SINGLE_TAG","topicName":"T1","topicSysFlag":1,"writeQueueNums":7}},'
-        b'"topicQueueMappingInfoMap":{}}}'
+        b'"topicQueueMappingInfoMap":{"S":{"bname":"b","currIdMap":{"0":1,"12":3},"dirty":false,"epoch":7,'
+        b'"scope":"__global__","topic":"S","totalQueues":2}}}}'
     )
-    assert {"counter": 3, "stateVersion": 2, "timestamp": 100} == data_version_members(DataVersion(3, 2, 100))
 
 
 @given(
@@ -337,7 +463,7 @@ def test_no_bytes_break_the_readers(body: bytes, version: int) -> None:
     """A registration or a refusal: nothing else."""
     for compressed in (False, True):
         try:
-            finished(decode_body(body, version, compressed=compressed))
-            finished(decode_native_body(body, compressed=compressed))
+            read(body, version, compressed=compressed)
+            read_native(body, compressed=compressed)
         except BadRequestError as error:
             assert error.remark  # noqa: PT017 - either outcome is right

@@ -1,79 +1,142 @@
-"""A route is written to the byte in JSON and natively, and read for its queues."""
+"""What a NameServer answers with is written to the byte in JSON and natively, and read back."""
+
+from typing import Any
 
 import msgpack
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv_remoting.bodies.dialects import JSON, NATIVE, Dialect
 from namesrv_remoting.bodies.route import (
     BrokerData,
+    BrokerMemberGroup,
+    ClusterInfo,
+    KVTable,
     QueueData,
+    TopicList,
     TopicRouteData,
-    broker_data_members,
-    broker_data_native,
-    cluster_info_to_json,
-    cluster_info_to_native,
-    member_group_to_json,
-    member_group_to_native,
-    queue_datas_from_json,
-    queue_datas_from_native,
-    route_to_json,
-    route_to_native,
+    in_zone,
+    read_queue_datas,
+    read_route,
 )
-from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from namesrv_remoting.errors import BadRequestError
+from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
+from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
+from tests.support.apache_server import apache_route
 from tests.support.commands import INT32
-from tests.support.registrations import NAMES
+from tests.support.registrations import INT64, MAPPINGS, NAMES
+from tests.support.route_clients import group, queues
 
-BROKER_A = BrokerData("c1", "a", {1: "10.0.0.2:10911", 0: "10.0.0.1:10911"})
-QUEUES_A = QueueData("a", 8, 7, 6, 1)
-LEAST = TopicRouteData([BROKER_A], [QUEUES_A])
-ALL = TopicRouteData(
-    [BrokerData("c1", "a", {-1: "x:1"}, zone_name="z1", enable_acting_master=True)],
-    [QueueData("a", 8, 7, 6)],
-    filter_server_table={"x:1": ["f:1", "f:2"]},
-    order_topic_conf="a:8;b:8",
-    topic_queue_mapping_by_broker={
-        "a": TopicQueueMappingInfo("T", "a", "__global__", 7, 2, dirty=False, curr_id_map={0: 1, 12: 3}),
-        "b": TopicQueueMappingInfo(),
-    },
+BROKER_A = BrokerData("c1", "a", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"})
+NATIVE_A = {
+    "cluster": "c1",
+    "broker_name": "a",
+    "broker_addrs": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"},
+    "zone_name": None,
+    "enable_acting_master": False,
+}
+ROUTES = st.builds(
+    TopicRouteData,
+    st.lists(st.builds(BrokerData, NAMES, NAMES, st.dictionaries(INT64, NAMES), st.none() | NAMES, st.booleans())),
+    st.lists(st.builds(QueueData, NAMES, INT32, INT32, INT32, INT32)),
+    st.dictionaries(NAMES, st.lists(NAMES, max_size=2), max_size=2),
+    st.none() | NAMES | st.just(""),
+    st.none() | st.dictionaries(NAMES, MAPPINGS, min_size=1, max_size=2),
 )
 
-# -- JSON -------------------------------------------------------------------------------------------------------------
 
-
-def test_route_in_json() -> None:
-    """Compact, in alphabetical order, ids quoted and sorted, master first; members that are null are not there."""
-    assert route_to_json(LEAST) == (
-        b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"a","cluster":"c1",'
-        b'"enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":"a","perm":6,'
-        b'"readQueueNums":8,"topicSysFlag":1,"writeQueueNums":7}]}'
-    )
-
-
-def test_route_with_everything_in_json() -> None:
-    """Filter servers, order configuration, static-topic mappings, acting master, zone, a negative id."""
-    assert route_to_json(ALL) == (
-        b'{"brokerDatas":[{"brokerAddrs":{"-1":"x:1"},"brokerName":"a","cluster":"c1","enableActingMaster":true,'
-        b'"zoneName":"z1"}],"filterServerTable":{"x:1":["f:1","f:2"]},"orderTopicConf":"a:8;b:8","queueDatas":['
-        b'{"brokerName":"a","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":7}],'
-        b'"topicQueueMappingByBroker":{"a":{"bname":"a","currIdMap":{"0":1,"12":3},"dirty":false,"epoch":7,'
-        b'"scope":"__global__","topic":"T","totalQueues":2},"b":{"dirty":false,"epoch":0,"totalQueues":0}}}'
-    )
-
-
-@pytest.mark.parametrize("mappings", [None, {}])
-def test_java_sees_a_static_topic_only_when_there_is_one(mappings: dict[str, TopicQueueMappingInfo] | None) -> None:
-    """No mappings and an empty table of them are the same: the member is not there."""
-    route = TopicRouteData([], [], topic_queue_mapping_by_broker=mappings)
-
-    assert route_to_json(route) == b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
-
-
-def test_empty_order_configuration_is_not_none() -> None:
-    """Java takes the static-topic path only when it is null, so the difference is kept."""
-    assert b'"orderTopicConf":""' in route_to_json(TopicRouteData([], [], order_topic_conf=""))
+@pytest.mark.parametrize(
+    ("body", "in_json", "native"),
+    [
+        pytest.param(
+            TopicRouteData([BROKER_A], [QueueData("a", 8, 7, 6, 1)]),
+            b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"a",'
+            b'"cluster":"c1","enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":"a",'
+            b'"perm":6,"readQueueNums":8,"topicSysFlag":1,"writeQueueNums":7}]}',
+            {
+                "broker_datas": [NATIVE_A],
+                "queue_datas": [
+                    {"broker_name": "a", "read_queue_nums": 8, "write_queue_nums": 7, "perm": 6, "topic_sys_flag": 1}
+                ],
+                "filter_server_table": {},
+                "order_topic_conf": None,
+                "topic_queue_mapping_by_broker": None,
+            },
+            id="route",
+        ),
+        pytest.param(
+            TopicRouteData(
+                [BrokerData("c1", "a", {-1: "x:1"}, zone_name="z1", enable_acting_master=True)],
+                [],
+                {"x:1": ["f:1", "f:2"]},
+                "",
+                {"a": TopicQueueMappingInfo("T", "a", "__global__", 7, 2, dirty=False, curr_id_map={0: 1, 12: 3}),
+                 "b": TopicQueueMappingInfo()},
+            ),
+            b'{"brokerDatas":[{"brokerAddrs":{"-1":"x:1"},"brokerName":"a","cluster":"c1","enableActingMaster":true,'
+            b'"zoneName":"z1"}],"filterServerTable":{"x:1":["f:1","f:2"]},"orderTopicConf":"","queueDatas":[],'
+            b'"topicQueueMappingByBroker":{"a":{"bname":"a","currIdMap":{"0":1,"12":3},"dirty":false,"epoch":7,'
+            b'"scope":"__global__","topic":"T","totalQueues":2},"b":{"dirty":false,"epoch":0,"totalQueues":0}}}',
+            {
+                "broker_datas": [{"cluster": "c1", "broker_name": "a", "broker_addrs": {-1: "x:1"}, "zone_name": "z1",
+                                  "enable_acting_master": True}],
+                "queue_datas": [],
+                "filter_server_table": {"x:1": ["f:1", "f:2"]},
+                "order_topic_conf": "",
+                "topic_queue_mapping_by_broker": {
+                    "a": {"topic": "T", "bname": "a", "scope": "__global__", "epoch": 7, "total_queues": 2,
+                          "dirty": False, "curr_id_map": {0: 1, 12: 3}},
+                    "b": {"topic": None, "bname": None, "scope": None, "epoch": 0, "total_queues": 0, "dirty": False,
+                          "curr_id_map": None},
+                },
+            },
+            id="route with everything",
+        ),
+        pytest.param(
+            ClusterInfo({"a": BROKER_A}, {"c1": ["a", "b"]}),
+            b'{"brokerAddrTable":{"a":{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"a",'
+            b'"cluster":"c1","enableActingMaster":false}},"clusterAddrTable":{"c1":["a","b"]}}',
+            {"broker_addr_table": {"a": NATIVE_A}, "cluster_addr_table": {"c1": ["a", "b"]}},
+            id="clusters",
+        ),
+        pytest.param(
+            ClusterInfo({}, {}),
+            b'{"brokerAddrTable":{},"clusterAddrTable":{}}',
+            {"broker_addr_table": {}, "cluster_addr_table": {}},
+            id="no clusters",
+        ),
+        pytest.param(
+            BrokerMemberGroup.of("c1", "a", {}),
+            b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"a","cluster":"c1"}}',
+            {"broker_member_group": {"cluster": "c1", "broker_name": "a", "broker_addrs": {}}},
+            id="group",
+        ),
+        pytest.param(
+            TopicList(["b", "a"]), b'{"topicList":["b","a"]}', {"topic_list": ["b", "a"], "broker_addr": None},
+            id="list",
+        ),
+        pytest.param(
+            TopicList([], "x:1"), b'{"brokerAddr":"x:1","topicList":[]}', {"topic_list": [], "broker_addr": "x:1"},
+            id="list of 304",
+        ),
+        pytest.param(
+            KVTable({"k": "v", "\u00e9": '"'}), b'{"table":{"k":"v","\xc3\xa9":"\\""}}',
+            {"table": {"k": "v", "\u00e9": '"'}}, id="keys and values",
+        ),
+        pytest.param(
+            DataVersion(1, 0, 3), b'{"counter":1,"stateVersion":0,"timestamp":3}',
+            {"counter": 1, "state_version": 0, "timestamp": 3}, id="version",
+        ),
+    ],
+)  # fmt: skip
+def test_body_in_both_dialects(body: Any, in_json: bytes, native: dict[str, Any]) -> None:
+    """In JSON compact, in alphabetical order, with quoted keys and without nulls; natively with nil, as declared."""
+    assert in_json == JSON.encode(body)
+    assert native == msgpack.unpackb(NATIVE.encode(body), strict_map_key=False)
+    for dialect, other in ((JSON, NATIVE), (NATIVE, JSON)):
+        assert body == dialect.read(type(body), dialect.encode(body))
+        with pytest.raises(BadRequestError, match=rf"^body of {type(body).__name__} cannot be read: "):
+            other.read(type(body), dialect.encode(body))
 
 
 @pytest.mark.parametrize(
@@ -82,196 +145,117 @@ def test_empty_order_configuration_is_not_none() -> None:
 )
 def test_names_are_escaped_where_json_has_to(name: str, spelt: str) -> None:
     """Raw UTF-8 and slashes, as Java's default form has them; quotes, backslashes and control characters escaped."""
-    expected = f'{{"brokerAddrs":{{}},"brokerName":{spelt},"cluster":"c","enableActingMaster":false}}'
-
-    assert expected.encode() == msgspec.json.encode(broker_data_members(BrokerData("c", name, {})))
+    assert f'{{"topicList":[{spelt}]}}'.encode() == JSON.encode(TopicList([name]))
 
 
-@given(st.dictionaries(st.integers(-3, 1000), NAMES, max_size=5), NAMES)
-def test_no_blank_follows_a_separator(broker_addrs: dict[int, str], name: str) -> None:
-    """The Go client cuts at `,` and `:`, and a blank behind one puts the slave in the master's place."""
-    data = BrokerData("c", name.replace(" ", "_"), {key: addr.replace(" ", "_") for key, addr in broker_addrs.items()})
-
-    assert b" " not in route_to_json(TopicRouteData([data], []))
-
-
-def test_cluster_info_in_json() -> None:
-    """Broker groups by name, names by cluster, sorted; empty tables when there is nothing."""
-    assert cluster_info_to_json([BROKER_A], {"c1": ["b", "a"]}) == (
-        b'{"brokerAddrTable":{"a":{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"a",'
-        b'"cluster":"c1","enableActingMaster":false}},"clusterAddrTable":{"c1":["a","b"]}}'
-    )
-    assert cluster_info_to_json([], {}) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+@given(ROUTES)
+def test_routes_round_trip(route: TopicRouteData) -> None:
+    """What was written is read in either spelling, all of it or only the queues."""
+    for dialect in (JSON, NATIVE):
+        assert route == dialect.read_answer(TopicRouteData, dialect.encode(route))
+        assert route.queue_datas == read_queue_datas(dialect, dialect.encode(route))
+    assert route == read_route(JSON.encode(route))
 
 
-def test_member_group_in_json() -> None:
-    """One group; no addresses when nobody is in it."""
-    assert member_group_to_json("c1", "a", {0: "x:1", 2: "y:2"}) == (
-        b'{"brokerMemberGroup":{"brokerAddrs":{"0":"x:1","2":"y:2"},"brokerName":"a","cluster":"c1"}}'
-    )
-    assert member_group_to_json("c1", "a", {}) == (
-        b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"a","cluster":"c1"}}'
-    )
-
-
-# -- native -----------------------------------------------------------------------------------------------------------
-
-
-def test_route_in_msgpack_to_the_byte() -> None:
-    """Integer keys are integers; what is not there is nil."""
-    assert route_to_native(TopicRouteData([BrokerData("c", "a", {0: "x:1"})], [QueueData("a", 8, 7, 6, 1)])) == (
-        b"\x85"
-        b"\xacbroker_datas\x91\x85\xa7cluster\xa1c\xabbroker_name\xa1a\xacbroker_addrs\x81\x00\xa3x:1"
-        b"\xa9zone_name\xc0\xb4enable_acting_master\xc2"
-        b"\xabqueue_datas\x91\x85\xabbroker_name\xa1a\xafread_queue_nums\x08\xb0write_queue_nums\x07\xa4perm\x06"
-        b"\xaetopic_sys_flag\x01"
-        b"\xb3filter_server_table\x80"
-        b"\xb0order_topic_conf\xc0"
-        b"\xbdtopic_queue_mapping_by_broker\xc0"
-    )
-
-
-def test_route_with_everything_in_msgpack() -> None:
-    """The members of DESIGN's native bodies, read by a plain msgpack reader."""
-    assert msgpack.unpackb(route_to_native(ALL), strict_map_key=False) == {
-        "broker_datas": [
-            {
-                "cluster": "c1",
-                "broker_name": "a",
-                "broker_addrs": {-1: "x:1"},
-                "zone_name": "z1",
-                "enable_acting_master": True,
-            }
-        ],
-        "queue_datas": [
-            {"broker_name": "a", "read_queue_nums": 8, "write_queue_nums": 7, "perm": 6, "topic_sys_flag": 0}
-        ],
-        "filter_server_table": {"x:1": ["f:1", "f:2"]},
-        "order_topic_conf": "a:8;b:8",
-        "topic_queue_mapping_by_broker": {
-            "a": {
-                "topic": "T",
-                "bname": "a",
-                "scope": "__global__",
-                "epoch": 7,
-                "total_queues": 2,
-                "dirty": False,
-                "curr_id_map": {0: 1, 12: 3},
-            },
-            "b": {
-                "topic": None,
-                "bname": None,
-                "scope": None,
-                "epoch": 0,
-                "total_queues": 0,
-                "dirty": False,
-                "curr_id_map": None,
-            },
-        },
-    }
-
-
-def test_cluster_info_in_msgpack() -> None:
-    """As in JSON, in snake_case."""
-    assert msgpack.unpackb(cluster_info_to_native([BROKER_A], {"c1": ["b", "a"]}), strict_map_key=False) == {
-        "broker_addr_table": {
-            "a": {
-                "cluster": "c1",
-                "broker_name": "a",
-                "broker_addrs": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"},
-                "zone_name": None,
-                "enable_acting_master": False,
-            }
-        },
-        "cluster_addr_table": {"c1": ["a", "b"]},
-    }
-
-
-def test_member_group_in_msgpack() -> None:
-    """As in JSON, in snake_case."""
-    assert member_group_to_native("c", "a", {0: "x:1"}) == (
-        b"\x81\xb3broker_member_group\x83\xa7cluster\xa1c\xabbroker_name\xa1a\xacbroker_addrs\x81\x00\xa3x:1"
-    )
-
-
-# -- reading, for REGISTER_TOPIC_IN_NAMESRV ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("body", "queues"),
-    [
-        (b"{}", []),
-        (b'{"queueDatas":null}', []),
-        (b'{"queueDatas":[]}', []),
-        (
-            (
-                b'{"brokerDatas":[{"brokerAddrs":{0:"x:1"},"brokerName":"a","cluster":"c"}],"filterServerTable":{},'
-                b'"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":8,"topicSysFlag":1,"writeQueueNums":7}]}'
-            ),
-            [QueueData("a", 8, 7, 6, 1)],
-        ),
-        (b'{"queueDatas":[{"brokerName":"a"}]}', [QueueData("a", 0, 0, 0, 0)]),
-        (b'{"queueDatas":[{"brokerName":"a","topicSynFlag":1}]}', [QueueData("a", 0, 0, 0, 0)]),
-    ],
-    ids=["empty", "null", "none", "as Java writes it", "defaults", "the old misspelling"],
-)
-def test_queues_of_a_json_route(body: bytes, queues: list[QueueData]) -> None:
-    """All else is skipped, bare integer keys included; what is missing is 0, as in Java's QueueData."""
-    assert queues == queue_datas_from_json(body)
+# -- what others write ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"null", b'{"queueDatas":{}}', b'{"queueDatas":[null]}', b'{"queueDatas":[{}]}', b"{{{{",
-     b'{"queueDatas":[{"brokerName":""}]}', b'{"queueDatas":[{"brokerName":"a","perm":2147483648}]}'],
-)  # fmt: skip
-def test_json_that_is_no_route_is_refused(body: bytes) -> None:
-    """A queue belongs to a broker that has a name."""
-    with pytest.raises(BadRequestError, match=r"^body of TopicRouteData cannot be read: "):
-        queue_datas_from_json(body)
-
-
-@pytest.mark.parametrize(
-    ("body", "queues"),
     [
-        (b"\x80", []),
-        (b"\x81\xabqueue_datas\xc0", []),
+        apache_route("broker-a", queues=8),
+        # before 4.9.0 the flag had another name
         (
-            (
-                b"\x82\xa1x\x81\x00\x01\xabqueue_datas\x91\x84\xabbroker_name\xa1a\xafread_queue_nums\x08"
-                b"\xb0write_queue_nums\x07\xa4perm\x06"
-            ),
-            [QueueData("a", 8, 7, 6, 0)],
+            b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1"}],'
+            b'"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,"writeQueueNums":8}]}'
         ),
     ],
 )
-def test_queues_of_a_native_route(body: bytes, queues: list[QueueData]) -> None:
-    """All else is skipped."""
-    assert queues == queue_datas_from_native(body)
+def test_routes_of_apaches_servers(body: bytes) -> None:
+    """With bare keys, whatever the version."""
+    expected = TopicRouteData(
+        [BrokerData("cluster-1", "broker-a", {0: "10.0.0.1:10911"})], [QueueData("broker-a", 8, 8, 6, 0)]
+    )
+
+    assert expected == read_route(body)
 
 
-@pytest.mark.parametrize("body", [b"", b"\xc0", b"\x90", b"\x81\xabqueue_datas\x91\x81\xabbroker_name\xa1a"])
-def test_msgpack_that_is_no_route_is_refused(body: bytes) -> None:
-    """Natively no number has a default."""
+def test_the_old_spelling_of_the_flag_counts() -> None:
+    """`topicSynFlag`, before 4.9.0."""
+    body = b'{"queueDatas":[{"brokerName":"b","topicSynFlag":4}]}'
+
+    assert [QueueData("b", 0, 0, 0, 4)] == read_route(body).queue_datas
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b"[]", b"not json", b'{"brokerDatas":3}', b'{"queueDatas":[{}]}', b"\xff"]
+)
+def test_what_is_no_route_is_the_servers_fault(body: bytes) -> None:
+    """And says what it was."""
+    with pytest.raises(RemoteProtocolError, match=r"^body of TopicRouteData cannot be read: "):
+        read_route(body)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body", "queue_datas"),
+    [
+        (JSON, b"{}", []),
+        (JSON, b'{"queueDatas":null}', []),
+        (JSON, b'{"queueDatas":[]}', []),
+        (JSON, (b'{"brokerDatas":[{"brokerAddrs":{0:"x:1"},"brokerName":"a","cluster":"c"}],"filterServerTable":{},'
+               b'"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":8,"topicSysFlag":1,"writeQueueNums":7}]}'),
+         [QueueData("a", 8, 7, 6, 1)]),
+        (JSON, b'{"queueDatas":[{"brokerName":"a","topicSynFlag":1}]}', [QueueData("a", 0, 0, 0, 0)]),
+        (NATIVE, b"\x80", []),
+        (NATIVE, b"\x81\xabqueue_datas\xc0", []),
+        (NATIVE, (b"\x82\xa1x\x81\x00\x01\xabqueue_datas\x91\x84\xabbroker_name\xa1a\xafread_queue_nums\x08"
+                 b"\xb0write_queue_nums\x07\xa4perm\x06"), [QueueData("a", 8, 7, 6, 0)]),
+    ],
+)  # fmt: skip
+def test_queues_of_a_route(dialect: Dialect, body: bytes, queue_datas: list[QueueData]) -> None:
+    """All else is skipped, bare integer keys included; in JSON what is missing is 0, as in Java's QueueData."""
+    assert queue_datas == read_queue_datas(dialect, body)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        *((JSON, body) for body in (b"", b"[]", b"null", b'{"queueDatas":{}}', b'{"queueDatas":[null]}', b"{{{{",
+                                    b'{"queueDatas":[{}]}', b'{"queueDatas":[{"brokerName":""}]}',
+                                    b'{"queueDatas":[{"brokerName":"a","perm":2147483648}]}')),
+        *((NATIVE, body) for body in (b"", b"\xc0", b"\x90", b"\x81\xabqueue_datas\x91\x81\xabbroker_name\xa1a")),
+    ],
+)  # fmt: skip
+def test_queues_that_are_none_are_refused(dialect: Dialect, body: bytes) -> None:
+    """A queue belongs to a broker that has a name; natively no number has a default."""
     with pytest.raises(BadRequestError, match=r"^body of TopicRouteData cannot be read: "):
-        queue_datas_from_native(body)
+        read_queue_datas(dialect, body)
 
 
-@given(st.lists(st.builds(QueueData, NAMES, INT32, INT32, INT32, INT32), max_size=5))
-def test_queues_round_trip(queues: list[QueueData]) -> None:
-    """Both spellings of a route are read for the queues that were written."""
-    route = TopicRouteData([BROKER_A], queues)
-
-    assert queues == queue_datas_from_json(route_to_json(route))
-    assert queues == queue_datas_from_native(route_to_native(route))
+def test_queues_are_few() -> None:
+    """128 KiB of them, in either spelling."""
+    for dialect in (JSON, NATIVE):
+        with pytest.raises(BadRequestError, match=r"^body of TopicRouteData: 131073 bytes, limit 131072$"):
+            read_queue_datas(dialect, bytes(131_073))
 
 
-def test_zone_and_acting_master_are_in_the_native_group() -> None:
-    """All five members, whatever they hold."""
-    assert broker_data_native(ALL.broker_datas[0]) == {
-        "cluster": "c1",
-        "broker_name": "a",
-        "broker_addrs": {-1: "x:1"},
-        "zone_name": "z1",
-        "enable_acting_master": True,
-    }
+def test_a_zone_sees_its_own_groups_and_those_without_master() -> None:
+    """As RocketMQ's NameServer filters for __ZONE_NAME; names are compared without their case."""
+    route = TopicRouteData(
+        [
+            group("broker-a", zone="East"),
+            group("broker-b", zone="west"),
+            group("broker-c", 1, zone="west"),
+            group("broker-d"),
+        ],
+        [queues(f"broker-{letter}") for letter in "abcd"],
+        {"10.0.0.1:10911": ["f1"], "10.0.0.2:10911": ["f2"]},
+        "broker-a:1",
+    )
+
+    found = in_zone(route, "EAST")
+
+    assert ["broker-a", "broker-c"] == [data.broker_name for data in found.broker_datas]
+    assert ["broker-a", "broker-c"] == [data.broker_name for data in found.queue_datas]
+    assert {"10.0.0.1:10911": ["f1"]} == found.filter_server_table
+    assert "broker-a:1" == found.order_topic_conf

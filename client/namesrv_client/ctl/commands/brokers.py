@@ -11,9 +11,8 @@ from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import cell
 from namesrv_client.ctl.running import Columns, absences_in, change, show_list
 from namesrv_client.ctl.wording import ago, lasting
-from namesrv_remoting.bodies.answers import ClusterInfo
-from namesrv_remoting.bodies.extension_answers import Connection, LiveBroker
-from namesrv_remoting.bodies.route import BrokerData
+from namesrv_remoting.bodies.extensions import Connection, LiveBroker
+from namesrv_remoting.bodies.route import BrokerData, ClusterInfo
 from namesrv_remoting.codes import MASTER_ID, RequestCode
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", "-c", help="Only this cluster.")]

@@ -15,8 +15,7 @@ from namesrv_client.ctl.output import Report, cell, table
 from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Servers
 from namesrv_client.ctl.wording import perm_text
-from namesrv_remoting.bodies.answers import ClusterInfo
-from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.bodies.route import ClusterInfo, TopicRouteData
 from namesrv_remoting.errors import RemotingError
 
 Kind = Literal["broker", "topic"]

@@ -16,7 +16,7 @@ from namesrv_client.ctl.output import Report
 from namesrv_client.ctl.running import Columns, absences_in, server_table, show
 from namesrv_client.ctl.servers import Answers, Servers
 from namesrv_client.ctl.wording import ago, lasting, perm_text
-from namesrv_remoting.bodies.extension_answers import LiveBroker
+from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import QueueData
 
 # of the time that a broker may be silent; with 120 s and a heartbeat every 30 s one is late that missed a second one

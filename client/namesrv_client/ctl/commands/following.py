@@ -18,7 +18,7 @@ from namesrv_client.ctl.output import ABSENT, Output, complain
 from namesrv_client.ctl.running import Columns, Question, run_once, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_client.ctl.wording import moment, shown
-from namesrv_remoting.bodies.extension_answers import Event, Events
+from namesrv_remoting.bodies.extensions import Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 from namesrv_runtime.clock import Clock

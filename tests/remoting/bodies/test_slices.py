@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_remoting.bodies.base import Steps, read_strictly
-from namesrv_remoting.bodies.json_slices import JsonSlices
+from namesrv_remoting.bodies.base import read_strictly
+from namesrv_remoting.bodies.slices import Group, JsonSlices, Member
 from namesrv_remoting.errors import BadRequestError
 from tests.remoting.bodies.test_fastjson import written_by_fastjson
 from tests.support.steps import finished
@@ -28,42 +28,33 @@ class Value(msgspec.Struct):
     ids: dict[int, int] = {}
 
 
-class InSlices:
-    """A Document, read in slices of some size."""
-
-    def __init__(self, data: bytes, slice_bytes: int) -> None:
-        self._slices = JsonSlices(data, "DOCUMENT")
-        self._slice_bytes = slice_bytes
-        self.found = Document()
-        self.slices = 0
-
-    def read(self) -> Steps[Document]:
-        """All of it."""
-        yield from self._slices.document(self._object)
-        return self.found
-
-    def _object(self, at: int) -> Steps[int]:
-        return (yield from self._slices.object(at, {"small": self._small, "table": self._table}))
-
-    def _small(self, at: int) -> Steps[int]:
-        self.found.small, at = yield from self._slices.value(at, SMALL, 1024)
-        return at
-
-    def _table(self, at: int) -> Steps[int]:
-        self.found.table = {}
-        return (yield from self._slices.table(at, TABLE, self._slice_bytes, self._take))
-
-    def _take(self, values: dict[str, Value] | None) -> None:
-        self.slices += 1
-        if values is None:
-            self.found.table = None
-        else:
-            self.found.table = (self.found.table or {}) | values
-
-
 SMALL = msgspec.json.Decoder(list[str] | None)
 TABLE = msgspec.json.Decoder(dict[str, Value] | None)
 WHOLE = msgspec.json.Decoder(Document)
+
+
+def in_slices(data: bytes, slice_bytes: int) -> tuple[Document, int]:
+    """A Document that is read in slices of some size, and how many there were of its table."""
+    found, slices = Document(), 0
+
+    def take_small(values: list[str] | None) -> None:
+        found.small = values
+
+    def begin() -> None:
+        found.table = {}
+
+    def take(values: dict[str, Value] | None) -> None:
+        nonlocal slices
+        slices += 1
+        found.table = None if values is None else (found.table or {}) | values
+
+    members: dict[str, Member | Group] = {
+        "small": Member(SMALL, take_small, 1024),
+        "table": Member(TABLE, take, slice_bytes, begin),
+    }
+    finished(JsonSlices(data, "DOCUMENT").read(members))
+    return found, slices
+
 
 # what a cut could be taken for, inside of strings too; what a bare key could be taken for is refused, see fastjson
 texts = st.text(st.sampled_from('a\\"{}[],:')) | st.sampled_from(['},"a":{', '"},"b":{"', "é\U0001f600", ""])
@@ -96,16 +87,16 @@ def test_slices_say_what_the_whole_says(value: object, write: object, slice_byte
     assert callable(write)
     data = write(value).encode()
 
-    assert read_strictly(WHOLE, data, "DOCUMENT") == finished(InSlices(data, slice_bytes).read())
+    assert read_strictly(WHOLE, data, "DOCUMENT") == in_slices(data, slice_bytes)[0]
 
 
 def test_table_is_cut_where_it_is_full() -> None:
     """A hundred topics as Java writes them, each in the slice that is not full yet."""
     table = {f"T{number:02}": {"attributes": {}, "name": "x" * 20, "order": False} for number in range(100)}
-    in_slices = InSlices(json.dumps({"table": table}, separators=(",", ":")).encode(), slice_bytes=610)
+    found, slices = in_slices(json.dumps({"table": table}, separators=(",", ":")).encode(), slice_bytes=610)
 
-    assert set(table) == set(finished(in_slices.read()).table or ())
-    assert in_slices.slices in range(10, 14)
+    assert set(table) == set(found.table or ())
+    assert slices in range(10, 14)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +130,7 @@ def test_table_is_cut_where_it_is_full() -> None:
 def test_what_is_no_document_is_refused(data: bytes, error: str) -> None:
     """With what was expected and where, or which limit was passed; nothing else is ever raised."""
     with pytest.raises(BadRequestError) as caught:
-        finished(InSlices(data, 100).read())
+        in_slices(data, 100)
     assert f"body of DOCUMENT cannot be read: {error}" == caught.value.remark
 
 
@@ -147,7 +138,7 @@ def test_what_is_no_document_is_refused(data: bytes, error: str) -> None:
 def test_no_bytes_break_the_reader(data: bytes, slice_bytes: int) -> None:
     """A document or a refusal; what a strict parser takes is taken, and means the same."""
     try:
-        found = finished(InSlices(data, slice_bytes).read())
+        found = in_slices(data, slice_bytes)[0]
     except BadRequestError:
         found = None
     try:

@@ -1,0 +1,202 @@
+"""Ext fields of requests and of answers with more than one, typed; the numbers are the codes of the requests.
+
+After `RegisterBrokerRequestHeader` and its siblings in RocketMQ's `protocol/header/namesrv`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Self
+
+import msgspec
+
+from namesrv_remoting.errors import BadRequestError
+
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+# A day. Real brokers ask for 10 s (acting-master mode) or nothing, and an entry must not outlive its broker for ever.
+HeartbeatTimeout = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
+
+_SHOWN_CHARACTERS: Final = 64
+
+
+class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """The typed ext fields of one request or response.
+
+    Apache's server does not check its required fields; a missing or unreadable one leaves half a registration behind.
+    Here it is refused before anything happens, by name.
+    """
+
+    @classmethod
+    def from_ext(cls, ext_fields: Mapping[str, str] | None) -> Self:
+        """The typed fields.
+
+        Raises:
+            BadRequestError: a required field is missing or empty, or a value cannot be read; the remark names it.
+        """
+        fields = dict(ext_fields or {})
+        try:
+            return msgspec.convert(fields, cls, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadRequestError(cls._what_is_wrong(fields)) from error
+
+    @classmethod
+    def _what_is_wrong(cls, fields: dict[str, str]) -> str:
+        for field in msgspec.structs.fields(cls):
+            name = field.encode_name
+            if name not in fields:
+                if field.required:
+                    return f"field {name} is missing"
+                continue
+            try:
+                msgspec.convert(fields[name], field.type, strict=False)
+            except msgspec.ValidationError as error:
+                if not fields[name]:
+                    return f"field {name} is empty"
+                reason = str(error)[:1].lower() + str(error)[1:]
+                return f"field {name}: {fields[name][:_SHOWN_CHARACTERS]!r}: {reason}"
+        return "ext fields cannot be read"
+
+    def to_ext(self) -> dict[str, str]:
+        """The fields as strings, without those that are None."""
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in msgspec.to_builtins(self).items()
+            if value is not None
+        }
+
+
+# -- brokers ----------------------------------------------------------------------------------------------------------
+
+
+class _OfBroker(ExtHeader, frozen=True, kw_only=True):
+    """Which broker it is about."""
+
+    broker_name: Name
+    broker_addr: Name
+    cluster_name: Name
+
+
+class RegisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
+    """103. `enable_acting_master` None marks a broker older than 5.x; `body_crc32` 0 means not checked.
+
+    `kind`, `agent_id` and `registration_seq` belong to the native protocol.
+    """
+
+    broker_id: Int64
+    # annotated as required in Java, but brokers without HA leave it out, and nothing breaks
+    ha_server_addr: str | None = None
+    heartbeat_timeout_millis: HeartbeatTimeout | None = None
+    enable_acting_master: bool | None = None
+    compressed: bool = False
+    body_crc32: Int64 = 0
+    zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
+    kind: str = "full"
+    agent_id: str | None = None
+    registration_seq: Int64 | None = None
+
+
+class RegisterBrokerResponseHeader(ExtHeader, frozen=True, kw_only=True):
+    """Where the master of the registering slave is; empty for a master."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class UnregisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
+    """104."""
+
+    broker_id: Int64
+    agent_id: str | None = None
+    registration_seq: Int64 | None = None
+
+
+class BrokerHeartbeatRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """904."""
+
+    cluster_name: Name
+    broker_addr: Name
+    broker_name: Name
+    broker_id: Int64 | None = None
+    agent_id: str | None = None
+    registration_seq: Int64 | None = None
+
+
+class QueryDataVersionRequestHeader(_OfBroker, frozen=True, kw_only=True):
+    """322."""
+
+    broker_id: Int64
+
+
+class GetBrokerMemberGroupRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """901."""
+
+    cluster_name: Name
+    broker_name: Name
+
+
+class NotifyMinBrokerIdChangeRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """905, from the NameServer to the members of a group."""
+
+    min_broker_id: Int64 | None = None
+    broker_name: str | None = None
+    min_broker_addr: str | None = None
+    offline_broker_addr: str | None = None
+    ha_broker_addr: str | None = None
+
+
+# -- clients ----------------------------------------------------------------------------------------------------------
+
+
+class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """105. The zone fields come from brokers and clients that run with `rocketmq.zone`."""
+
+    topic: Name
+    accept_standard_json_only: str | None = None
+    zone_mode: str | None = msgspec.field(default=None, name="__ZONE_MODE")
+    zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
+
+
+# -- operators --------------------------------------------------------------------------------------------------------
+
+
+class NamespaceRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """219."""
+
+    namespace: Name
+
+
+class KVConfigKeyRequestHeader(NamespaceRequestHeader, frozen=True, kw_only=True):
+    """101 and 102."""
+
+    key: Name
+
+
+class PutKVConfigRequestHeader(KVConfigKeyRequestHeader, frozen=True, kw_only=True):
+    """100."""
+
+    value: str
+
+
+class BrokerNameRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """205 and 327."""
+
+    broker_name: Name
+
+
+class RegisterTopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """217."""
+
+    topic: Name
+
+
+class DeleteTopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """216. With a cluster, only that cluster's brokers lose the topic."""
+
+    topic: Name
+    cluster_name: str | None = None
+
+
+class ClusterRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """224."""
+
+    cluster: Name
