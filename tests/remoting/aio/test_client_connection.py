@@ -84,7 +84,7 @@ async def test_reset_is_a_loss_with_its_cause() -> None:
         (b"\x00\x00\x00\x02\x00\x00\x00\x00", "frame length 2, minimum 4"),
         (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "unknown serialize type 2, expected 0, 1 or 77"),
         (b"\x00\x00\x00\x06\x00\x00\x00\x02[]", "header cannot be read: Expected `object`, got `array`"),
-        (b"\x00\x00\x00\x05\x4d\x00\x00\x01\x90", "header is not an array of 6"),
+        (b"\x00\x00\x00\x05\x4d\x00\x00\x01\x90", "header cannot be read: Expected `array`"),
         (b"\x00\x00\x00\x08\x01\x00\x00\x04\x00\x00\x00\x00", "binary header: "),
     ],
 )
