@@ -76,6 +76,8 @@ async def shown(tmp_path: Path) -> Scrape:
         stranger.send(b"GET / HTTP/1.1\r\n\r\n")
         await until(lambda: server.namesrv.counters.refusals)
         await asyncio.to_thread(scrape, server.controller.http_addresses[0])
+        # the first one is counted, and shown for a moment
+        await server.clock.advance(1)
         return await asyncio.to_thread(scrape, server.controller.http_addresses[0])
 
 
