@@ -8,7 +8,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from platform import python_version
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
@@ -23,6 +22,7 @@ from namesrv.counters import REASONS
 from namesrv.histogram import Histogram
 from namesrv.routeinfo.records import HEARTBEAT_SECONDS
 from namesrv_remoting.aio.server import RemotingServer
+from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_runtime.log import lines_lost
 
@@ -72,13 +72,14 @@ class Survey:
         """
         # a server without any has a number, too
         connections: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
-        async for connection in _in_chunks(list(namesrv.connections.values())):
-            connections[_PROTOCOLS.get(connection.serialize_type, "none"), connection.role or "none"] += 1
+        async for part in in_parts(list(namesrv.connections.values()), _CHUNK):
+            connections.update((_PROTOCOLS.get(each.serialize_type, "none"), each.role or "none") for each in part)
         brokers: Counter[str] = Counter({"live": 0, "suspect": 0})
         now = namesrv.manager.now()
-        async for live in _in_chunks(list(namesrv.manager.tables.broker_live_table.values())):
-            is_suspect = now - live.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * live.expiry_seconds)
-            brokers["suspect" if is_suspect else "live"] += 1
+        async for entries in in_parts(list(namesrv.manager.tables.broker_live_table.values()), _CHUNK):
+            for live in entries:
+                is_suspect = now - live.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * live.expiry_seconds)
+                brokers["suspect" if is_suspect else "live"] += 1
         return cls(namesrv, server, connections, brokers)
 
 
@@ -258,11 +259,3 @@ def _each(values: Values[T]) -> Iterable[tuple[tuple[str, ...], T]]:
     if isinstance(values, Mapping):
         return [((of,) if isinstance(of, str) else of, value) for of, value in values.items()]
     return [((), values)]
-
-
-async def _in_chunks(items: Iterable[T]) -> AsyncIterator[T]:
-    left = iter(items)
-    while chunk := list(islice(left, _CHUNK)):
-        for item in chunk:
-            yield item
-        await asyncio.sleep(0)

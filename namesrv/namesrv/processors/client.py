@@ -3,24 +3,21 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from itertools import islice
-from typing import Final, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from namesrv.context import Namesrv
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.aio.steps import run_in_steps
+from namesrv_remoting.aio.steps import in_parts, run_in_steps
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, Pull, RoutesAnswer, pull_in_steps
 from namesrv_remoting.bodies.route import in_zone
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers import GetRouteInfoRequestHeader
 from namesrv_runtime.clock import timeout_on
-
-T = TypeVar("T")
 
 FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # Routes put into one answer between two looks at the loop.
@@ -142,7 +139,7 @@ class ClientProcessor:
                     raise SystemError_(f"routes of more than {limit} bytes: ask for fewer topics at a time")
                 if number % _CHUNK == 0:
                     await asyncio.sleep(0)
-        async for part in in_parts(served):
+        async for part in in_parts(served, _PART):
             self._note_served(request, part)
         return Reply(
             NATIVE.encode(RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes))
@@ -162,7 +159,7 @@ class ClientProcessor:
             return None
         if asked.since == namesrv.manager.revisions.revision:
             return []
-        async for part in in_parts(asked.topics):
+        async for part in in_parts(asked.topics, _PART):
             changed = namesrv.manager.revisions.changed_since(part, asked.since)
             if changed is None:
                 return None
@@ -172,13 +169,3 @@ class ClientProcessor:
     def _check_ready(self) -> None:
         if not self._namesrv.is_ready():
             raise NotReadyError
-
-
-async def in_parts(items: Collection[T]) -> AsyncIterator[Sequence[T]]:
-    """The items, with the loop running in between."""
-    left, taken = iter(items), 0
-    while part := list(islice(left, _PART)):
-        yield part
-        taken += len(part)
-        if taken < len(items):
-            await asyncio.sleep(0)

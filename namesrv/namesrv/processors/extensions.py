@@ -1,14 +1,13 @@
 """Handlers of operators' native requests: server, events, connections, brokers (20002 to 20005)."""
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 from namesrv import version
 from namesrv.context import Namesrv
-from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
+from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import (
     BrokersAnswer,
@@ -23,11 +22,14 @@ from namesrv_remoting.bodies.extensions import (
 )
 from namesrv_remoting.codes import SerializeType
 
-T = TypeVar("T")
-
 # described between two looks at the sockets: about a millisecond
 _SLICE: Final = 250
-_PROTOCOLS = {SerializeType.JSON: "json", SerializeType.ROCKETMQ: "rocketmq", SerializeType.MSGPACK: "msgpack"}
+# of a connection over which nothing has come there is none
+_PROTOCOLS: Final[Mapping[int, str]] = {
+    SerializeType.JSON: "json",
+    SerializeType.ROCKETMQ: "rocketmq",
+    SerializeType.MSGPACK: "msgpack",
+}
 
 
 class ExtensionProcessor:
@@ -76,27 +78,23 @@ class ExtensionProcessor:
         asked = ListConnectionsRequest.read(request.command.body)
         now = self._namesrv.clock.monotonic()
         found = [
-            self._connection(connection, now)
-            async for connection in in_slices(list(self._namesrv.connections.values()))
+            Connection(
+                id=connection.id,
+                peer=connection.peer,
+                proxied=connection.proxied,
+                role=connection.role or None,
+                protocol=_PROTOCOLS.get(connection.serialize_type),
+                since_ms=int(connection.opened_wall * 1000),
+                last_request_seconds=round(now - connection.last_read, 3),
+                requests=connection.requests,
+                in_flight=connection.in_flight,
+                unsent_bytes=connection.unsent_bytes,
+            )
+            async for part in in_parts(list(self._namesrv.connections.values()), _SLICE)
+            for connection in part
             if asked.role in (None, connection.role)
         ]
         return Reply(NATIVE.encode(ConnectionsAnswer(found)))
-
-    def _connection(self, connection: ServerConnection, now: float) -> Connection:
-        return Connection(
-            id=connection.id,
-            peer=connection.peer,
-            proxied=connection.proxied,
-            role=connection.role or None,
-            protocol=_PROTOCOLS.get(SerializeType(connection.serialize_type))
-            if connection.serialize_type >= 0
-            else None,
-            since_ms=int(connection.opened_wall * 1000),
-            last_request_seconds=round(now - connection.last_read, 3),
-            requests=connection.requests,
-            in_flight=connection.in_flight,
-            unsent_bytes=connection.unsent_bytes,
-        )
 
     async def list_brokers(self, request: Request) -> Reply:
         """20005."""
@@ -121,15 +119,8 @@ class ExtensionProcessor:
                 protocol="msgpack" if live.is_native else "rocketmq",
                 state=None if live.state is None else dict(live.state),
             )
-            async for key, live in in_slices(sorted(tables.broker_live_table.items()))
+            async for part in in_parts(sorted(tables.broker_live_table.items()), _SLICE)
+            for key, live in part
             if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
         ]
         return Reply(NATIVE.encode(BrokersAnswer(found, self._namesrv.boot_id)))
-
-
-async def in_slices(items: Sequence[T]) -> AsyncIterator[T]:
-    """The items, with the loop running in between."""
-    for number, item in enumerate(items, start=1):
-        yield item
-        if number % _SLICE == 0:
-            await asyncio.sleep(0)

@@ -6,6 +6,7 @@ from typing import Final
 
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import QueueRow
+from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.bodies.dialects import Dialect
 from namesrv_remoting.bodies.route import TopicList
 from namesrv_remoting.errors import SystemBusyError, SystemError_
@@ -74,11 +75,8 @@ class TopicLists:
         rows = self._manager.tables.topic_queue_table
         size, limit = 0, self._max_bytes()
         found: list[str] = []
-        candidates = list(rows)
-        for at in range(0, len(candidates), _SLICE):
-            if at:
-                await asyncio.sleep(0)
-            for name in candidates[at : at + _SLICE]:
+        async for part in in_parts(list(rows), _SLICE):
+            for name in part:
                 row = rows.get(name)
                 if row is not None and is_wanted(row):
                     found.append(name)

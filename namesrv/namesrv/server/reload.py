@@ -13,7 +13,6 @@ from typing import Final
 
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import SETTINGS
-from namesrv.settings.model import Settings
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_runtime import log
@@ -42,43 +41,20 @@ _NEED_RESTART: Final = frozenset(
 RELOADABLE: Final = SETTINGS.keys() - _NEED_RESTART
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A setting whose value has changed."""
-
-    name: str
-    old: object
-    new: object
-
-    @property
-    def can_reload(self) -> bool:
-        """Whether it takes effect in a running server."""
-        return self.name in RELOADABLE
-
-
-def changes_between(running: Mapping[str, object], wanted: Settings) -> list[Change]:
-    """Every setting that differs from the running server's, in the order of the declaration."""
-    return [
-        Change(name, running[name], getattr(wanted, name))
-        for name in SETTINGS
-        if running[name] != getattr(wanted, name)
-    ]
-
-
+@dataclass(slots=True)
 class Reloader:
     """Reloads on request, one at a time."""
 
-    def __init__(self, namesrv: Namesrv, server: RemotingServer, read: Callable[[], Loaded]) -> None:
-        self._namesrv = namesrv
-        self._server = server
-        self._read = read
+    namesrv: Namesrv
+    server: RemotingServer
+    read: Callable[[], Loaded]
 
     async def run(self, asked: asyncio.Event) -> None:
         """Reload on each request, until cancelled; requests that come before a reload begins share it."""
         while True:
             await asked.wait()
             asked.clear()
-            namesrv = self._namesrv
+            namesrv = self.namesrv
             namesrv.service_manager.reloading()
             try:
                 await self.reload()
@@ -89,21 +65,21 @@ class Reloader:
         """Read the settings and apply what has changed, or say what is wrong with them."""
         try:
             # files may be on a disk that is slow
-            loaded = await asyncio.to_thread(self._read)
+            loaded = await asyncio.to_thread(self.read)
         except SettingsError as error:
             event(logger, logging.ERROR, "reload_refused", problems=error.problems)
             return
         for warning in loaded.warnings:
             event(logger, logging.WARNING, "settings_doubted", warning=warning)
-        changes = changes_between(self._namesrv.effective_settings(), loaded.settings)
+        running, wanted = self.namesrv.effective_settings(), dict(loaded.settings)
+        different = [name for name in SETTINGS if running[name] != wanted[name]]
         # logged first: another level may keep these lines out of the log
-        for change in changes:
-            name = "setting_changed" if change.can_reload else "setting_needs_restart"
-            setting, origin = change.name, loaded.origins[change.name]
-            event(logger, logging.WARNING, name, setting=setting, old=change.old, new=change.new, origin=origin)
-        changed = {change.name: change.new for change in changes if change.can_reload}
-        apply(self._namesrv, self._server, changed)
-        event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(changes) - len(changed))
+        for name in different:
+            told = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
+            event(logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **told)
+        changed = {name: wanted[name] for name in different if name in RELOADABLE}
+        apply(self.namesrv, self.server, changed)
+        event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
 
 def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object]) -> None:

@@ -41,15 +41,7 @@ class Limits:
                 tcp_user_timeout_seconds=settings.tcp_user_timeout_seconds,
                 proxy_protocol=settings.proxy_protocol == "optional",
             ),
-            TableLimits(
-                max_clusters=settings.max_clusters,
-                max_brokers=settings.max_brokers,
-                max_topics=settings.max_topics,
-                max_routes=settings.max_routes,
-                max_topics_per_broker=settings.max_topics_per_broker,
-                max_brokers_per_connection=settings.max_brokers_per_connection,
-                max_topics_per_connection=settings.max_topics_per_connection,
-            ),
+            TableLimits(**{limit.name: getattr(settings, limit.name) for limit in fields(TableLimits)}),
             KVLimits(
                 max_value_bytes=settings.kv_max_value_bytes,
                 max_keys_per_namespace=settings.kv_max_keys_per_namespace,
