@@ -1,58 +1,64 @@
-"""Every NameServer knows what the broker has, and the agent knows every NameServer."""
+"""Every NameServer knows what the broker has, from its start to its leave, and the agent knows every NameServer."""
 
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from namesrv.routeinfo.records import Unregistered
-from namesrv_broker_agent import TopicConfig
+from namesrv.routeinfo.records import Evicted, Registered, Unregistered
+from namesrv_broker_agent import BrokerAgent, TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
     NAME,
     TOPICS,
     address_of,
+    agent_settings,
     brokers,
     everywhere,
+    finished,
     name_servers,
+    played,
     queues,
+    real,
     registrations,
     running,
     sockets,
     versions,
 )
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.guard import GUARD_SECONDS
+from tests.support.in_process import InProcess
 from tests.support.passing_time import passing
 from tests.support.raw_peer import until
-from tests.support.route_clients import finished
 from tests.support.tcp_proxy import TcpProxy
 
-
-async def test_every_server_is_told_everything(tmp_path: Path) -> None:
-    """Each over a connection of its own."""
-    clock = FakeClock()
-    async with name_servers(tmp_path, clock) as servers, running(clock, everywhere(servers)) as agent:
-        assert 3 == await agent.registered()
-
-        for server in servers:
-            assert [("full", 2)] == registrations(server)
-            assert ((8, 8, 6), (4, 4, 6)) == (queues(server, "orders"), queues(server, "bills"))
-            assert ["registered"] == [
-                state.status for address, state in agent.servers.items() if address == address_of(server)
-            ]
-            assert 1 == len(server.namesrv.connections)
-        assert 3 == len(sockets(agent))
-        assert f"<BrokerAgent [{NAME}:0 at {ADDR} | 3 of 3 servers | <TopicTable [2 topics | version 0]>]>" == repr(
-            agent
-        )
+REFUNDS = TopicConfig("refunds", 2, 2)
 
 
-async def test_changes_reach_every_server_as_deltas_with_their_data_version(tmp_path: Path) -> None:
-    """Create, update, permission, delete: each counts the version up, and each is there without any time passing."""
+async def until_each(servers: list[InProcess], topic: str, expected: tuple[int, int, int] | None) -> None:
+    """Return once all of them have this of a topic."""
+    await until(lambda: [queues(server, topic) for server in servers] == [expected] * len(servers))
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -> None:
+    """Each over a connection of its own; a change counts the version up, and is there without any time passing."""
     clock = FakeClock(wall=5_000.0)
     async with name_servers(tmp_path, clock) as servers, running(clock, everywhere(servers)) as agent:
-        await agent.registered()
+        assert 3 == await agent.registered() == len(sockets(agent))
         await clock.advance(1)
+        for server in servers:
+            assert ([("full", 0, 0, 5_000_000)], 1) == (versions(server), len(server.namesrv.connections))
+            assert ((8, 8, 6), (4, 4, 6)) == (queues(server, "orders"), queues(server, "bills"))
+            assert "registered" == agent.servers[address_of(server)].status
+        known = "3 of 3 servers | <TopicTable [2 topics | version 0]>"
+        assert f"<BrokerAgent [{NAME}:0 at {ADDR} | {known}]>" == repr(agent)
         for counter, (change, topic, expected) in enumerate(
             [
                 (agent.create_topic(TopicConfig("refunds", 2, 1)), "refunds", (2, 1, 6)),
@@ -62,50 +68,26 @@ async def test_changes_reach_every_server_as_deltas_with_their_data_version(tmp_
             ],
             start=1,
         ):
-            for server in servers:
-                server.effects.clear()
             await change
+            await until_each(servers, topic, expected)
             for server in servers:
-                await until(lambda server=server: versions(server))  # type: ignore[misc]  # bound now
-                assert [("delta", counter, 0, 5_001_000)] == versions(server)
-                assert expected == queues(server, topic)
+                assert ("delta", counter, 0, 5_001_000) == versions(server)[-1]
             assert 3 == await agent.registered()
-        assert {"orders", "refunds"} == set(agent.topics)
-        assert 1_001.0 == clock.monotonic()
+        assert ({"orders", "refunds"}, 1_001.0) == (set(agent.topics), clock.monotonic())
 
 
 async def test_replaced_table_is_told_as_one_delta(tmp_path: Path) -> None:
     """What differs, and nothing if nothing does."""
-    clock = FakeClock()
-    async with name_servers(tmp_path, clock, 1) as (server,), running(clock, address_of(server)) as agent:
-        await agent.registered()
-        await agent.replace_topics(TOPICS)
+    async with real(tmp_path) as it:
+        await it.agent.replace_topics(TOPICS)
         await settle()
-        assert [("full", 2)] == registrations(server)
+        assert [("full", 2)] == registrations(it.server)
 
-        await agent.replace_topics([TopicConfig("orders", 16, 16), TopicConfig("fees", 1, 1)])
-        await until(lambda: len(registrations(server)) == 2)
-        assert [("delta", 1, 0)] == [found[:3] for found in versions(server)[1:]]
-        known = server.namesrv.manager.tables.topic_queue_table
-        assert {"orders": (16, 16, 6), "fees": (1, 1, 6)} == {topic: queues(server, topic) for topic in known}
-
-
-async def test_state_file_is_written_before_anybody_is_told(tmp_path: Path) -> None:
-    """A broker that starts again goes on with the version and the topics that the world knows."""
-    clock = FakeClock()
-    state_file = tmp_path / "state.json"
-    async with name_servers(tmp_path, clock, 1) as (server,):
-        async with running(clock, address_of(server), state_file=state_file) as agent:
-            await agent.registered()
-            await agent.create_topic(TopicConfig("refunds", 2, 2))
-            await agent.registered()
-        await until(lambda: not brokers(server))
-        server.effects.clear()
-
-        async with running(clock, address_of(server), [], state_file=state_file) as agent:
-            await agent.registered()
-            assert [("full", 1, 0)] == [found[:3] for found in versions(server)]
-            assert ["orders", "bills", "refunds"] == list(agent.topics)
+        await it.agent.replace_topics([TopicConfig("orders", 16, 16), TopicConfig("fees", 1, 1)])
+        await until(lambda: len(registrations(it.server)) == 2)
+        assert [("delta", 1, 0)] == [found[:3] for found in versions(it.server)[1:]]
+        known = it.server.namesrv.manager.tables.topic_queue_table
+        assert {"orders": (16, 16, 6), "fees": (1, 1, 6)} == {topic: queues(it.server, topic) for topic in known}
 
 
 # -- the list of servers ----------------------------------------------------------------------------------------------
@@ -133,40 +115,34 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, "", "no address"])
 async def test_list_that_cannot_be_read_changes_nothing(content: str | None, tmp_path: Path) -> None:
-    """The last known one holds, and the error can be seen until it is over."""
+    """The last known one holds, and the error can be seen until it is over; at first it is looked for every second."""
     clock = FakeClock()
     source = tmp_path / "servers"
-    async with name_servers(tmp_path, clock, 1) as (server,):
-        source.write_text(address_of(server))
-        async with running(clock, f"file:{source}", refresh_seconds=10.0) as agent:
-            await agent.registered()
-            if content is None:
-                source.unlink()
-            else:
-                source.write_text(content)
-            await clock.advance(10)
-            await until(lambda: agent.name_servers_error)
-            assert f"name servers from file:{source}: " == (agent.name_servers_error or "")[: 25 + len(str(source))]
-            await clock.advance(10)
-            await settle()
-            assert ([address_of(server)], {NAME: {0: ADDR}}) == (list(agent.servers), brokers(server))
 
-            source.write_text(address_of(server))
-            # the thread that reads the list may still be at the last one: then it is ten seconds from there
-            await finished(clock, until(lambda: agent.name_servers_error is None))
-            assert [("full", 2)] == registrations(server)
+    def write(text: str | None) -> None:
+        source.unlink() if text is None else source.write_text(text)
 
-
-async def test_no_list_yet_is_looked_for_every_second(tmp_path: Path) -> None:
-    """The agent starts before its servers are known."""
-    clock = FakeClock()
-    source = tmp_path / "servers"
-    async with name_servers(tmp_path, clock, 1) as (server,), running(clock, f"file:{source}") as agent:
+    async with (
+        name_servers(tmp_path, clock, 1) as (server,),
+        running(clock, f"file:{source}", refresh_seconds=10.0) as agent,
+    ):
         assert {} == agent.servers
         assert agent.name_servers_error
-        source.write_text(address_of(server))
+        write(address_of(server))
         await clock.advance(1)
-        await until(lambda: brokers(server))
+        await agent.registered()
+        write(content)
+        await clock.advance(10)
+        await until(lambda: agent.name_servers_error)
+        assert f"name servers from file:{source}: " == (agent.name_servers_error or "")[: 25 + len(str(source))]
+        await clock.advance(10)
+        await settle()
+        assert ([address_of(server)], {NAME: {0: ADDR}}) == (list(agent.servers), brokers(server))
+
+        write(address_of(server))
+        # the thread that reads the list may still be at the last one: then it is ten seconds from there
+        await finished(clock, until(lambda: agent.name_servers_error is None))
+        assert [("full", 2)] == registrations(server)
 
 
 async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
@@ -181,8 +157,241 @@ async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
             source.write_text(address_of(servers[0]))
             await clock.advance(10)
             await until(lambda: list(agent.servers) == [address_of(servers[0])])
-            await agent.create_topic(TopicConfig("refunds", 2, 2))
+            await agent.create_topic(REFUNDS)
             await until(lambda: queues(servers[0], "refunds"))
             await passing(clock, lambda: len(sockets(agent)) == 1, at_most=3)
             await proxy.heal()
             await until(lambda: not brokers(servers[1]))
+
+
+class SilentServer:
+    """A web server that takes questions, and answers none until the test says so."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.asked = 0
+        self._body: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One question, one answer, some day."""
+        await reader.readuntil(b"\r\n\r\n")
+        self.asked += 1
+        writer.write(f"HTTP/1.0 200 OK\r\n\r\n{await asyncio.shield(self._body)}".encode())
+        writer.close()
+
+    def answer(self, body: str) -> None:
+        """Answer everybody, from now on."""
+        if not self._body.done():
+            self._body.set_result(body)
+
+
+@asynccontextmanager
+async def silent_server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SilentServer]:
+    """Serve until the block ends."""
+    monkeypatch.setenv("no_proxy", "*")
+    silent = SilentServer()
+    async with asyncio.timeout(GUARD_SECONDS):
+        listening = await asyncio.start_server(silent.serve, "127.0.0.1", 0)
+        silent.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        try:
+            yield silent
+        finally:
+            silent.answer("")
+            listening.close()
+            await settle()
+
+
+async def test_list_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After three seconds the broker starts without, and says so; the servers join as soon as they are known."""
+    clock = FakeClock()
+    async with name_servers(tmp_path, clock, 1) as (server,), silent_server(monkeypatch) as silent:
+        agent = BrokerAgent(agent_settings(silent.url), TOPICS, clock=clock)
+        starting = asyncio.create_task(agent.__aenter__())
+        await until(lambda: silent.asked)
+        await clock.advance(2.9)
+        assert not starting.done()
+        await clock.advance(0.1)
+        await starting
+        assert {} == agent.servers
+        assert [f"name servers from {silent.url}: no answer yet"] == [
+            record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+        ]
+
+        waiting = asyncio.create_task(agent.registered())
+        silent.answer(address_of(server))
+        assert 1 == await waiting
+        await agent.stop()
+
+
+async def test_start_that_is_given_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task goes on looking, and it can be started again."""
+    clock = FakeClock()
+    async with silent_server(monkeypatch) as silent:
+        agent = BrokerAgent(agent_settings(silent.url), TOPICS, clock=clock)
+        starting = asyncio.create_task(agent.__aenter__())
+        await until(lambda: silent.asked)
+        starting.cancel()
+        await asyncio.wait([starting])
+
+        assert starting.cancelled()
+        assert [] == [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")]
+        silent.answer("127.0.0.1:1")
+        async with agent:
+            assert (None, ["127.0.0.1:1"]) == (agent.name_servers_error, list(agent.servers))
+
+
+# -- lives ------------------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_to_stop_and_nothing_to_drain() -> None:
+    """Neither does anything before it is started; topics may be changed all the same."""
+    clock = FakeClock()
+    agent = BrokerAgent(agent_settings("127.0.0.1:1"), TOPICS, clock=clock)
+    await agent.create_topic(REFUNDS)
+    await agent.stop()
+    await agent.drain()
+
+    assert (0, {}, ["orders", "bills", "refunds"]) == (clock.sleepers, agent.servers, list(agent.topics))
+
+
+async def test_second_life_of_the_same_agent(tmp_path: Path) -> None:
+    """With the topics of then, writable after a drain, and numbers that the server takes for newer; one at a time."""
+    async with real(tmp_path) as it:
+        with pytest.raises(RuntimeError, match=r"^the agent is started already$"):
+            await it.agent.__aenter__()
+        await it.agent.delete_topic("bills")
+        await it.agent.registered()
+        await finished(it.clock, it.agent.drain())
+        assert {} == brokers(it.server)
+        it.server.effects.clear()
+        async with it.agent:
+            assert 1 == await it.agent.registered()
+            assert [("full", 1)] == registrations(it.server)
+            assert ((8, 8, 6), None) == (queues(it.server, "orders"), queues(it.server, "bills"))
+            assert 4 == it.server.effects_of(Registered)[0].live.registration_seq
+
+
+# -- leaving ----------------------------------------------------------------------------------------------------------
+
+
+async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
+    """No time passes, and a second call does nothing."""
+    clock = FakeClock()
+    async with name_servers(tmp_path, clock) as servers, running(clock, everywhere(servers)) as agent:
+        await agent.registered()
+        await agent.stop()
+        await agent.stop()
+
+        assert (1_000.0, {}) == (clock.monotonic(), agent.servers)
+        for server in servers:
+            assert 1 == len(server.effects_of(Unregistered))
+            assert ["unregistered"] == [effect.reason for effect in server.effects_of(Evicted)]
+        await until(lambda: not any(server.namesrv.connections for server in servers))
+
+
+async def test_second_stop_waits_for_the_first() -> None:
+    """Whoever returns from it can rely on it; who gives up waiting takes it from nobody."""
+    async with played() as it:
+        peer = await it.registers()
+        stops = [asyncio.create_task(it.agent.stop()) for _ in range(3)]
+        assert 104 == (await peer.receive()).code
+        stops[0].cancel()
+        await settle()
+        assert [True, False, False] == [stop.done() for stop in stops]
+
+        # one second before stop_seconds: the rest is for closing
+        await it.clock.advance(1.9)
+        assert not stops[1].done()
+        await it.clock.advance(0.1)
+        await peer.gone()
+        await asyncio.gather(*stops[1:])
+        assert {} == it.agent.servers
+
+
+async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> None:
+    """The others are done at once; the connection to the one that hangs is closed, which tells it enough."""
+    clock = FakeClock()
+    async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
+        async with running(clock, f"{address_of(servers[0])};{proxy.address}") as agent:
+            await agent.registered()
+            proxy.stall()
+            stopping = asyncio.ensure_future(agent.stop())
+            await until(lambda: not brokers(servers[0]))
+            assert (1_000.0, False) == (clock.monotonic(), stopping.done())
+
+            assert await finished(clock, stopping) <= 3.0 + 0.1
+        assert ([], {NAME: {0: ADDR}}) == (sockets(agent), brokers(servers[1]))
+        await proxy.heal()
+        await until(lambda: not brokers(servers[1]))
+
+
+async def test_stop_reaches_servers_that_are_connected_anew(tmp_path: Path) -> None:
+    """After a time-out there are two connections for a moment; the broker leaves over the one that there is."""
+    async with real(tmp_path) as it:
+        it.proxy.stall()
+        await it.passing(lambda: it.state.status == "unreachable")
+        await it.passing(lambda: it.proxy.connections == 2)
+        stopping = asyncio.ensure_future(it.agent.stop())
+        await settle()
+        await it.proxy.heal()
+        await finished(it.clock, stopping)
+        await until(lambda: not brokers(it.server) and it.proxy.connections == 0)
+
+
+async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path) -> None:
+    """Nobody sends to a broker that is gone: everybody has polled a route without write permission before.
+
+    Nor to what is created meanwhile; and a server that was away is told what holds now.
+    """
+    clock = FakeClock()
+    async with (
+        name_servers(tmp_path, clock, 3) as servers,
+        TcpProxy(servers[2].address) as proxy,
+        running(clock, f"{everywhere(servers[:2])};{proxy.address}") as agent,
+    ):
+        await agent.registered()
+        proxy.cut()
+        await until(lambda: not brokers(servers[2]))
+        draining = asyncio.ensure_future(agent.drain())
+        await until_each(servers[:2], "orders", (8, 8, 4))
+        for server in servers[:2]:
+            assert ((4, 4, 4), ("full", 1, 0)) == (queues(server, "bills"), versions(server)[-1][:3])
+        began = clock.monotonic()
+        await settle()
+        await agent.create_topic(REFUNDS)
+        await until_each(servers[:2], "refunds", (2, 2, 4))
+        await proxy.heal()
+        await passing(clock, lambda: queues(servers[2], "orders") == (8, 8, 4), at_most=1)
+
+        await clock.advance(29.9 - (clock.monotonic() - began))
+        assert not draining.done()
+        for server in servers[:2]:
+            assert {NAME: {0: ADDR}} == brokers(server)
+            # still alive
+            assert server.touches
+        await clock.advance(0.1)
+        await draining
+        assert began + 30.0 == pytest.approx(clock.monotonic())
+        assert [({}, 1)] * 3 == [(brokers(server), len(server.effects_of(Unregistered))) for server in servers]
+
+
+async def test_drain_that_is_given_up_while_it_leaves_still_leaves() -> None:
+    """As by a signal in that moment: the end of the block waits until the server has been told."""
+    async with played(client_poll_seconds=0.0) as it:
+        peer = await it.registers()
+        draining = asyncio.create_task(it.agent.drain())
+        await it.registered_over(peer)
+        left = await peer.receive()
+        assert 104 == left.code
+        draining.cancel()
+        await settle()
+        assert draining.cancelled()
+        stopping = asyncio.create_task(it.agent.stop())
+        await settle()
+        assert not stopping.done()
+        peer.answer(left.opaque)
+        await stopping
+        await peer.gone()
+        assert {} == it.agent.servers
