@@ -9,7 +9,7 @@ import pytest
 
 from namesrv.routeinfo.records import Evicted
 from namesrv_broker_agent import BrokerAgent, MasterInfo
-from namesrv_remoting.headers.broker import NotifyMinBrokerIdChangeRequestHeader
+from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from tests.support.agents import (
     ADDR,
     NAME,

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,47 +102,33 @@ def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -
 # -- checking --------------------------------------------------------------------------------------------------------
 
 
-def test_help_says_what_file_and_signals_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """All that an operator needs."""
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [(["--help"], 0, ("--config FILE", "SIGHUP", "SIGTERM", "SIGUSR1")), ([], 2, ("--config",))],
+)
+def test_usage(flags: list[str], code: int, said: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """What file and signals do; there is no default."""
     with pytest.raises(SystemExit) as ended:
-        main(["--help"])
+        main(flags)
 
-    assert 0 == ended.value.code
-    text = capsys.readouterr().out
-    for word in ("--config FILE", "--check-config", "--log-level", "SIGHUP", "SIGTERM", "SIGUSR1"):
-        assert word in text
+    shown = capsys.readouterr()
+    assert (code, []) == (ended.value.code, [word for word in said if word not in shown.out + shown.err])
 
 
-def test_right_file_is_valid(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 0, and nothing is started."""
+def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:
+    """A right one is valid, and nothing is started; of a wrong or missing one a line says why, also when it is used."""
     assert 0 == main(["--config", str(file.path), "--check-config"])
     assert ("configuration is valid\n", "") == capsys.readouterr()
 
-
-@pytest.mark.parametrize("flags", [[], ["--check-config"]])
-def test_wrong_file_is_not(file: ConfigFile, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, and one line that says why, when it is checked and when it is to be used."""
     file.write({"orders": 9})
+    wrong = f"namesrv-broker-agent: {file.path}: topic orders: perm 9 is not between 0 and 7\n"
+    for flags in ([], ["--check-config"]):
+        assert 2 == main(["--config", str(file.path), *flags])
+        assert ("", wrong) == capsys.readouterr()
 
-    assert 2 == main(["--config", str(file.path), *flags])
-    assert ("", f"namesrv-broker-agent: {file.path}: topic orders: perm 9 is not between 0 and 7\n") == (
-        capsys.readouterr()
-    )
-
-
-def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is named."""
-    assert 2 == main(["--config", str(tmp_path / "none.toml"), "--check-config"])
-    assert f"{tmp_path / 'none.toml'}" in capsys.readouterr().err
-
-
-def test_no_file(capsys: pytest.CaptureFixture[str]) -> None:
-    """There is no default."""
-    with pytest.raises(SystemExit) as ended:
-        main([])
-
-    assert 2 == ended.value.code
-    assert "--config" in capsys.readouterr().err
+    file.path.unlink()
+    assert 2 == main(["--config", str(file.path)])
+    assert f"namesrv-broker-agent: {file.path}: [Errno 2]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [None, "damaged"], ids=["no directory", "damaged"])

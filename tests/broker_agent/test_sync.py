@@ -3,8 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,23 +69,16 @@ def agent_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "namesrv-broker-agent"]
 
 
-@contextmanager
-def in_thread(work: Callable[[], object]) -> Iterator[Future[object]]:
-    """Something that is done by another thread meanwhile."""
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(work)
-
-
 # -- start and stop --------------------------------------------------------------------------------------------------
 
 
 def test_start_register_stop(namesrv: Daemon, name: str) -> None:
-    """A thread while it is started, and none afterwards; stopping unregisters."""
+    """A thread while it is started, and none afterwards; second calls do nothing; stopping unregisters."""
     agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
     assert [] == agent_threads()
-
     agent.start()
-    assert 1 == agent.registered()
+    agent.start()
+    assert (1, 1) == (agent.registered(), len(agent_threads()))
     (state,) = agent.servers.values()
     assert (address_of(namesrv), "registered", "native", None) == (
         state.address,
@@ -94,14 +86,12 @@ def test_start_register_stop(namesrv: Daemon, name: str) -> None:
         state.protocol,
         state.last_error,
     )
-    assert {"orders": ORDERS} == agent.topics
-    assert {"orders": 6} == routes_of(namesrv, name, "orders")
-    assert 1 == len(agent_threads())
+    assert ({"orders": ORDERS}, {"orders": 6}) == (agent.topics, routes_of(namesrv, name, "orders"))
+    agent.stop()
     agent.stop()
 
     namesrv.wait_for("broker_evicted", broker_name=name, reason="unregistered")
-    assert [] == agent_threads()
-    assert "<SyncBrokerAgent [not started]>" == repr(agent)
+    assert ([], "<SyncBrokerAgent [not started]>") == (agent_threads(), repr(agent))
 
 
 def test_block_starts_and_stops(namesrv: Daemon, name: str) -> None:
@@ -120,45 +110,32 @@ def test_block_starts_and_stops(namesrv: Daemon, name: str) -> None:
     assert [] == agent_threads()
 
 
-def test_second_start_and_second_stop_do_nothing(namesrv: Daemon, name: str) -> None:
-    """The first ones count."""
-    agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
-    agent.start()
-    agent.start()
-    assert 1 == len(agent_threads())
-    agent.stop()
-    agent.stop()
-
-    assert [] == agent_threads()
-
-
-VERBS: dict[str, Callable[[SyncBrokerAgent], object]] = {
-    "registered": lambda agent: agent.registered(),
-    "create_topic": lambda agent: agent.create_topic(BILLS),
-    "update_topic": lambda agent: agent.update_topic(ORDERS),
-    "delete_topic": lambda agent: agent.delete_topic("orders"),
-    "set_perm": lambda agent: agent.set_perm("orders", Permission.READ),
-    "replace_topics": lambda agent: agent.replace_topics([]),
-    "promote": lambda agent: agent.promote(),
-    "demote": lambda agent: agent.demote(1),
-    "drain": lambda agent: agent.drain(),
-    "topics": lambda agent: agent.topics,
-}
+VERBS: tuple[Callable[[SyncBrokerAgent], object], ...] = (
+    lambda agent: agent.registered(),
+    lambda agent: agent.create_topic(BILLS),
+    lambda agent: agent.update_topic(ORDERS),
+    lambda agent: agent.delete_topic("orders"),
+    lambda agent: agent.set_perm("orders", Permission.READ),
+    lambda agent: agent.replace_topics([]),
+    lambda agent: agent.promote(),
+    lambda agent: agent.demote(1),
+    lambda agent: agent.drain(),
+    lambda agent: agent.topics,
+)
 
 
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["before start", "after stop"])
-@pytest.mark.parametrize("verb", VERBS)
-def test_use_while_it_is_not_started(namesrv: Daemon, verb: str, *, is_stopped: bool) -> None:
+def test_use_while_it_is_not_started(namesrv: Daemon, *, is_stopped: bool) -> None:
     """A clear error; what can be said without a thread is said."""
     agent = SyncBrokerAgent(settings_of(namesrv, "idle", name_servers="127.0.0.1:1"), [ORDERS])
     if is_stopped:
         agent.start()
     agent.stop()
 
-    with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
-        VERBS[verb](agent)
-    assert {} == agent.servers
-    assert agent.master is None
+    for verb in VERBS:
+        with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
+            verb(agent)
+    assert ({}, None) == (agent.servers, agent.master)
 
 
 def test_agent_that_is_started_again_has_what_it_had(namesrv: Daemon, name: str) -> None:
@@ -176,22 +153,16 @@ def test_agent_that_is_started_again_has_what_it_had(namesrv: Daemon, name: str)
         assert {"orders": None, "bills": 6} == routes_of(namesrv, name, "orders", "bills")
 
 
-def test_wrong_arguments_are_errors_at_once(namesrv: Daemon, tmp_path: Path) -> None:
-    """Not when it is started."""
-    settings = settings_of(namesrv, "wrong")
+def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
+    """Wrong arguments are errors at once, a damaged state file one of start(), which may be tried again."""
+    path = tmp_path / "topics.json"
+    settings = settings_of(namesrv, name, state_file=path)
     with pytest.raises(ValueError, match=r"^topic orders is listed twice$"):
         SyncBrokerAgent(settings, [ORDERS, ORDERS])
-    with pytest.raises(ValueError, match=r"^topic T: perm 8 is not between 0 and 7$"):
-        SyncBrokerAgent(settings, [TopicConfig("T", perm=8)])
     with pytest.raises(TypeError, match="colour"):
         SyncBrokerAgent(settings, colour="red")
-
-
-def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
-    """A damaged state file is an error of start(), as the file may be repaired; then it starts."""
-    path = tmp_path / "topics.json"
     path.write_text("damaged")
-    agent = SyncBrokerAgent(settings_of(namesrv, name, state_file=path), [ORDERS])
+    agent = SyncBrokerAgent(settings, [ORDERS])
     with pytest.raises(TopicStateError, match=f"^state file {path}"):
         agent.start()
     assert [] == agent_threads()
@@ -250,23 +221,13 @@ def test_all_verbs(namesrv: Daemon, name: str) -> None:
 
 
 def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> None:
-    """They get an error instead of waiting for an agent that is gone."""
-    agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
-    agent.start()
-    with in_thread(lambda: agent.registered(count=2, timeout_seconds=3600.0)) as waiting:
-        assert 1 == agent.registered()
-        agent.stop()
-
-        with pytest.raises(StoppedError, match=r"^the agent was stopped$"):
-            waiting.result(GUARD_SECONDS)
-
-
-def test_stop_ends_a_drain(namesrv: Daemon, name: str) -> None:
-    """While draining the topics cannot be written to; whoever is not patient may stop."""
+    """They get an error instead of waiting for an agent that is gone; a drain just ends, which takes writes away."""
     agent = SyncBrokerAgent(settings_of(namesrv, name, client_poll_seconds=3600.0), [ORDERS, BILLS])
     agent.start()
     agent.registered()
-    with in_thread(agent.drain) as draining, Peer(namesrv.address, native=True) as peer:
+    with ThreadPoolExecutor(2) as pool, Peer(namesrv.address, native=True) as peer:
+        waiting = pool.submit(agent.registered, count=2, timeout_seconds=3600.0)
+        draining = pool.submit(agent.drain)
         answer: dict[str, Any] = {"boot_id": None, "revision": 0, "routes": {}}
         while not answer["routes"] or answer["routes"]["orders"]["queue_datas"][0]["perm"] == 6:
             answer = peer.call(
@@ -277,6 +238,8 @@ def test_stop_ends_a_drain(namesrv: Daemon, name: str) -> None:
         agent.stop()
 
         assert draining.result(GUARD_SECONDS) is None
+        with pytest.raises(StoppedError, match=r"^the agent was stopped$"):
+            waiting.result(GUARD_SECONDS)
     assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
     assert [] == agent_threads()
 
@@ -315,7 +278,7 @@ class Told:
         uses: list[Callable[[SyncBrokerAgent], object]] = [
             lambda agent: agent.stop(),
             lambda agent: agent.servers,
-            *VERBS.values(),
+            *VERBS,
         ]
         for use in uses:
             try:
@@ -333,34 +296,27 @@ class Told:
 OWN_THREAD = "cannot be called from the agent's own callbacks: it would deadlock"
 
 
-def test_state_is_asked_for_in_the_agents_thread(namesrv: Daemon, name: str) -> None:
-    """A callback that uses the agent gets an error, and one that fails does no harm."""
-    told = Told()
-    agent = SyncBrokerAgent(settings_of(namesrv, name, heartbeat_seconds=0.02), [ORDERS], state=told)
-    told.agent = agent
-    with agent:
-        told.wait()
-        agent.create_topic(BILLS)
-        assert 1 == agent.registered()
-        assert {"orders": 6, "bills": 6} == routes_of(namesrv, name, "orders", "bills")
-        assert ["namesrv-broker-agent"] == [thread.name for thread in told.threads]
-        assert {OWN_THREAD} == told.errors
-
-
-def test_slave_is_told_its_master_in_the_agents_thread(namesrv: Daemon, name: str) -> None:
-    """Once, however often it registers, and whatever the callback does."""
-    told = Told()
+def test_callbacks_run_in_the_agents_thread(namesrv: Daemon, name: str) -> None:
+    """One that uses the agent gets an error, and one that fails does no harm; a slave is told its master once."""
+    told, asked = Told(), Told()
     master = SyncBrokerAgent(settings_of(namesrv, name, ha_server_addr="10.0.0.1:10912"), [ORDERS])
     slave = SyncBrokerAgent(
-        settings_of(namesrv, name, broker_addr="10.0.0.2:10911", broker_id=1), [ORDERS], on_master_changed=told
+        settings_of(namesrv, name, broker_addr="10.0.0.2:10911", broker_id=1, heartbeat_seconds=0.02),
+        [ORDERS],
+        on_master_changed=told,
+        state=asked,
     )
-    told.agent = slave
+    told.agent = asked.agent = slave
     with master:
         master.registered()
         with slave:
             told.wait()
+            asked.wait()
             slave.create_topic(BILLS)
             assert 1 == slave.registered()
             assert MasterInfo(f"{name}:10911", "10.0.0.1:10912") == slave.master
             assert [slave.master] == told.news
-            assert {OWN_THREAD} == told.errors
+            assert [BILLS, ORDERS] == sorted(slave.topics.values(), key=lambda topic: topic.topic_name)
+    for one in (told, asked):
+        assert {"namesrv-broker-agent"} == {thread.name for thread in one.threads}
+        assert {OWN_THREAD} == one.errors
