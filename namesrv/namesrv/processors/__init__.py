@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.processors.admin import AdminProcessor
+from namesrv.processors.admin import AdminProcessor, log_change
 from namesrv.processors.broker import BrokerProcessor
-from namesrv.processors.changes import log_change
 from namesrv.processors.client import ClientProcessor
 from namesrv.processors.extensions import ExtensionProcessor
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request

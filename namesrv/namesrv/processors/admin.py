@@ -1,5 +1,6 @@
 """Handlers of operators' requests: lists, permissions, topics, settings, the key-value configuration."""
 
+import logging
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -12,7 +13,7 @@ from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 from namesrv_remoting.headers import (
     BrokerNameRequestHeader,
@@ -23,8 +24,13 @@ from namesrv_remoting.headers import (
     PutKVConfigRequestHeader,
     RegisterTopicRequestHeader,
 )
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
 
 _ALL: Final = "all"
+# of a field, and of a body that is text, in the log; values of the KV configuration may be long
+_SHOWN_CHARACTERS: Final = 200
 
 
 class AdminProcessor:
@@ -171,3 +177,21 @@ class AdminProcessor:
         # order configuration is part of the topic's route
         if namespace == ORDER_TOPIC_CONFIG and self._namesrv.live.order_message_enable:
             self._manager.routes_may_differ((key,))
+
+
+def log_change(request: Request) -> None:
+    """Log an operator's change that has been made: who, and what."""
+    command, connection = request.command, request.connection
+    asked = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in (command.ext_fields or {}).items()}
+    if command.code == RequestCode.UPDATE_NAMESRV_CONFIG:
+        asked["settings"] = command.body[:_SHOWN_CHARACTERS].decode(errors="replace")
+    event(
+        logger,
+        logging.INFO,
+        "operator_changed",
+        request=RequestCode(command.code).name,
+        peer=connection.peer,
+        proxied=connection.proxied,
+        role=connection.role,
+        asked=asked,
+    )

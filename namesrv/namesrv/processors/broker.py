@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.processors.changes import log_change
+from namesrv.processors.admin import log_change
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps

@@ -26,7 +26,6 @@ from namesrv.routeinfo.records import Effect
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
-from namesrv.server.notifier import MinBrokerIdNotifier
 from namesrv.server.reload import Reloader, has_terminal
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.settings.limits import Limits
@@ -242,7 +241,7 @@ class NamesrvController:
             readiness=readiness,
             watchers=watchers,
             events=events,
-            notify=MinBrokerIdNotifier(clock, tables, connections, spawn),
+            spawn=spawn,
             observers=[counters, *([] if log is None else [log]), *self._observers],
         )
         answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)

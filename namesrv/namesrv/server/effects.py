@@ -1,4 +1,4 @@
-"""Performs the effects of changes: log lines, remembered events, closed connections, woken watchers.
+"""Performs the effects of changes: log lines, remembered events, closed connections, woken watchers, notices (905).
 
 The one sink of all effects. It runs on the loop after the lock is released and must not block; observers (the
 heartbeat log, metrics) see every effect before it is performed.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from namesrv.context import Spawn
 from namesrv.routeinfo.records import (
     Effect,
     Evicted,
@@ -23,7 +24,13 @@ from namesrv.routeinfo.tables import RouteTables
 from namesrv.state.events import EventRing
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
+from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import RemotingError
+from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
+from namesrv_remoting.serializers import encode_command
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 
@@ -31,6 +38,9 @@ logger: Final = logging.getLogger(__name__)
 
 # topics that one event names; a broker that dies may have ten thousand
 _NAMED_TOPICS: Final = 20
+_NOTICE: Final = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+# Java gives it 300 ms for the send alone, over connections that it keeps
+NOTICE_SECONDS: Final = 3.0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -43,7 +53,7 @@ class EffectSink:
     readiness: Readiness
     watchers: RouteWatchers
     events: EventRing
-    notify: Callable[[MinBrokerIdChanged], None]
+    spawn: Spawn
     observers: Sequence[Callable[[Effect], None]]
 
     def __call__(self, effect: Effect) -> None:
@@ -64,11 +74,8 @@ class EffectSink:
                 self._remember("fenced", fields)
             case RouteChanged():
                 self._route_changed(effect)
-            case MinBrokerIdChanged(broker_name=name, min_broker_id=number, recipients=to):
-                event(
-                    logger, logging.INFO, "min_broker_id_changed", broker_name=name, min_broker_id=number, recipients=to
-                )
-                self.notify(effect)
+            case MinBrokerIdChanged():
+                self._min_broker_id_changed(effect)
 
     def _registered(self, effect: Registered) -> None:
         if effect.kind == "unchanged" or (effect.kind == "delta" and not effect.topics):
@@ -104,6 +111,47 @@ class EffectSink:
         event(logger, logging.DEBUG, "route_changed", revision=effect.revision, topics=count)
         self._remember("route", {"revision": effect.revision, "topics": named, "count": count})
         self.watchers.wake(topics)
+
+    def _min_broker_id_changed(self, effect: MinBrokerIdChanged) -> None:
+        """Notify the others of a group; one that cannot be reached finds out at its next question."""
+        name, recipients = effect.broker_name, effect.recipients
+        number = effect.min_broker_id
+        event(
+            logger,
+            logging.INFO,
+            "min_broker_id_changed",
+            broker_name=name,
+            min_broker_id=number,
+            recipients=recipients,
+        )
+        ext_fields = NotifyMinBrokerIdChangeRequestHeader(
+            min_broker_id=number,
+            # Java leaves the name out, and its brokers do not miss it
+            broker_name=name,
+            min_broker_addr=effect.min_broker_addr,
+            ha_broker_addr=effect.ha_broker_addr,
+            offline_broker_addr=effect.offline_broker_addr,
+        ).to_ext()
+        notice = RemotingCommand(_NOTICE, flag=FLAG_ONEWAY, ext_fields=ext_fields, serialize_type=SerializeType.MSGPACK)
+        # a native member is told over the connection that it registered on; a Java broker listens, and is dialled
+        native = {
+            key.broker_addr: live.connection_id
+            for key, live in self.tables.broker_live_table.items()
+            if live.is_native and live.broker_name == name
+        }
+        for addr in recipients:
+            connection = self.connections.get(native.get(addr, 0))
+            if connection is None:
+                self.spawn(self._dial(addr, ext_fields))
+            else:
+                connection.write(encode_command(notice))
+
+    async def _dial(self, addr: str, ext_fields: Mapping[str, str]) -> None:
+        try:
+            async with RemotingClient(addr, clock=self.clock, connect_timeout_seconds=NOTICE_SECONDS) as client:
+                await client.oneway(_NOTICE, ext_fields=ext_fields, timeout_seconds=NOTICE_SECONDS)
+        except (RemotingError, OSError, ValueError, TimeoutError) as error:
+            event(logger, logging.INFO, "min_broker_id_not_notified", broker_addr=addr, error=error)
 
     def _remember(self, name: str, fields: dict[str, Any]) -> None:
         self.events.append({"event": name, "ts_ms": int(self.clock.wall() * 1000), **fields})

@@ -1,13 +1,16 @@
 """Answers to operators' tools, in every header (106, 205, 206, 216, 217, 224, 304, 311 to 313, 327)."""
 
 import json
+import logging
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from namesrv.processors.topic_lists import LargeLists
 from namesrv_remoting.errors import SystemBusyError
 from tests.support.fake_clock import FakeClock
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     SPELLINGS,
     Broker,
@@ -281,3 +284,39 @@ async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelli
     for code in (0, 9999, 905, -1):
         answer = await peer.call(code, spelling=spelling)
         assert (3, f" request type {code} not supported") == outcome(answer)
+
+
+# -- the log of changes ------------------------------------------------------------------------------------------------
+
+CHANGES: list[tuple[int, str, dict[str, Any], bytes]] = [
+    (100, "PUT_KV_CONFIG", {"namespace": "n", "key": "k", "value": "v"}, b""),
+    (102, "DELETE_KV_CONFIG", {"namespace": "n", "key": "k"}, b""),
+    (205, "WIPE_WRITE_PERM_OF_BROKER", {"brokerName": "broker-a"}, b""),
+    (327, "ADD_WRITE_PERM_OF_BROKER", {"brokerName": "broker-a"}, b""),
+    (217, "REGISTER_TOPIC_IN_NAMESRV", {"topic": "new"}, b""),
+    (216, "DELETE_TOPIC_IN_NAMESRV", {"topic": "T"}, b""),
+    (318, "UPDATE_NAMESRV_CONFIG", {}, b"enableTopicList=false"),
+    (104, "UNREGISTER_BROKER", MASTER.ext, b""),
+]
+
+
+async def test_changes_are_logged_with_who_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Those that succeed; what only reads, what is refused and what brokers say of themselves is no such change."""
+    caplog.set_level(logging.INFO)
+    async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
+        own, operator = await server.connect(), await server.connect()
+        await own.register(MASTER)
+        await operator.call(106)
+        await operator.call(205, {})
+        await own.call(104, {**MASTER.ext, "brokerName": "nobody"})
+        for code, _, ext, body in CHANGES:
+            assert 0 == (await operator.call(code, ext, body)).code
+        await own.register(MASTER)
+        await own.call(104, MASTER.ext)
+
+    lines = [(r.levelno, vars(r)["fields"]) for r in caplog.records if r.msg == "operator_changed"]
+    assert [name for _, name, _, _ in CHANGES] == [told["request"] for _, told in lines]
+    for (_, _, ext, body), (level, told) in zip(CHANGES, lines, strict=True):
+        assert (logging.INFO, operator.address, None) == (level, told["peer"], told["proxied"])
+        assert ({**ext, "settings": body.decode()} if body else ext) == told["asked"]
+    assert ["admin"] * 7 == [told["role"] for _, told in lines[:7]]

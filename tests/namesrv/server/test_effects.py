@@ -1,13 +1,18 @@
 """Effects of a change of the tables: log lines, remembered events, closed connections, woken watchers."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from namesrv.server.effects import NOTICE_SECONDS
+from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration
+from tests.support.raw_peer import until
 
 BROKER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")
@@ -113,3 +118,41 @@ async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer:
     assert (20, 50) == (len(first["topics"]), first["count"])
     assert set(first["topics"]) < set(names)
     assert (None, None, 2) == (last["topics"], last["count"], last["revision"])
+
+
+@contextmanager
+def refusing() -> Iterator[str]:
+    """An address that nobody listens on: the broker may have died a moment ago."""
+    with refusing_port() as bound:
+        host, port = bound.getsockname()
+        yield f"{host}:{port}"
+
+
+@pytest.mark.parametrize("addr", ["no address", "127.0.0.1:99999", "[::1]", refusing, full_queue])
+@pytest.mark.settings(notify_min_broker_id_changed=True)
+async def test_member_that_cannot_be_reached_is_let_be(
+    server: InProcess, addr: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker names its own address, and nobody checks it before: one line; nobody waits, and the server goes on."""
+    caplog.set_level(logging.INFO)
+
+    def failed() -> list[str]:
+        records = [record for record in caplog.records if record.msg == "min_broker_id_not_notified"]
+        return [vars(record)["fields"]["broker_addr"] for record in records]
+
+    async def check(addr: str) -> None:
+        master, slave = await server.connect(), await server.connect()
+        await master.register(BROKER, enableActingMaster="true")
+        await slave.register(Broker(id=1, addr=addr), enableActingMaster="true")
+        assert 0 == (await master.call(104, BROKER.ext)).code
+        assert 0 == (await slave.call(105, {"topic": "T"})).code
+        # one that does not accept is given up when the time for connecting is over
+        await server.clock.advance(NOTICE_SECONDS)
+        await until(failed)
+        assert [addr] == failed()
+
+    if isinstance(addr, str):
+        await check(addr)
+    else:
+        with addr() as place:
+            await check(place)
