@@ -25,7 +25,8 @@ def _plain_words(error: ValidationError) -> str:
     problems = []
     for detail in error.errors():
         field = ".".join(str(part) for part in detail["loc"])
-        message = detail["msg"].removeprefix("Value error, ")
+        # pydantic's words name the class, which has another name with each version of Python
+        message = "not a path" if detail["type"] == "path_type" else detail["msg"].removeprefix("Value error, ")
         if detail["type"] == "missing":
             problems.append(f"missing setting {field}")
         elif detail["type"] == "extra_forbidden":

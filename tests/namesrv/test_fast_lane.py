@@ -70,7 +70,8 @@ async def test_unusual_question_is_left_alone(
     answer = lane(connection, data[4], data[8:body_at], data, body_at, len(data))
 
     assert is_mine == (answer is not None) == (lane.pulls + lane.heartbeats == 1)
-    assert requests + is_mine == connection.requests
+    # the connection counts
+    assert requests == connection.requests
     assert f"<FastLane [{lane.pulls} pulls | {lane.heartbeats} heartbeats | <RouteCache [" in repr(lane)
 
 
