@@ -37,21 +37,27 @@ _AGENT: Final = {"agentId": "6b1f"}
 _BOOT: Final = {"boot_id": BOOT_ID}
 
 
-def _ask(
-    code: int, opaque: int, ext: dict[str, str] | None, body: bytes = b"", serialize_type: SerializeType = _JSON
-) -> RemotingCommand:
-    return RemotingCommand(code=code, opaque=opaque, ext_fields=ext, body=body, serialize_type=serialize_type)
-
-
-def _answer(
+def _exchange(
+    name: str,
+    code: int,
     opaque: int,
-    code: int = 0,
+    ext: dict[str, str] | None,
+    body: bytes = b"",
+    *,
+    serialize_type: SerializeType = _NATIVE,
+    answer: int = 0,
     remark: str | None = None,
-    ext: dict[str, str] | None = None,
-    serialize_type: SerializeType = _JSON,
-) -> RemotingCommand:
-    return RemotingCommand(
-        code=code, opaque=opaque, flag=FLAG_RESPONSE, remark=remark, ext_fields=ext, serialize_type=serialize_type
+    says: Any = None,
+    **where: Any,
+) -> Exchange:
+    # the binary header is answered in JSON
+    ours, type_ = (_BOOT, _NATIVE) if serialize_type == _NATIVE else (None, _JSON)
+    return Exchange(
+        name,
+        RemotingCommand(code, opaque, ext_fields=ext, body=body, serialize_type=serialize_type),
+        RemotingCommand(answer, opaque, FLAG_RESPONSE, remark=remark, ext_fields=ours, serialize_type=type_),
+        says,
+        **where,
     )
 
 
@@ -85,92 +91,49 @@ _JSON_ROUTE: Final = {
 _FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
-def _pull(opaque: int, since: int, wait_ms: int) -> RemotingCommand:
+def _registered(name: str, opaque: int, seq: int, kind: str, *topics: TopicConfig) -> Exchange:
+    ext = {**_IDENTITY, "kind": kind, "registrationSeq": str(seq), **_AGENT}
+    body = _registration(list(topics), seq)
+    return _exchange(name, RequestCode.REGISTER_BROKER, opaque, ext, body, says={}, connection="broker")
+
+
+def _heartbeat(name: str, opaque: int, ext: dict[str, str], body: bytes = b"", **answer: Any) -> Exchange:
+    ext = {**_IDENTITY, **_AGENT, **ext}
+    return _exchange(name, RequestCode.BROKER_HEARTBEAT, opaque, ext, body, connection="broker", **answer)
+
+
+def _pulled(name: str, opaque: int, since: int, wait_ms: int, perm: int = 6) -> Exchange:
     asked = {"topics": ["orders"], "boot_id": BOOT_ID if since else None, "since": since, "wait_ms": wait_ms}
-    return _ask(RequestCode.PULL_ROUTES, opaque, None, msgpack.packb(asked), _NATIVE)
+    says = {
+        "boot_id": BOOT_ID,
+        "revision": since + 1,
+        "ready": True,
+        "full": not since,
+        "routes": {"orders": _route(perm)},
+    }
+    body = msgpack.packb(asked)
+    return _exchange(name, RequestCode.PULL_ROUTES, opaque, None, body, says=says, is_held=wait_ms > 0)
 
 
+def _asked(name: str, opaque: int, ext: dict[str, str] | None, code: int = 105, **answer: Any) -> Exchange:
+    return _exchange(name, code, opaque, ext, **{"serialize_type": _JSON, **answer})
+
+
+_ORDERS: Final = {"topic": "orders"}
+_NO_TOPIC: Final = f"No topic route info in name server for the topic: nothing\n{_FAQ}"
+_NO_BROKER: Final = "broker broker-a at 10.0.0.29:10911 is not registered"
 EXCHANGES: Final = (
-    Exchange(
-        "register",
-        _ask(
-            RequestCode.REGISTER_BROKER,
-            1,
-            {**_IDENTITY, "kind": "full", "registrationSeq": "1", **_AGENT},
-            _registration([TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4)], 1),
-            _NATIVE,
-        ),
-        _answer(1, ext=_BOOT, serialize_type=_NATIVE),
-        {},
-        connection="broker",
-    ),
-    Exchange(
-        "heartbeat",
-        _ask(
-            RequestCode.BROKER_HEARTBEAT, 2, {**_IDENTITY, **_AGENT}, msgpack.packb({"state": {"queued": 17}}), _NATIVE
-        ),
-        _answer(2, ext=_BOOT, serialize_type=_NATIVE),
-        connection="broker",
-    ),
-    Exchange(
-        "heartbeat-of-nobody",
-        _ask(RequestCode.BROKER_HEARTBEAT, 3, {**_IDENTITY, "brokerAddr": "10.0.0.29:10911", **_AGENT}, b"", _NATIVE),
-        _answer(3, 22, "broker broker-a at 10.0.0.29:10911 is not registered", _BOOT, _NATIVE),
-        connection="broker",
-    ),
-    Exchange(
-        "json-pull",
-        _ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, 1, {"topic": "orders"}),
-        _answer(1),
-        _JSON_ROUTE,
-    ),
-    Exchange(
-        "binary-pull",
-        _ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, 2, {"topic": "orders"}, b"", _BINARY),
-        _answer(2),
-        _JSON_ROUTE,
-    ),
-    Exchange(
-        "pull-routes",
-        _pull(3, 0, 0),
-        _answer(3, ext=_BOOT, serialize_type=_NATIVE),
-        {"boot_id": BOOT_ID, "revision": 1, "ready": True, "full": True, "routes": {"orders": _route()}},
-    ),
-    Exchange(
-        "pull-routes-wait",
-        _pull(4, 1, 30_000),
-        _answer(4, ext=_BOOT, serialize_type=_NATIVE),
-        {"boot_id": BOOT_ID, "revision": 2, "ready": True, "full": False, "routes": {"orders": _route(perm=4)}},
-        is_held=True,
-    ),
-    Exchange(
-        "register-delta",
-        _ask(
-            RequestCode.REGISTER_BROKER,
-            4,
-            {**_IDENTITY, "kind": "delta", "registrationSeq": "2", **_AGENT},
-            _registration([TopicConfig("orders", 8, 8, perm=4)], 2),
-            _NATIVE,
-        ),
-        _answer(4, ext=_BOOT, serialize_type=_NATIVE),
-        {},
-        connection="broker",
-    ),
-    Exchange(
-        "no-topic",
-        _ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, 5, {"topic": "nothing"}),
-        _answer(5, 17, f"No topic route info in name server for the topic: nothing\n{_FAQ}"),
-    ),
-    Exchange(
-        "no-field",
-        _ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, 6, {}),
-        _answer(6, 1, "field topic is missing"),
-    ),
-    Exchange(
-        "no-code",
-        _ask(9999, 7, None),
-        _answer(7, 3, " request type 9999 not supported"),
-    ),
+    _registered("register", 1, 1, "full", TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4)),
+    _heartbeat("heartbeat", 2, {}, msgpack.packb({"state": {"queued": 17}})),
+    _heartbeat("heartbeat-of-nobody", 3, {"brokerAddr": "10.0.0.29:10911"}, answer=22, remark=_NO_BROKER),
+    _asked("json-pull", 1, _ORDERS, says=_JSON_ROUTE),
+    _asked("binary-pull", 2, _ORDERS, serialize_type=_BINARY, says=_JSON_ROUTE),
+    _pulled("pull-routes", 3, since=0, wait_ms=0),
+    _pulled("pull-routes-wait", 4, since=1, wait_ms=30_000, perm=4),
+    _registered("register-delta", 4, 2, "delta", TopicConfig("orders", 8, 8, perm=4)),
+    _asked("no-topic", 5, {"topic": "nothing"}, answer=17, remark=_NO_TOPIC),
+    _asked("no-field", 6, {}, answer=1, remark="field topic is missing"),
+    _asked("no-code", 7, None, code=9999, answer=3, remark=" request type 9999 not supported"),
 )
 
 

@@ -230,21 +230,3 @@ def _rest_of(connection: socket.socket) -> bytes:
         return connection.recv(1)
     except ConnectionResetError:
         return b""
-
-
-UNSTOPPED = """
-import sys
-
-if sys.argv[1] == "asyncio":
-    sys.modules["uvloop"] = None
-from namesrv_runtime.background_loop import BackgroundLoop
-
-BackgroundLoop("loop").start()
-"""
-
-
-@pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
-def test_a_process_may_end_without_stopping_it(loop: str) -> None:
-    """It is not held up."""
-    with run_script(UNSTOPPED, loop) as process:
-        assert 0 == process.wait(SECONDS)
