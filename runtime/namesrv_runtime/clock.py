@@ -34,14 +34,8 @@ class SystemClock:
     # with every broker as old as it was.
     # Without a function of our own around it: it is asked for with every frame.
     monotonic = staticmethod(time.monotonic)
-
-    def wall(self) -> float:
-        """Seconds since 1970; jumps whenever somebody sets the machine's clock."""
-        return time.time()
-
-    def busy(self) -> float:
-        """Seconds of processor time that this process has used, in all its threads."""
-        return time.process_time()
+    wall = staticmethod(time.time)
+    busy = staticmethod(time.process_time)
 
     async def sleep(self, seconds: float) -> None:
         """Return once `seconds` have passed; a loop with coarse timers may be a millisecond early."""

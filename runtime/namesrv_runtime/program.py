@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NoReturn, TextIO
 
@@ -15,21 +16,6 @@ EXIT_FAILED: Final = 1
 # what a shell reports for a command that SIGINT or SIGPIPE ended
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE_CLOSED: Final = 141
-
-
-def namesrv() -> NoReturn:
-    """The command `namesrv`."""
-    run("namesrv", "namesrv.cli")
-
-
-def namesrv_broker_agent() -> NoReturn:
-    """The command `namesrv-broker-agent`."""
-    run("namesrv-broker-agent", "namesrv_broker_agent.cli")
-
-
-def namesrvctl() -> NoReturn:
-    """The command `namesrvctl`."""
-    run("namesrvctl", "namesrv_client.ctl.cli")
 
 
 def run(name: str, module: str) -> NoReturn:
@@ -51,6 +37,12 @@ def run(name: str, module: str) -> NoReturn:
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     sys.exit(code)
+
+
+# the commands, by the names under which they are installed
+namesrv = partial(run, "namesrv", "namesrv.cli")
+namesrv_broker_agent = partial(run, "namesrv-broker-agent", "namesrv_broker_agent.cli")
+namesrvctl = partial(run, "namesrvctl", "namesrv_client.ctl.cli")
 
 
 def _open_streams(name: str) -> None:
