@@ -15,11 +15,10 @@ from namesrv import version
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.metrics import Survey, exposition
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
-from namesrv_remoting.bodies.extensions import to_msgpack
 from tests.support.fake_clock import settle
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, question, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native, question, registration
 from tests.support.raw_peer import RawPeer, until
 
 T = TypeVar("T")
@@ -38,40 +37,25 @@ def by(metrics: Scrape, name: str, *labels: str) -> dict[tuple[str, ...], float]
     return {tuple(each[label] for label in labels): metrics(name, **each) for each in metrics.labels(name)}
 
 
-async def test_the_server_itself(server: InProcess) -> None:
-    """Its version, that it is ready, and nothing of what has not happened yet."""
+async def test_the_server_and_its_tables(server: InProcess, peer: NamesrvPeer) -> None:
+    """Brokers, topics and queues come with a registration, and go with the broker; what has not happened yet is 0."""
     metrics = await seen(server)
-
     assert [version()] == [labels["version"] for labels in metrics.labels("nameserver_build_info")]
-    assert (1, 0) == (metrics("nameserver_ready"), metrics("nameserver_watchers"))
-    for name in (
-        "nameserver_connections_rejected_total",
-        "nameserver_evictions_total",
-        "nameserver_stale_unregister_fenced_total",
-    ):
+    for name in ("connections_rejected_total", "evictions_total", "stale_unregister_fenced_total"):
         # there before it happens, so that a rate of the first one is seen
-        assert metrics.labels(name)
-        assert all(0 == metrics(name, **labels) for labels in metrics.labels(name))
+        assert {0} == set(by(metrics, f"nameserver_{name}", "reason").values())
 
-
-async def test_what_the_tables_hold(server: InProcess, peer: NamesrvPeer) -> None:
-    """Brokers, topics, queues and the revision come with a registration, and go with the broker."""
     await peer.register(A)
-
-    metrics = await seen(server)
-    assert 1 == metrics("nameserver_brokers", state="live")
     # T and U, with 8 queues each
-    assert (2, 16) == (metrics("nameserver_topics"), metrics("nameserver_queues"))
-    assert server.namesrv.manager.revisions.revision == metrics("nameserver_table_revision") > 0
-
-    await server.hang_up(peer)
-    await until(lambda: not server.namesrv.manager.tables.topic_queue_table)
-    metrics = await seen(server)
-    assert (0, 0, 0) == (
-        metrics("nameserver_brokers", state="live"),
-        metrics("nameserver_topics"),
-        metrics("nameserver_queues"),
-    )
+    expected = {"ready": 1, "watchers": 0, "topics": 2, "queues": 16, "table_revision": 1}
+    for _ in range(2):
+        metrics = await seen(server)
+        assert expected == {name: metrics(f"nameserver_{name}") for name in expected}
+        assert bool(expected["topics"]) == metrics("nameserver_brokers", state="live")
+        await server.hang_up(peer)
+        await until(lambda: not server.namesrv.manager.tables.topic_queue_table)
+        server.namesrv.is_draining = True
+        expected = {"ready": 0, "watchers": 0, "topics": 0, "queues": 0, "table_revision": 2}
 
 
 async def test_broker_that_missed_a_heartbeat_is_suspect(server: InProcess) -> None:
@@ -190,29 +174,22 @@ async def test_connection_beyond_a_limit(server: InProcess, most: int, reason: s
 
 
 @pytest.mark.settings(idle_timeout_seconds=5)
-async def test_idle_connection(server: InProcess, peer: NamesrvPeer) -> None:
-    """One that is closed because nothing came over it is counted as a limit, not as an error."""
-    await peer.call(106)
-    await server.clock.advance(7.0)
-    assert await peer.at_end()
-
-    metrics = await seen(server)
-    assert 1 == metrics("nameserver_connections_rejected_total", reason="idle")
-    assert [] == metrics.labels("nameserver_frame_errors_total")
-
-
-async def test_frames_that_are_none(server: InProcess) -> None:
-    """By what was wrong, and by what the peer spoke before."""
-    peer, stranger = await server.connect(), await server.connect()
+async def test_connections_that_are_ended(server: InProcess) -> None:
+    """For a frame that is none, by what was wrong and what the peer spoke; for silence, which is a limit, no error."""
+    idle, peer, stranger = [await server.connect() for _ in range(3)]
+    await idle.call(106)
     await peer.call(106, spelling="native")
     for broken in (peer, stranger):
         broken.send(b"GET / HTTP/1.1\r\n\r\n")
         assert await broken.at_end()
+    await server.clock.advance(7.0)
+    assert await idle.at_end()
 
     metrics = await seen(server)
 
     errors = by(metrics, "nameserver_frame_errors_total", "proto", "reason")
     assert {("msgpack", "frame_too_large"): 1, ("none", "frame_too_large"): 1} == errors
+    assert 1 == metrics("nameserver_connections_rejected_total", reason="idle")
 
 
 @pytest.mark.settings(write_buffer_bytes=65536)
@@ -255,49 +232,36 @@ async def test_bytes_both_ways(server: InProcess) -> None:
 
 
 async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer) -> None:
-    """Those answered from memory and all others, under RocketMQ's names."""
+    """Those answered from memory and all others, under RocketMQ's names; a watch has a class of its own."""
+    members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
+    watcher = await server.connect()
+    opaque = watcher.tell(20001, None, native(members), spelling="native")
+    await until(lambda: len(server.namesrv.watchers))
+    assert 1 == (await seen(server))("nameserver_watchers")
     await peer.register(A)
-    for _ in range(3):
-        await peer.call(105, {"topic": "T"})
-    await peer.call(105, {"topic": "missing"})
-    await peer.call(904, A.ext)
-    await peer.call(322, A.ext)
-    await peer.call(322, A.ext)
-    await peer.call(4711)
+    await watcher.answer_to(opaque)
+    for code, ext in ((105, {"topic": "T"}), (105, {"topic": "T"}), (105, {"topic": "missing"}), (904, A.ext)):
+        await peer.call(code, ext)
+    for code in (322, 322, 4711):
+        await peer.call(code, A.ext)
 
     metrics = await seen(server)
 
     assert {
         ("REGISTER_BROKER", "SUCCESS"): 1,
-        ("GET_ROUTEINFO_BY_TOPIC", "SUCCESS"): 3,
+        ("PULL_ROUTES", "SUCCESS"): 1,
+        ("GET_ROUTEINFO_BY_TOPIC", "SUCCESS"): 2,
         ("GET_ROUTEINFO_BY_TOPIC", "TOPIC_NOT_EXIST"): 1,
         ("BROKER_HEARTBEAT", "SUCCESS"): 1,
         ("QUERY_DATA_VERSION", "SUCCESS"): 2,
         ("UNKNOWN", "REQUEST_CODE_NOT_SUPPORTED"): 1,
     } == by(metrics, "nameserver_requests_total", "code", "result")
-    # a registration, a topic that is not there, and a code that nobody knows
+    # a registration, a topic that is not there, a watch, and a code that nobody knows
     timed = {labels["class"] for labels in metrics.labels("nameserver_request_seconds_count")}
-    assert {"broker": 1, "client": 1, "unknown": 1} == {
+    assert {"broker": 1, "client": 1, "watch": 1, "unknown": 1} == {
         kind: metrics("nameserver_request_seconds_count", class_=kind) for kind in timed
     }
     assert metrics("nameserver_request_seconds_sum", class_="broker") > 0
-
-
-async def test_watchers(server: InProcess) -> None:
-    """A question that waits is one, and its wait a request of its own class when it is over."""
-    peer, broker = await server.connect(), await server.connect()
-    boot_id = server.namesrv.boot_id
-    body = to_msgpack({"topics": ["T"], "boot_id": boot_id, "since": 0, "wait_ms": 60_000})
-    opaque = peer.tell(20001, None, body, spelling="native")
-    await until(lambda: len(server.namesrv.watchers))
-    assert 1 == (await seen(server))("nameserver_watchers")
-
-    await broker.register(A, native_registration("T", "U"), spelling="native")
-    await peer.answer_to(opaque)
-
-    metrics = await seen(server)
-    assert 0 == metrics("nameserver_watchers")
-    assert 1 == metrics("nameserver_request_seconds_count", class_="watch")
 
 
 async def test_waits_for_the_lock(server: InProcess, peer: NamesrvPeer) -> None:
@@ -376,18 +340,6 @@ async def test_requests_over_http(server: InProcess) -> None:
 
     asked = by(metrics, "nameserver_http_requests_total", "path", "status")
     assert {("/livez", "200"): 2, ("/readyz", "200"): 1, ("other", "404"): 2} == asked
-
-
-async def test_not_ready(tmp_path: Path) -> None:
-    """While brokers of the last run are missing, and while it drains."""
-    async with namesrv_in_process(tmp_path) as before:
-        await (await before.connect()).register(A)
-    async with namesrv_in_process(tmp_path) as server:
-        assert 0 == (await seen(server))("nameserver_ready")
-        await server.clock.advance(46.0)
-        assert 1 == (await seen(server))("nameserver_ready")
-        server.namesrv.is_draining = True
-        assert 0 == (await seen(server))("nameserver_ready")
 
 
 async def test_the_process(server: InProcess) -> None:

@@ -187,6 +187,7 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
     async with namesrv_in_process(tmp_path) as server:
         reason = "not ready: waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
         assert [{"reason": reason}] == logged(caplog, "waiting")
+        assert b"\nnameserver_ready 0.0\n" in await exposition(server.namesrv, server.controller.server)
         await server.clock.advance(44)
         assert not answers_routes(server)
         await server.clock.advance(1)
