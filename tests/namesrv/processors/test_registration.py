@@ -1,0 +1,299 @@
+"""Registrations that are native, and those that repeat the last one (103).
+
+The native ones say what RocketMQ leaves to guess; Java's brokers send their whole table every 30 s, nearly always the
+same one.
+"""
+
+import zlib
+from typing import Any
+
+import pytest
+
+from namesrv.routeinfo.records import Evicted, Fenced, Registered
+from tests.support.in_process import InProcess
+from tests.support.namesrv_peer import (
+    SPELLINGS,
+    Broker,
+    NamesrvPeer,
+    Spelling,
+    fields,
+    native_registration,
+    native_topic,
+    outcome,
+    registration,
+    topic_config,
+)
+from tests.support.table_invariants import violations
+
+MASTER = Broker()
+SLAVE = Broker(id=1, addr="10.0.0.2:10911")
+OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
+FULL: dict[str, Any] = {"kind": "full", "agentId": "agent-1"}
+DELTA: dict[str, Any] = {"kind": "delta", "agentId": "agent-1"}
+
+
+def topics(server: InProcess) -> set[str]:
+    """All topics that have a route."""
+    assert [] == violations(server.namesrv.manager.tables)
+    return set(server.namesrv.manager.tables.topic_queue_table)
+
+
+def kinds(server: InProcess) -> list[str]:
+    """How the registrations since the last look were taken."""
+    return [effect.kind for effect in server.taken(Registered)]
+
+
+# -- native -----------------------------------------------------------------------------------------------------------
+
+
+async def test_single_topic_is_a_first_registration(server: InProcess, peer: NamesrvPeer) -> None:
+    """Kind full says that it is the whole; so does no topic at all, and so does no body."""
+    answer = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
+    assert (0, None, {}) == (*outcome(answer), fields(answer))
+    assert {"T"} == topics(server)
+
+    assert 0 == (await peer.register(MASTER, b"", spelling="native", **FULL)).code
+    assert set() == topics(server)
+    assert MASTER.name in server.namesrv.manager.tables.broker_addr_table
+
+
+async def test_full_one_drops_what_it_does_not_name_and_a_delta_does_not(server: InProcess, peer: NamesrvPeer) -> None:
+    """A delta adds, changes and deletes; it is not taken for a repetition of a full one in the same words."""
+    await peer.register(MASTER, native_registration("S", "T", "U", "V"), spelling="native", **FULL)
+    await peer.register(MASTER, native_registration("T", "U", "V", counter=2), spelling="native", **FULL)
+    assert {"T", "U", "V"} == topics(server)
+
+    delta = native_registration(native_topic("U", read=16), "W", counter=3, deleted_topics=["T", "unknown"])
+    for kind, left in ((DELTA, {"U", "V", "W"}), (FULL, {"U", "W"}), (DELTA, {"U", "W"}), (DELTA, {"U", "W"})):
+        assert (0, None) == outcome(await peer.register(MASTER, delta, spelling="native", **kind))
+        assert left == topics(server)
+    queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
+    assert (16, 8) == (queues and queues.read_queue_nums, queues and queues.write_queue_nums)
+    assert ["full", "full", "delta", "full", "delta", "delta"] == kinds(server)
+
+
+@pytest.mark.parametrize(
+    ("broker", "ext"),
+    [
+        (Broker("broker-b", 0, "10.0.0.2:10911"), DELTA),
+        (MASTER, {**DELTA, "agentId": "agent-2"}),
+        (MASTER, {"kind": "delta"}),
+        (MASTER._replace(id=1), DELTA),
+        (MASTER._replace(cluster="cluster-2"), DELTA),
+    ],
+    ids=["unknown broker", "other agent", "no agent", "other id", "other cluster"],
+)
+async def test_delta_of_a_stranger_has_to_be_a_full_one(
+    server: InProcess, peer: NamesrvPeer, broker: Broker, ext: dict[str, Any]
+) -> None:
+    """QUERY_NOT_FOUND: the agent registers again at once, fully; nothing has changed."""
+    await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
+
+    answer = await peer.register(broker, native_registration("U"), spelling="native", **ext)
+
+    assert (22, f"broker {broker.name} at {broker.addr} is not registered") == outcome(answer)
+    assert {"T"} == topics(server)
+    assert 1 == len(server.namesrv.manager.tables.broker_live_table)
+
+
+async def test_kind_means_nothing_to_other_spellings(server: InProcess, peer: NamesrvPeer) -> None:
+    """A RocketMQ registration may be a part of the table whatever it says: nothing is dropped."""
+    await peer.register(MASTER, registration("T", "U"))
+
+    await peer.register(MASTER, registration("V", counter=2), kind="full")
+    assert {"T", "U", "V"} == topics(server)
+
+    await peer.register(MASTER, registration("W", counter=3), kind="delta")
+    assert {"T", "U", "V", "W"} == topics(server)
+    assert ["full", "full", "full"] == kinds(server)
+
+
+async def test_native_registration_may_be_compressed(server: InProcess, peer: NamesrvPeer) -> None:
+    """The header has to say so."""
+    body = zlib.compress(native_registration(*(f"topic-{n}" for n in range(1000))))
+    assert 0 == (await peer.register(MASTER, body, spelling="native", compressed="true", **FULL)).code
+    assert 1000 == len(topics(server))
+    assert 1 == (await peer.register(MASTER, body, spelling="native", compressed="false", **FULL)).code
+
+
+async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer: NamesrvPeer) -> None:
+    """Numbers and booleans as such: ext is a map of str to str, int or bool."""
+    ext: dict[str, Any] = {"heartbeatTimeoutMillis": 10_000, "enableActingMaster": True, "registrationSeq": 1}
+    answer = await peer.register(MASTER, spelling="native", **FULL, **ext, brokerId=0)
+
+    assert (0, None) == outcome(answer)
+    (live,) = server.namesrv.manager.tables.broker_live_table.values()
+    assert (10.0, 1, "agent-1", True) == (
+        live.expiry_seconds,
+        live.registration_seq,
+        live.agent_id,
+        live.is_native,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ext", "leaves"),
+    [
+        ({"agentId": "agent-1", "registrationSeq": "1"}, False),
+        ({"agentId": "agent-2", "registrationSeq": "9"}, False),
+        ({"agentId": "agent-1"}, False),
+        ({"agentId": "agent-1", "registrationSeq": "2"}, True),
+        ({}, False),
+    ],
+    ids=["older registration", "other agent", "no number", "this registration", "does not say"],
+)
+async def test_unregister_is_fenced_by_agent_and_number(
+    server: InProcess, peer: NamesrvPeer, ext: dict[str, Any], *, leaves: bool
+) -> None:
+    """What was said before a newer registration, or by another process, takes nothing away."""
+    for number in ("1", "2"):
+        body = native_registration("T", counter=int(number))
+        await peer.register(MASTER, body, spelling="native", **FULL, registrationSeq=number)
+
+    assert (0, None) == outcome(await peer.call(104, {**MASTER.ext, **ext}, spelling="native"))
+
+    assert (set() if leaves else {"T"}) == topics(server)
+    assert [leaves, not leaves] == [bool(server.effects_of(Evicted)), bool(server.effects_of(Fenced))]
+
+
+async def test_number_of_an_unchanged_registration_counts(server: InProcess, peer: NamesrvPeer) -> None:
+    """Registering again with the same words and the next number fences what was said before it."""
+    for number in ("1", "2"):
+        await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=number)
+    assert ["full", "unchanged"] == kinds(server)
+
+    stale = {**MASTER.ext, "agentId": "agent-1", "registrationSeq": "1"}
+    await peer.call(104, stale, spelling="native")
+
+    assert {"T"} == topics(server)
+
+
+# -- repeated ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
+    """The answer is the same; the entry is fresh again; no route has changed."""
+    first = await peer.register(MASTER, spelling=spelling)
+    revision = server.namesrv.manager.revisions.revision
+    await server.clock.advance(100)
+
+    again = await peer.register(MASTER, spelling=spelling)
+
+    assert ["full", "unchanged"] == kinds(server)
+    assert (0, fields(first), first.body) == (again.code, fields(again), again.body)
+    assert revision == server.namesrv.manager.revisions.revision
+    await server.clock.advance(110)
+    assert 1 == len(server.namesrv.manager.tables.broker_live_table)
+
+
+async def test_equal_registration_of_a_slave_finds_its_new_master(server: InProcess, peer: NamesrvPeer) -> None:
+    """What a slave is told is looked up each time."""
+    assert {} == fields(await peer.register(SLAVE))
+    await peer.register(MASTER, haServerAddr="ha")
+
+    assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(await peer.register(SLAVE))
+    assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(await peer.register(SLAVE))
+    # read anew once, because the group has changed
+    assert ["full", "full", "full", "unchanged"] == kinds(server)
+
+
+@pytest.mark.parametrize(
+    "ext",
+    [
+        {"haServerAddr": "10.0.0.1:10912"},
+        {"heartbeatTimeoutMillis": "10000"},
+        {"enableActingMaster": "true"},
+        {"__ZONE_NAME": "zone-1"},
+        {"brokerId": "1"},
+        {"brokerName": "broker-z"},
+    ],
+    ids=lambda ext: next(iter(ext)),
+)
+async def test_header_is_part_of_what_is_registered(server: InProcess, peer: NamesrvPeer, ext: dict[str, Any]) -> None:
+    """The same body under another header is another registration."""
+    await peer.register(MASTER)
+    await peer.register(MASTER, **ext)
+
+    assert ["full", "full"] == kinds(server)
+
+
+async def test_equal_data_version_is_not_enough(server: InProcess, peer: NamesrvPeer) -> None:
+    """A lost increment must not stay hidden: only equal bytes are skipped."""
+    await peer.register(MASTER, registration("T", "U", counter=7))
+    await peer.register(MASTER, registration("T", topic_config("U", read=16), counter=7))
+
+    assert ["full", "full"] == kinds(server)
+    queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
+    assert 16 == (queues and queues.read_queue_nums)
+
+
+async def test_refused_registration_is_not_remembered(server: InProcess, peer: NamesrvPeer) -> None:
+    """The same mistake gets the same answer again."""
+    for _ in range(2):
+        assert 1 == (await peer.register(MASTER, bodyCrc32="1")).code
+        assert 1 == (await peer.register(MASTER, registration("T"))).code
+
+    assert [] == kinds(server)
+
+
+QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":1,"writeQueueNums":1,"perm":6}]}'
+
+
+@pytest.mark.parametrize(
+    ("code", "ext", "body", "touches_others"),
+    [
+        (216, {"topic": "T"}, b"", False),
+        (216, {"topic": "T", "clusterName": "cluster-1"}, b"", False),
+        (217, {"topic": "T"}, QUEUES, False),
+        # one that the broker does not register
+        (217, {"topic": "X"}, QUEUES, False),
+        (205, {"brokerName": "broker-a"}, b"", False),
+        (327, {"brokerName": "broker-a"}, b"", False),
+        (104, MASTER.ext, b"", False),
+        # from now on a registration drops topics
+        (318, {}, b"deleteTopicWithBrokerRegistration=true", True),
+        # another instance of the group, and another address that takes the id
+        (103, SLAVE.ext, registration("T", "U"), False),
+        (103, MASTER._replace(addr="10.0.0.9:10911").ext, registration("T", "U"), False),
+    ],
+)
+@pytest.mark.settings(admin_enabled=True)
+async def test_registration_is_read_anew_when_something_else_touched_its_broker(
+    server: InProcess, peer: NamesrvPeer, code: int, ext: dict[str, Any], body: bytes, *, touches_others: bool
+) -> None:
+    """In full, once; that of a broker with other topics is still known."""
+    await peer.register(MASTER)
+    await peer.register(OTHER, registration("V", "W"))
+    assert 0 == (await peer.call(code, ext, body)).code
+    server.effects.clear()
+
+    for _ in range(2):
+        assert 0 == (await peer.register(MASTER)).code
+    await peer.register(OTHER, registration("V", "W"))
+
+    assert ["full", "unchanged", "full" if touches_others else "unchanged"] == kinds(server)
+    assert {"T", "U"} <= server.namesrv.manager.tables.topic_queue_table.keys()
+
+
+@pytest.mark.settings(admin_enabled=True)
+async def test_setting_applies_to_what_is_registered_next(server: InProcess, peer: NamesrvPeer) -> None:
+    """Topics that an increment brought go with the next full registration, once the setting says so."""
+    await peer.register(MASTER, registration("T", "U", "V"))
+    await peer.register(MASTER, registration("T", "U"))
+    assert {"T", "U", "V"} == server.namesrv.manager.tables.topic_queue_table.keys()
+
+    await peer.call(318, None, b"deleteTopicWithBrokerRegistration=true")
+    await peer.register(MASTER, registration("T", "U"))
+
+    assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
+
+
+async def test_same_bytes_in_another_spelling_are_not_the_same(server: InProcess, peer: NamesrvPeer) -> None:
+    """An empty body is valid JSON and native; only natively does it drop what was there."""
+    await peer.register(MASTER, b"", spelling="json")
+    await peer.register(MASTER, b"", spelling="native")
+
+    assert ["full", "full"] == kinds(server)
