@@ -78,16 +78,6 @@ def test_slave_serves_reads_when_the_master_is_killed(pair: Pair, clients: Drive
     clients.receive(unique, pair.name_servers, TOPIC, BODIES)
 
 
-def test_topic_is_created_by_mqadmin(pair: Pair, place: Path, unique: str) -> None:
-    """A topic that an operator makes on the master is on both NameServers, with the master and its slave."""
-    with MqAdmin(place / "mqadmin", *pair.name_servers) as mqadmin:
-        mqadmin.make_topics(pair.master.address, unique, read=3, write=2)
-
-    for route in until_routed(pair.name_servers, unique):
-        assert {pair.name: (3, 2, 6)} == route.queues
-        assert {pair.name: pair.members} == route.brokers
-
-
 def test_slave_that_is_killed_leaves_the_master_alone(pair: Pair) -> None:
     """A dead slave leaves at once; the queues are the master's, and stay."""
     with leaves(pair.daemons, pair.slave, "disconnected"):
@@ -106,13 +96,3 @@ def test_master_that_is_stopped_unregisters(pair: Pair) -> None:
     assert [{1: pair.slave.address}] * 2 == members_of(pair.name_servers, pair.name)
     for route in until_routed(pair.complete().name_servers, TOPIC):
         assert {pair.name: pair.members} == route.brokers
-
-
-def test_master_that_hangs_is_found_by_the_scan(pair: Pair) -> None:
-    """A stopped process keeps its connections, so only its silence tells; when it goes on it is back."""
-    with leaves(pair.daemons, pair.master, "silent"):
-        pair.master.pause()
-
-    assert [{1: pair.slave.address}] * 2 == members_of(pair.name_servers, pair.name)
-    pair.master.resume()
-    pair.complete()

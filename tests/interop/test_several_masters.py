@@ -117,31 +117,6 @@ def test_producer_goes_on_with_the_other_master(
     clients.close(unique)
 
 
-def test_master_that_is_stopped_unregisters(
-    masters: Masters, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
-) -> None:
-    """A master that an operator stops says so; the other one keeps its place."""
-    with leaves(two_daemons, masters["broker-b"], "unregistered"):
-        masters["broker-b"].stop()
-
-    for route in until_routed(name_servers, "TBW102"):
-        assert {"broker-a": {0: masters["broker-a"].address}} == route.brokers
-        assert {"broker-a"} == route.queues.keys()
-
-
-def test_master_that_hangs_is_found_by_the_scan(
-    masters: Masters, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
-) -> None:
-    """A stopped process keeps its connections, so only its silence tells; when it goes on it is back."""
-    with leaves(two_daemons, masters["broker-a"], "silent"):
-        masters["broker-a"].pause()
-
-    for route in until_routed(name_servers, "TBW102"):
-        assert {"broker-b": {0: masters["broker-b"].address}} == route.brokers
-    masters["broker-a"].resume()
-    until_equal([{0: masters["broker-a"].address}] * 2, lambda: members_of(name_servers, "broker-a"))
-
-
 def _places(route: Route) -> set[tuple[str, int]]:
     """Which master holds which global queue of a static topic."""
     mappings = route.data["topicQueueMappingByBroker"]
