@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from namesrv_runtime.address import parse_address
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.broker import Broker, BrokerPeer
 from tests.interop.peers.place import ROOT
 from tests.interop.peers.recorder import Exchange, Recorder
-from tests.interop.peers.route import brokers_of, parse_address, topics_of
+from tests.interop.peers.route import brokers_of, topics_of
 from tests.interop.peers.waiting import until
 from tests.support.peer import Peer
 

@@ -17,11 +17,12 @@ from typing import Final
 import pytest
 
 from namesrv_remoting.codes import RequestCode, ResponseCode
+from namesrv_runtime.address import parse_address
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.broker import Broker
 from tests.interop.peers.driver import Application
 from tests.interop.peers.restarts import STREAM, TOPICS, make_topics
-from tests.interop.peers.route import brokers_of, parse_address
+from tests.interop.peers.route import brokers_of
 from tests.interop.peers.waiting import GUARD_SECONDS
 from tests.support.daemon import Daemon
 from tests.support.pages import example

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from namesrv_runtime.address import parse_address
 from tests.interop.peers.waiting import until
 from tests.support.peer import Peer
 
@@ -28,12 +29,6 @@ class Route:
     queues: dict[str, tuple[int, int, int]]
     # all of the answer
     data: dict[str, Any]
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """The host and port of `host:port`."""
-    host, _, port = address.rpartition(":")
-    return host, int(port)
 
 
 def route_of(address: str, topic: str) -> Route | None:
