@@ -4,8 +4,9 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -13,7 +14,8 @@ from typer.testing import CliRunner
 
 from namesrv_client.ctl.app import app
 from tests.support.apache_server import ApacheFront
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import NamesrvPeer
 from tests.support.scripted_server import HOST
 
 # the command as a process
@@ -75,6 +77,20 @@ def address_of(server: InProcess | ApacheFront) -> str:
     """Host and port."""
     found = server.address
     return found if isinstance(found, str) else f"{found[0]}:{found[1]}"
+
+
+@asynccontextmanager
+async def asked(path: Path, spoken: str = "native", **settings: Any) -> AsyncIterator[tuple[InProcess, str]]:
+    """One of our servers, and the address to ask it at; in RocketMQ's protocol it looks like Apache's."""
+    async with namesrv_in_process(path, **settings) as server, ApacheFront(server.address) as apache:
+        yield server, address_of(apache if spoken == "rocketmq" else server)
+
+
+@asynccontextmanager
+async def two_asked(path: Path) -> AsyncIterator[tuple[NamesrvPeer, NamesrvPeer, str, str]]:
+    """Peers of two servers, and the addresses to ask these at."""
+    async with asked(path / "1") as (first, one), asked(path / "2") as (second, two):
+        yield await first.connect(), await second.connect(), one, two
 
 
 @contextmanager

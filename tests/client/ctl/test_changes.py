@@ -1,52 +1,175 @@
-"""The commands `wipe-write-perm`, `add-write-perm` and `delete-topic`."""
+"""The commands that change a server, `kv get`, `kv list` and `config show`, and how mqadmin spells them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, at, ctl
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.ctl import asked, at, ctl, nobody, run, two_asked
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, registration, topic_config
 
 MASTER = Broker()
 ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
+BOTH = pytest.mark.parametrize("spoken", ["native", "rocketmq"])
 
 
 def perms(server: InProcess, topic: str) -> dict[str, int]:
     """Broker name -> permission of a topic."""
-    return {queues.broker_name: queues.perm for queues in server.namesrv.manager.tables.topic_queue_table[topic]}
+    found = server.namesrv.manager.tables.topic_queue_table.get(topic, ())
+    return {queues.broker_name: queues.perm for queues in found}
 
 
-@pytest.mark.parametrize("is_apache", [False, True], ids=["native", "rocketmq"])
-async def test_write_permission_is_wiped_and_added(tmp_path: Path, *, is_apache: bool) -> None:
+@BOTH
+async def test_write_permission_is_wiped_and_added(tmp_path: Path, spoken: str) -> None:
     """The answer says how many topics the broker has; adding makes what was read-only writable, too."""
-    async with namesrv_in_process(tmp_path) as ours, ApacheFront(ours.address) as apache:
-        server = apache if is_apache else ours
-        peer = await ours.connect()
+    async with asked(tmp_path, spoken) as (server, where):
+        peer = await server.connect()
         await peer.register(MASTER, registration("T", topic_config("U", perm=4)))
         await peer.register(ELSEWHERE)
 
-        wiped = await ctl(*at(server), "wipe-write-perm", "broker-a", "--yes")
-        assert (0, [["SERVER", "RESULT", "TOPICS"], [address_of(server), "done", "2"]]) == (wiped.code, wiped.cells)
-        assert {"broker-a": 4, "broker-c": 6} == perms(ours, "T")
+        wiped = await ctl(*at(where), "wipe-write-perm", "broker-a", "--yes")
+        assert (0, [["SERVER", "RESULT", "TOPICS"], [where, "done", "2"]]) == (wiped.code, wiped.cells)
+        assert {"broker-a": 4, "broker-c": 6} == perms(server, "T")
 
-        added = await ctl(*at(server), "add-write-perm", "broker-a", "--yes", "-o", "json")
-        assert {"broker": "broker-a", "servers": [{"server": address_of(server), "topics": 2}]} == added.json
-        assert ({"broker-a": 6, "broker-c": 6}, {"broker-a": 6, "broker-c": 6}) == (perms(ours, "T"), perms(ours, "U"))
+        added = await ctl(*at(where), "add-write-perm", "broker-a", "--yes", "-o", "json")
+        assert {"broker": "broker-a", "servers": [{"server": where, "topics": 2}]} == added.json
+        assert [{"broker-a": 6, "broker-c": 6}] * 2 == [perms(server, "T"), perms(server, "U")]
+
+        for command in ("wipe-write-perm", "add-write-perm"):
+            unknown = await ctl(*at(where), command, "broker-x", "-y")
+            assert (1, f"namesrvctl: {where}: no topics of broker broker-x\n") == (unknown.code, unknown.err)
 
 
-@pytest.mark.parametrize("command", ["wipe-write-perm", "add-write-perm"])
-async def test_unknown_broker_is_a_no(tmp_path: Path, command: str) -> None:
-    """Most likely its name is misspelt."""
-    async with namesrv_in_process(tmp_path) as server:
-        found = await ctl(*at(server), command, "broker-x", "-y")
+@BOTH
+async def test_topic_is_deleted(tmp_path: Path, spoken: str) -> None:
+    """Everywhere, or on one cluster's brokers."""
+    async with asked(tmp_path, spoken) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.register(ELSEWHERE)
 
-        assert (1, f"namesrvctl: {address_of(server)}: no topics of broker broker-x\n") == (found.code, found.err)
+        one = await ctl(*at(where), "delete-topic", "T", "--cluster", "cluster-2", "--yes")
+        assert (0, [["SERVER", "RESULT", "EXISTED"], [where, "done", "yes"]]) == (one.code, one.cells)
+        assert {"broker-a": 6} == perms(server, "T")
+
+        everywhere = await ctl(*at(where), "delete-topic", "T", "--yes", "-o", "json")
+        done = {"topic": "T", "cluster": None, "servers": [{"server": where, "existed": True}]}
+        assert (0, done, {}) == (everywhere.code, everywhere.json, perms(server, "T"))
+
+        again = await ctl(*at(where), "delete-topic", "T", "--yes")
+        assert (1, "namesrvctl: no topic T\n") == (again.code, again.err)
+
+
+async def test_topic_that_one_server_had_was_deleted(tmp_path: Path) -> None:
+    """That is what was wanted: none of them has it now."""
+    async with two_asked(tmp_path) as (_, second, one, two):
+        await second.register(MASTER)
+
+        done = await ctl(*at(one, two), "delete-topic", "T", "-y")
+
+        assert (0, "", [[one, "done", "no"], [two, "done", "yes"]]) == (done.code, done.err, done.cells[1:])
+
+
+async def test_topic_is_deleted_where_it_cannot_be_asked_for(tmp_path: Path) -> None:
+    """Not ready, a server refuses questions for routes only; without a list it is not known whether it was there."""
+    async with asked(tmp_path) as (server, _):
+        await (await server.connect()).register(MASTER)
+    for listed in (True, False):
+        async with asked(tmp_path, enable_all_topic_list=listed) as (server, where):
+            await (await server.connect()).register(ELSEWHERE)
+
+            done = await ctl(*at(where), "delete-topic", "T", "-y", "-o", "json")
+
+            assert (0, True if listed else None) == (done.code, done.json["servers"][0]["existed"])
+            assert ["U"] == list(server.namesrv.manager.tables.topic_queue_table)
+
+
+@BOTH
+async def test_value_is_put_shown_and_deleted(tmp_path: Path, spoken: str) -> None:
+    """The same with both protocols."""
+    async with asked(tmp_path, spoken) as (server, name):
+        where = at(name)
+        put = await ctl(*where, "kv", "put", "ns", "k", "v=1; ü")
+        assert (0, [["SERVER", "RESULT"], [name, "done"]]) == (put.code, put.cells)
+        assert "v=1; ü" == server.namesrv.kv.get("ns", "k")
+        again = await ctl(*where, "kv", "put", "ns", "a", "2", "-o", "json")
+        assert {"namespace": "ns", "key": "a", "value": "2", "servers": [{"server": name}]} == again.json
+
+        got = await ctl(*where, "kv", "get", "ns", "k")
+        assert (0, ["VALUE", "v=1; ü"]) == (got.code, got.lines)
+        listed = await ctl(*where, "kv", "list", "ns")
+        assert (0, [["KEY", "VALUE"], ["a", "2"], ["k", "v=1; ü"]]) == (listed.code, listed.cells)
+        found = await ctl(*where, "kv", "list", "ns", "-o", "json")
+        assert {"servers": [{"server": name, "values": {"a": "2", "k": "v=1; ü"}}]} == found.json
+
+        deleted = await ctl(*where, "kv", "delete", "ns", "k", "--yes", "-o", "json")
+        assert (0, {"namespace": "ns", "key": "k", "servers": [{"server": name}]}) == (deleted.code, deleted.json)
+        assert server.namesrv.kv.get("ns", "k") is None
+        assert (1, "", f"namesrvctl: {name}: no k in ns\n") == await ctl(*where, "kv", "get", "ns", "k")
+        absent = await ctl(*where, "kv", "get", "ns", "k", "-o", "json")
+        assert {"servers": [{"server": name, "value": None}]} == absent.json
+        assert (1, "", f"namesrvctl: {name}: no namespace other\n") == await ctl(*where, "kv", "list", "other")
+
+
+async def test_value_reaches_every_server_or_it_is_a_no(tmp_path: Path) -> None:
+    """One that is down keeps what it had."""
+    async with asked(tmp_path) as (server, where):
+        with nobody() as absent:
+            put = await ctl(*at(where, absent), "kv", "put", "ns", "k", "v")
+
+        assert (1, [[where, "done"]]) == (put.code, put.cells[1:])
+        assert [True] == [problem.startswith(f"no connection to {absent}") for problem in put.problems]
+        assert "v" == server.namesrv.kv.get("ns", "k")
+
+
+@BOTH
+async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> None:
+    """By Apache's names; all, or those asked for; several at once, where the server allows it."""
+    async with asked(tmp_path / "1", spoken) as (_, where):
+        shown = await ctl(*at(where), "config", "show", "orderMessageEnable", "bindAddress")
+        rows = [["KEY", "VALUE"], ["bindAddress", "127.0.0.1"], ["orderMessageEnable", "false"]]
+        assert (0, rows) == (shown.code, shown.cells)
+        everything = (await ctl(*at(where), "config", "show", "-o", "json")).json["servers"][0]["config"]
+        # paths are nobody's business unless administration is enabled
+        assert ("127.0.0.1", True) == (everything["bindAddress"], "dataDir" not in everything)
+        absent = await ctl(*at(where), "config", "show", "noSuch")
+        assert (1, "", f"namesrvctl: {where}: no setting noSuch\n") == absent
+        refused = await ctl(*at(where), "config", "set", "orderMessageEnable=true", "--yes")
+        reason = "administration is disabled on this server, see its setting admin-enabled"
+        assert (1, "", [f"{where}: refused with code 16: {reason}"]) == (refused.code, refused.out, refused.problems)
+    async with asked(tmp_path / "2", spoken, admin_enabled=True) as (server, where):
+        settings = ("orderMessageEnable=true", "enableTopicList=false")
+        done = await ctl(*at(where), "config", "set", *settings, "-y", "-o", "json")
+
+        assert (0, {"orderMessageEnable": "true", "enableTopicList": "false"}) == (done.code, done.json["config"])
+        assert (True, False) == (server.namesrv.live.order_message_enable, server.namesrv.live.enable_topic_list)
 
 
 @pytest.mark.parametrize(
-    ("command", "asked"),
+    ("command", "message"),
+    [
+        *[(("config", "set", text, "--yes"), "not of the form KEY=VALUE") for text in ("key", "=true", " =true")],
+        # --watch is for commands that only ask
+        (("wipe-write-perm", "b", "--watch", "1s", "--yes"), "cannot be repeated"),
+        (("kv", "put", "n", "k", "v", "--watch", "1s"), "cannot be repeated"),
+        (("watch", "T", "--watch", "1s"), "cannot be repeated"),
+        (("bench", "--watch", "1s"), "cannot be repeated"),
+        (("updateOrderConf", "-m", "put", "-t", "T"), "required with --method put"),
+        # -s is the namespace in some of mqadmin's commands, so that only --server is left
+        (("--server", "127.0.0.1:1", "topicList", "--timeout", "1s"), "no connection to 127.0.0.1:1"),
+    ],
+)
+def test_wrong_usage(command: Sequence[str], message: str) -> None:
+    """Nobody hears of it."""
+    refused = run(*command, env={"COLUMNS": "200"})
+
+    assert (2, "") == (refused.code, refused.out)
+    assert message in refused.err
+
+
+@pytest.mark.parametrize(
+    ("command", "question"),
     [
         (("wipe-write-perm", "broker-a"), "wipe the write permission of broker broker-a"),
         (("add-write-perm", "broker-a"), "make all topics of broker broker-a readable and writable"),
@@ -57,88 +180,65 @@ async def test_unknown_broker_is_a_no(tmp_path: Path, command: str) -> None:
         (("wipeWritePerm", "-b", "broker-a"), "wipe the write permission of broker broker-a"),
     ],
 )
-async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: tuple[str, ...], asked: str) -> None:
+async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: Sequence[str], question: str) -> None:
     """Where nobody can be asked it is refused before any server hears of it, and says what it would have done."""
-    async with namesrv_in_process(tmp_path) as server:
-        await (await server.connect()).register(MASTER)
-        before = server.namesrv.manager.revisions.revision
-        where = address_of(server)
-
+    async with asked(tmp_path) as (server, where):
         refused = await ctl(*command, env={"NAMESRV_ADDR": f"{where};127.0.0.1:1"})
 
         reason = "No terminal to ask on; pass --yes to confirm"
-        assert (2, "", f"namesrvctl: {asked} on {where}, 127.0.0.1:1? {reason}\n") == refused
-        assert (before, 1) == (server.namesrv.manager.revisions.revision, len(server.namesrv.connections))
+        assert (2, "", f"namesrvctl: {question} on {where}, 127.0.0.1:1? {reason}\n") == refused
+        assert not server.namesrv.connections
 
 
-@pytest.mark.parametrize("is_apache", [False, True], ids=["native", "rocketmq"])
-async def test_topic_is_deleted(tmp_path: Path, *, is_apache: bool) -> None:
-    """Everywhere, or on one cluster's brokers."""
-    async with namesrv_in_process(tmp_path) as ours, ApacheFront(ours.address) as apache:
-        server = apache if is_apache else ours
-        peer = await ours.connect()
-        await peer.register(MASTER)
-        await peer.register(ELSEWHERE)
-
-        one = await ctl(*at(server), "delete-topic", "T", "--cluster", "cluster-2", "--yes")
-        assert (0, [["SERVER", "RESULT", "EXISTED"], [address_of(server), "done", "yes"]]) == (one.code, one.cells)
-        assert {"broker-a": 6} == perms(ours, "T")
-
-        everywhere = await ctl(*at(server), "delete-topic", "T", "--yes", "-o", "json")
-        assert (
-            0,
-            {"topic": "T", "cluster": None, "servers": [{"server": address_of(server), "existed": True}]},
-        ) == (everywhere.code, everywhere.json)
-        assert "T" not in ours.namesrv.manager.tables.topic_queue_table
-
-        again = await ctl(*at(server), "delete-topic", "T", "--yes")
-        assert (1, "namesrvctl: no topic T\n") == (again.code, again.err)
-
-
-async def test_topic_that_one_server_had_was_deleted(tmp_path: Path) -> None:
-    """That is what was wanted: none of them has it now."""
-    async with namesrv_in_process(tmp_path / "1") as first, namesrv_in_process(tmp_path / "2") as second:
-        await (await second.connect()).register(MASTER)
-
-        done = await ctl(*at(first, second), "delete-topic", "T", "-y")
-
-        assert (0, "", [[address_of(first), "done", "no"], [address_of(second), "done", "yes"]]) == (
-            done.code,
-            done.err,
-            done.cells[1:],
-        )
-
-
-async def test_topic_is_deleted_from_a_server_that_is_not_ready(tmp_path: Path) -> None:
-    """It refuses questions for routes only."""
-    async with namesrv_in_process(tmp_path) as server:
-        await (await server.connect()).register(MASTER)
-    async with namesrv_in_process(tmp_path) as server:
-        await (await server.connect()).register(ELSEWHERE)
-
-        done = await ctl(*at(server), "delete-topic", "T", "-y", "-o", "json")
-
-        assert (0, True) == (done.code, done.json["servers"][0]["existed"])
-        assert ["U"] == list(server.namesrv.manager.tables.topic_queue_table)
-
-
-async def test_topic_is_deleted_where_topics_are_not_listed(tmp_path: Path) -> None:
-    """Whether it was there is not known then, and no no."""
-    async with namesrv_in_process(tmp_path, enable_all_topic_list=False) as server:
-        await (await server.connect()).register(MASTER)
-
-        done = await ctl(*at(server), "delete-topic", "T", "-y", "-o", "json")
-
-        assert (0, None) == (done.code, done.json["servers"][0]["existed"])
-        assert ["U"] == list(server.namesrv.manager.tables.topic_queue_table)
+# -- mqadmin ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "command", [("wipe-write-perm", "b"), ("kv", "put", "n", "k", "v"), ("watch", "T"), ("bench",)]
+    ("theirs", "ours"),
+    [
+        ("clusterList", "clusters"),
+        ("clusterList -c cluster-1", "clusters --cluster cluster-1"),
+        ("topicList", "topics"),
+        ("topicRoute -t T", "route T"),
+        ("topicRoute --topic X", "route X"),
+        ("getNamesrvConfig", "config show"),
+        ("wipeWritePerm -b broker-a -y", "wipe-write-perm broker-a -y"),
+        ("addWritePerm -b broker-a -y", "add-write-perm broker-a -y"),
+        ("updateKvConfig -s ns -k k -v v", "kv put ns k v"),
+        ("deleteKvConfig -s ns -k k -y", "kv delete ns k -y"),
+        (
+            "updateNamesrvConfig -k orderMessageEnable -v true --yes",
+            "config set orderMessageEnable=true --yes",
+        ),
+        ("updateOrderConf -m put -t T -v broker-a:4", "kv put ORDER_TOPIC_CONFIG T broker-a:4"),
+        ("updateOrderConf -m get -t X", "kv get ORDER_TOPIC_CONFIG X"),
+        ("updateOrderConf -m delete -t T -y", "kv delete ORDER_TOPIC_CONFIG T -y"),
+    ],
 )
-async def test_what_changes_or_follows_is_not_repeated(command: tuple[str, ...]) -> None:
-    """--watch is for commands that only ask."""
-    refused = await ctl(*command, "--watch", "1s", "--yes")
+async def test_mqadmins_spelling_does_the_same(tmp_path: Path, theirs: str, ours: str) -> None:
+    """With mqadmin's own options, on all servers that -n names."""
+    async with asked(tmp_path / "1", admin_enabled=True) as (first, one), asked(tmp_path / "2") as (second, two):
+        for server in (first, second):
+            peer = await server.connect()
+            await peer.register(MASTER)
+            await peer.register(ELSEWHERE)
 
-    assert 2 == refused.code
-    assert "cannot be repeated" in refused.err
+        servers = f"{one};{two}"
+        expected = await ctl(*ours.split(), "-s", servers, "-o", "json")
+        assert expected == await ctl(*theirs.split(), "-n", servers, "-o", "json")
+
+
+async def test_mqadmins_own(tmp_path: Path) -> None:
+    """TopicClusterList has no other spelling here; deleteTopic deletes from one cluster's brokers."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.register(ELSEWHERE)
+
+        shown = await ctl("topicClusterList", "-n", where, "-t", "T")
+        absent = await ctl("topicClusterList", "-n", where, "-t", "X", "-o", "json")
+        assert (0, ["CLUSTER", "cluster-1", "cluster-2"]) == (shown.code, shown.lines)
+        assert (1, {"servers": [{"server": where, "clusters": []}]}) == (absent.code, absent.json)
+
+        assert 0 == (await ctl("deleteTopic", "-n", where, "-c", "cluster-1", "-t", "T", "--yes")).code
+        assert {"broker-c": 6} == perms(server, "T")

@@ -1,0 +1,286 @@
+"""The commands `diff` and `explain`: in what NameServers differ."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from namesrv_client.ctl.commands.diff import Difference, View, differences, grouped, view_of
+from namesrv_client.ctl.commands.explain import Instance
+from namesrv_remoting.bodies.extensions import LiveBroker
+from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import TIMESTAMP, Broker, registration, topic_config
+
+MASTER: Final = Broker()
+SLAVE: Final = Broker(id=1, addr="10.0.0.2:10911")
+OTHER: Final = Broker("broker-b", 0, "10.0.0.3:10911")
+RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
+
+
+# -- values in, values out --------------------------------------------------------------------------------------------
+
+
+def test_differences_name_what_each_server_says() -> None:
+    """Brokers before topics, by name, in whatever order; of what only some have, only that is said of the others."""
+    views: dict[str, View] = {
+        "s1": {("topic", "T"): {"f": 1}, ("broker", "c/a/0"): {"address": "a:1"}, ("topic", "U"): {"f": 1}},
+        "s2": {("broker", "c/a/0"): {"address": "a:2"}, ("topic", "T"): {"f": 1}},
+        "s3": {
+            ("broker", "c/a/0"): {"address": "a:1"},
+            ("broker", "c/b/0"): {"address": "b:1"},
+            ("topic", "T"): {"g": 2, "f": 1},
+            ("topic", "U"): {"f": 3},
+        },
+    }
+
+    assert [
+        Difference("broker", "c/a/0", "address", {"s1": "a:1", "s2": "a:2", "s3": "a:1"}),
+        Difference("broker", "c/b/0", "present", {"s1": False, "s2": False, "s3": True}),
+        Difference("topic", "T", "g", {"s1": None, "s2": None, "s3": 2}),
+        Difference("topic", "U", "present", {"s1": True, "s2": False, "s3": True}),
+        Difference("topic", "U", "f", {"s1": 1, "s3": 3}),
+    ] == differences(views)
+    assert [] == differences({"s1": views["s1"]}) == differences({})
+
+
+def test_topics_that_differ_alike_are_told_together() -> None:
+    """A broker that one server lacks is missed in all its topics; brokers are told one by one."""
+    values = {"s1": True, "s2": False}
+    found = [Difference("broker", name, "present", values) for name in ("a", "b")]
+    found += [Difference("topic", name, "present", values) for name in ("T", "V")]
+    found.insert(3, Difference("topic", "U", "present", {"s1": False, "s2": True}))
+
+    assert [(["a"], found[0]), (["b"], found[1]), (["T", "V"], found[2]), (["U"], found[3])] == grouped(found)
+
+
+def test_facts_are_those_of_each_instance_and_of_each_topics_queues() -> None:
+    """Permission, flags, order configuration and static queues, without the brokers' addresses."""
+    group = BrokerData("c", "b", {0: "a:1", 1: "a:2"}, "z", enable_acting_master=True)
+    route = TopicRouteData(
+        [BrokerData("c", "b", {0: "a:1"})],
+        [QueueData("b", 8, 4, 6), QueueData("a", 1, 1, 5, 2)],
+        order_topic_conf="b:4",
+        topic_queue_mapping_by_broker={"b": TopicQueueMappingInfo("T", "b", curr_id_map={1: 0, 0: 3})},
+    )
+
+    queues = {"queues on a": "1 read, 1 write, R-X, flags 2", "queues on b": "8 read, 4 write, RW-"}
+    assert {
+        ("broker", "c/b/0"): {"address": "a:1", "zone": "z", "acting master": True},
+        ("broker", "c/b/1"): {"address": "a:2", "zone": "z", "acting master": True},
+        ("topic", "T"): {**queues, "order": "b:4", "static queues on b": "0=3, 1=0"},
+    } == view_of(ClusterInfo({"b": group}, {"c": ["b"]}), {"T": route, "U": None})
+
+
+@pytest.mark.parametrize(
+    ("age", "left", "verdict"),
+    [
+        (0.0, 120.0, "fine"),
+        (60.0, 60.0, "fine"),
+        (60.1, 59.9, "late"),
+        (120.0, 0.0, "late"),
+        (120.1, -0.1, "overdue"),
+        (None, None, "unknown"),
+    ],
+)
+def test_verdict(age: float | None, left: float | None, verdict: str) -> None:
+    """Late from half of its time on; overdue until the next scan finds it; gone, where the server tells who lives."""
+    live = LiveBroker("c", "b", 0, "a:1", age_seconds=age, expires_in_seconds=left, expiry_seconds=120.0)
+    queues = QueueData("b", 8, 8, 6)
+
+    assert verdict == Instance("c", "b", 0, "a:1", queues, live, tells_liveness=True).verdict
+    assert "gone" == Instance("c", "b", 0, "a:1", queues, None, tells_liveness=True).verdict
+
+
+# -- diff -------------------------------------------------------------------------------------------------------------
+
+
+async def test_servers_that_say_the_same(tmp_path: Path) -> None:
+    """One of ours and one of Apache's."""
+    async with (
+        asked(tmp_path / "1") as (first, one),
+        namesrv_in_process(tmp_path / "2") as second,
+        ApacheFront(second.address) as apache,
+    ):
+        for server in (first, second):
+            peer = await server.connect()
+            await peer.register(MASTER)
+            await peer.register(SLAVE)
+        two = address_of(apache)
+
+        same = await ctl(*at(one, two), "diff")
+        found = await ctl(*at(one, two), "diff", "-o", "json")
+
+        assert (0, "the same on 2 servers: 2 brokers, 2 topics\n", "") == same
+        servers = [{"server": where, "brokers": 2, "topics": 2} for where in (one, two)]
+        assert {"same": True, "servers": servers, "differences": []} == found.json
+        assert {(0, 105), (0, 106), (0, 206), (77, 0)} == set(apache.asked)
+
+
+async def test_servers_that_differ(tmp_path: Path) -> None:
+    """In a broker, in a topic, and in queues; that is a no."""
+    async with two_asked(tmp_path) as (first, second, one, two):
+        await first.register(MASTER, registration("T", "U"))
+        await first.register(OTHER, registration("T", "V", "W", "X", "Y", "Z"))
+        await second.register(MASTER, registration(topic_config("T", perm=4), topic_config("U", write=16)))
+        await second.register(SLAVE)
+
+        shown = await ctl(*at(one, two), "diff")
+        found = await ctl(*at(one, two), "diff", "-o", "json")
+
+    assert [
+        ["WHAT", "NAME", "FACT", one, two],
+        ["broker", "cluster-1/broker-a/1", "present", "no", "yes"],
+        ["broker", "cluster-1/broker-b/0", "present", "yes", "no"],
+        ["topic", "T", "queues on broker-a", RW, RO],
+        ["topic", "T", "queues on broker-b", RW, "-"],
+        ["topic", "U", "queues on broker-a", RW, "8 read, 16 write, RW-"],
+        ["topic", "V, W, X and 2 more", "present", "yes", "no"],
+    ] == shown.cells
+    assert (1, 1, False) == (shown.code, found.code, found.json["same"])
+    assert [(one, 2, 7), (two, 2, 2)] == [tuple(server.values()) for server in found.json["servers"]]
+    third = {"kind": "topic", "name": "T", "fact": "queues on broker-b", "values": {one: RW, two: None}}
+    assert third == found.json["differences"][3]
+    assert ["V", "W", "X", "Y", "Z"] == [difference["name"] for difference in found.json["differences"][5:]]
+
+
+async def test_server_that_cannot_be_compared_is_a_no(tmp_path: Path) -> None:
+    """The others are compared; with only one left, or named, there is nothing to say."""
+    async with asked(tmp_path / "1") as (server, _):
+        await (await server.connect()).register(MASTER)
+    async with two_asked(tmp_path) as (_, second, not_ready, two), asked(tmp_path / "3") as (third, three):
+        with nobody() as absent:
+            rest = await ctl(*at(three, absent, two), "diff")
+            one = await ctl(*at(two, absent), "diff")
+            none = await ctl(*at(absent, absent.replace("127.0.0.1", "localhost")), "diff", "-o", "json")
+        await second.register(OTHER)
+        await (await third.connect()).register(OTHER)
+        refused = await ctl(*at(not_ready, two), "diff")
+
+    assert (1, "the same on 2 servers: 0 brokers, 0 topics\n") == rest[:2]
+    assert (1, "") == one[:2]
+    assert [True] == [problem.startswith(f"no connection to {absent}") for problem in one.problems]
+    assert (2, False, []) == (none.code, none.json["same"], none.json["differences"])
+    assert (1, "", [f"{not_ready}: refused with code 1: name server not ready"]) == (*refused[:2], refused.problems)
+    alone = await ctl("diff")
+    assert (2, True) == (alone.code, "at least two servers" in alone.err)
+
+
+# -- explain ----------------------------------------------------------------------------------------------------------
+
+
+async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
+    """How long it has been silent, when that ends, and whether it can be written to."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER, registration("T", "U", counter=9))
+        await server.clock.advance(70)
+        await peer.register(SLAVE)
+        await peer.register(OTHER, heartbeatTimeoutMillis=10_000)
+        await peer.call(205, {"brokerName": "broker-a"})
+        await server.clock.advance(5)
+
+        shown = await ctl(*at(where), "explain", "T")
+        found = await ctl(*at(where), "explain", "T", "-o", "json")
+
+    assert (0, "") == (shown.code, shown.err)
+    assert [
+        ["BROKER", "ID", "ADDRESS", "VERDICT", "HEARD", "EVICTED IN", "PERM", "WIPED", "QUEUES", "VERSION"],
+        ["broker-a", "0", "10.0.0.1:10911", "late", "1 m 15 s ago", "45.0 s", "R--", "yes", "8/8", "9"],
+        ["broker-a", "1", "10.0.0.2:10911", "fine", "5.0 s ago", "1 m 55 s", "R--", "yes", "8/8", "1"],
+        ["broker-b", "0", "10.0.0.3:10911", "fine", "5.0 s ago", "5.0 s", "RW-", "no", "8/8", "1"],
+    ] == shown.cells
+    document = found.json
+    last = document["servers"][0].pop("brokers")[-1]
+    assert {
+        "cluster": "cluster-1", "broker_name": "broker-b", "broker_id": 0, "broker_addr": "10.0.0.3:10911",
+        "verdict": "fine", "age_seconds": 5.0, "expires_in_seconds": 5.0, "expiry_seconds": 10.0,
+        "perm": 6, "read_queue_nums": 8, "write_queue_nums": 8, "write_wiped": False,
+        "data_version": {"counter": 1, "state_version": 0, "timestamp": TIMESTAMP},
+    } == last  # fmt: skip
+    rest = {"topic": "T", "agree": True, "servers": [{"server": where, "present": True}], "differences": []}
+    assert rest == document
+
+
+async def test_servers_that_disagree_are_a_no(tmp_path: Path) -> None:
+    """About a broker, and about a permission; how long ago they heard of it may differ."""
+    async with asked(tmp_path / "1") as (first, one), asked(tmp_path / "2") as (second, two):
+        peer, other = await first.connect(), await second.connect()
+        await peer.register(MASTER)
+        await first.clock.advance(7)
+        await other.register(MASTER)
+        agreed = await ctl(*at(one, two), "explain", "T")
+        await peer.register(OTHER)
+        await other.call(205, {"brokerName": "broker-a"})
+        shown = await ctl(*at(one, two), "explain", "T")
+        found = await ctl(*at(one, two), "explain", "T", "-o", "json")
+
+    assert (0, "", ["fine", "7.0 s ago"], ["fine", "0.0 s ago"]) == (
+        agreed.code,
+        agreed.err,
+        *(row[4:6] for row in agreed.cells[1:]),
+    )
+    assert (1, ["the servers disagree about T"]) == (shown.code, shown.problems)
+    assert [
+        [two, "broker-b", "0", "10.0.0.3:10911", "missing", *["-"] * 6],
+        [],
+        ["WHAT", "NAME", "FACT", one, two],
+        ["topic", "T", "queues on broker-a", RW, RO],
+        ["topic", "T", "queues on broker-b", RW, "-"],
+        ["topic", "T", "address of broker-b/0", "10.0.0.3:10911", "-"],
+        ["topic", "T", "wiped on broker-a", "-", "yes"],
+    ] == shown.cells[4:]
+    assert (1, False) == (found.code, found.json["agree"])
+    assert [["fine", "fine"], ["fine", "missing"]] == [
+        [broker["verdict"] for broker in server["brokers"]] for server in found.json["servers"]
+    ]
+    assert {None} == {found.json["servers"][1]["brokers"][1][name] for name in ("perm", "age_seconds", "write_wiped")}
+
+
+async def test_absent_topic_and_absent_server_are_a_no(tmp_path: Path) -> None:
+    """On one server, or on all; what one that is down would have said is not known."""
+    async with two_asked(tmp_path) as (first, _, one, two):
+        await first.register(MASTER)
+
+        some = await ctl(*at(one, two), "explain", "T")
+        none = await ctl(*at(one, two), "explain", "X", "-o", "json")
+        with nobody() as absent:
+            down = await ctl(*at(one, absent), "explain", "T", "-o", "json")
+
+    assert (1, [f"{two}: no topic T", "the servers disagree about T"]) == (some.code, some.problems)
+    assert (1, True, [False, False]) == (
+        none.code,
+        none.json["agree"],
+        [server["present"] for server in none.json["servers"]],
+    )
+    assert (1, False) == (down.code, down.json["agree"])
+
+
+async def test_apaches_server_does_not_tell_ages(tmp_path: Path) -> None:
+    """Its routes are compared all the same."""
+    async with (
+        asked(tmp_path / "1") as (first, one),
+        namesrv_in_process(tmp_path / "2") as second,
+        ApacheFront(second.address) as apache,
+    ):
+        await (await first.connect()).register(MASTER)
+        await (await second.connect()).register(MASTER)
+
+        shown = await ctl(*at(one, apache), "explain", "T")
+        alone = await ctl(*at(apache), "explain", "T")
+        # Apache's server keeps queues of brokers that it does not know any more
+        apache.bodies[105] = (
+            b'{"brokerDatas":[],"queueDatas":[{"brokerName":"gone","perm":6,"readQueueNums":4,"writeQueueNums":4}]}'
+        )
+        ghost = await ctl(*at(apache), "explain", "T", "-o", "json")
+
+    assert (0, ["fine", "unknown"]) == (shown.code, [row[4] for row in shown.cells[1:]])
+    assert [
+        ["BROKER", "ID", "ADDRESS", "VERDICT", "PERM", "QUEUES"],
+        ["broker-a", "0", "10.0.0.1:10911", "unknown", "RW-", "8/8"],
+    ] == alone.cells
+    (broker,) = ghost.json["servers"][0]["brokers"]
+    assert ("gone", None, "unknown") == (broker["broker_name"], broker["broker_addr"], broker["verdict"])

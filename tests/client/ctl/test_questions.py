@@ -1,0 +1,353 @@
+"""The commands `status`, `brokers`, `clusters`, `connections`, `topics` and `route`."""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from namesrv import version
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import (
+    TIMESTAMP,
+    Broker,
+    native,
+    native_registration,
+    registration,
+    topic_config,
+)
+
+MASTER: Final = Broker()
+SLAVE: Final = Broker(id=1, addr="10.0.0.2:10911")
+OTHER: Final = Broker("broker-b", 0, "10.0.0.3:10911")
+ELSEWHERE: Final = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
+NOT_SUPPORTED: Final = "refused with code 3: not supported by Apache's NameServer"
+
+
+def heads(text: str) -> list[str]:
+    """Those of a table."""
+    return text.split(" | ")
+
+
+# -- status -----------------------------------------------------------------------------------------------------------
+
+
+async def test_status_of_a_ready_server(tmp_path: Path) -> None:
+    """A line with what it is and how much it knows; for programs the members of SERVER_INFO."""
+    async with asked(tmp_path, nameserver_name="ns-1") as (server, where):
+        await server.clock.advance(125)
+        await (await server.connect()).register(MASTER, registration("T", "U", "V"))
+
+        shown = await ctl(*at(where), "status")
+        found = await ctl(*at(where), "status", "-o", "json")
+
+        assert (0, "") == (shown.code, shown.err)
+        assert [
+            heads("SERVER | STATE | PROTOCOL | NAME | VERSION | UP | BROKERS | TOPICS | CONNECTIONS | REVISION"),
+            [where, "ready", "native", "ns-1", version(), "2 m 5 s", "1", "3", "2", "1"],
+        ] == shown.cells
+        assert {
+            "server": where, "protocol": "native", "state": "ready", "brokers": 1, "topics": 3,
+            "boot_id": server.namesrv.boot_id, "version": version(), "ready": True, "revision": 1, "connections": 2,
+            "nameserver": "ns-1", "readiness": "ready: no brokers expected", "draining": False,
+            "started_ms": 1_700_000_000_000, "uptime_seconds": 125.0, "pid": os.getpid(), "clusters": 1,
+            "watchers": 0, "pulls": 0, "heartbeats": 0, "refusals": {}, "last_event_seq": 2,
+        } == found.json["servers"][0]  # fmt: skip
+        assert found.json["healthy"] is True
+        server.namesrv.is_draining = True
+        draining = await ctl(*at(where), "status")
+        server.namesrv.is_draining = False
+
+    assert (1, "draining") == (draining.code, draining.cells[1][1])
+
+
+async def test_server_that_waits_for_its_brokers_is_not_healthy(tmp_path: Path) -> None:
+    """It says whom it waits for, and tells no route, which is not the same as that there is none."""
+    async with asked(tmp_path) as (server, _):
+        await (await server.connect()).register(MASTER)
+    async with asked(tmp_path) as (_, where):
+        shown = await ctl(*at(where), "status")
+        route = await ctl(*at(where), "route", "T")
+
+    awaited = "waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
+    assert (1, "not ready", [f"{where}: not ready: {awaited}"]) == (shown.code, shown.cells[1][1], shown.problems)
+    assert (1, "", f"namesrvctl: {where}: refused with code 1: name server not ready\n") == route
+
+
+async def test_unreachable_server_does_not_hide_the_others(tmp_path: Path) -> None:
+    """It has a line of its own, and makes the whole a no, of status; nobody who answers is 2, with a document."""
+    async with asked(tmp_path) as (server, where):
+        await (await server.connect()).register(MASTER)
+        with nobody() as absent:
+            shown = await ctl(*at(absent, where), "status")
+            found = await ctl(*at(absent, where), "status", "-o", "json")
+            route = await ctl(*at(absent, where), "route", "T")
+            none = await ctl(*at(absent), "status", "-o", "json")
+
+    assert (1, [[absent, "unreachable"], [where, "ready"]]) == (shown.code, [row[:2] for row in shown.cells[1:]])
+    assert [True] == [problem.startswith(f"no connection to {absent}: ") for problem in shown.problems]
+    assert (1, False) == (found.code, found.json["healthy"])
+    assert [(absent, False), (where, None)] == [(one["server"], one.get("answered")) for one in found.json["servers"]]
+    # the answer does not depend on it; standard error names it
+    assert (0, [where], shown.problems) == (route.code, [row[0] for row in route.cells[1:]], route.problems)
+    assert (2, ["server", "error", "answered"]) == (none.code, list(none.json["servers"][0]))
+
+
+@pytest.mark.parametrize("topics", [2, None], ids=["listed", "not listed"])
+async def test_apaches_server_is_counted(tmp_path: Path, topics: int | None) -> None:
+    """It does not say how it is; what can be asked for is counted, and its list of topics can be switched off."""
+    async with asked(tmp_path, "rocketmq", enable_all_topic_list=topics is not None) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.register(SLAVE)
+
+        shown = await ctl(*at(where), "status")
+        found = await ctl(*at(where), "status", "-o", "json")
+
+    counts = [] if topics is None else ["TOPICS"]
+    assert (0, [["SERVER", "STATE", "PROTOCOL", "BROKERS", *counts]]) == (shown.code, shown.cells[:1])
+    members = {"server": where, "protocol": "rocketmq", "state": "answers", "brokers": 2, "topics": topics}
+    assert {"healthy": True, "servers": [members]} == found.json
+
+
+# -- brokers and connections ------------------------------------------------------------------------------------------
+
+
+async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
+    """When each was last heard, when it expires, what it has and what it says of itself; for programs LIST_BROKERS."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER, registration("T", "U", counter=7))
+        await server.clock.advance(75)
+        fields: dict[str, Any] = {"agentId": "agent-1", "registrationSeq": 4, "haServerAddr": "ha"}
+        await peer.register(ELSEWHERE, native_registration("T", counter=3), spelling="native", **fields)
+        state = {"disk": 0.5, "full": False, "note": None, "zone": "a"}
+        await peer.call(904, ELSEWHERE.ext, native({"state": state}), spelling="native")
+        await peer.call(205, {"brokerName": "broker-a"})
+        await server.clock.advance(2.5)
+
+        shown = await ctl(*at(where), "brokers")
+        found = await ctl(*at(where), "brokers", "-o", "json", "-c", "cluster-2")
+        connection = server.connection_of(peer).id
+
+    assert (0, "") == (shown.code, shown.err)
+    said = "disk=0.5 full=no note=- zone=a"
+    assert [
+        heads("CLUSTER | BROKER | ID | ADDRESS | HEARD | EXPIRES IN | TOPICS | WIPED | VERSION | STATE"),
+        ["cluster-1", "broker-a", "0", "10.0.0.1:10911", "1 m 17 s ago", "42.5 s", "2", "yes", "7", "-"],
+        ["cluster-2", "broker-c", "0", "10.0.1.1:10911", "2.5 s ago", "1 m 57 s", "1", "no", "3", said],
+    ] == shown.cells
+    assert {
+        "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
+        "ha_server_addr": "ha", "age_seconds": 2.5, "expires_in_seconds": 117.5, "expiry_seconds": 120.0,
+        "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1, "write_wiped": False,
+        "agent_id": "agent-1", "registration_seq": 4, "connection": connection, "protocol": "msgpack", "state": state,
+    } == found.json["servers"][0]["brokers"][0]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
+async def test_brokers_can_be_chosen(tmp_path: Path, spoken: str) -> None:
+    """By cluster, by name, by both; nobody is a no, unless nobody in particular was asked for."""
+    async with asked(tmp_path, spoken) as (server, where):
+        assert (0, "", "namesrvctl: no brokers\n") == await ctl(*at(where), "brokers")
+        peer = await server.connect()
+        for broker in (ELSEWHERE, SLAVE, MASTER):
+            await peer.register(broker)
+
+        async def chosen(*options: str) -> tuple[int, list[str], list[str]]:
+            found = await ctl(*at(where), "brokers", "-o", "yaml", *options)
+            return found.code, [one["broker_addr"] for one in found.yaml["servers"][0]["brokers"]], found.problems
+
+        assert (0, ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.1.1:10911"], []) == await chosen()
+        assert (0, ["10.0.0.1:10911", "10.0.0.2:10911"], []) == await chosen("--cluster", "cluster-1")
+        assert (0, ["10.0.1.1:10911"], []) == await chosen("--name", "broker-c")
+        no_such = f"{where}: no broker broker-c in cluster cluster-1"
+        assert (1, [], [no_such]) == await chosen("-c", "cluster-1", "-b", "broker-c")
+        assert (1, [], [f"{where}: no broker broker-x"]) == await chosen("-b", "broker-x")
+        if spoken == "rocketmq":
+            # columns that would be empty are left out
+            shown = await ctl(*at(where), "brokers", "-b", "broker-c")
+            columns = ["CLUSTER", "BROKER", "ID", "ADDRESS"]
+            assert [columns, ["cluster-2", "broker-c", "0", "10.0.1.1:10911"]] == shown.cells
+
+
+async def test_clusters_show_their_groups(tmp_path: Path) -> None:
+    """Master and slaves of each, with the zone."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER, enableActingMaster="true", __ZONE_NAME="z1")
+        await peer.register(SLAVE, enableActingMaster="true", __ZONE_NAME="z1")
+        await peer.register(Broker("broker-b", 2, "10.0.0.4:10911"))
+        await peer.register(ELSEWHERE)
+
+        shown = await ctl(*at(where), "clusters")
+        chosen = await ctl(*at(where), "clusters", "--cluster", "cluster-1", "-o", "json")
+        absent = await ctl(*at(where), "clusters", "--cluster", "cluster-x")
+
+    assert [
+        heads("CLUSTER | BROKER | MASTER | SLAVES | ZONE | ACTING MASTER"),
+        ["cluster-1", "broker-a", "10.0.0.1:10911", "1=10.0.0.2:10911", "z1", "yes"],
+        ["cluster-1", "broker-b", "-", "2=10.0.0.4:10911", "-", "no"],
+        ["cluster-2", "broker-c", "10.0.1.1:10911", "-", "-", "no"],
+    ] == shown.cells
+    first = {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
+    second = {"2": "10.0.0.4:10911"}
+    groups = [
+        {"broker_name": "broker-a", "broker_addrs": first, "zone_name": "z1", "enable_acting_master": True},
+        {"broker_name": "broker-b", "broker_addrs": second, "zone_name": None, "enable_acting_master": False},
+    ]
+    assert [{"server": where, "clusters": [{"cluster": "cluster-1", "brokers": groups}]}] == chosen.json["servers"]
+    assert (1, "", f"namesrvctl: {where}: no cluster cluster-x\n") == absent
+
+
+async def test_connections_are_shown(tmp_path: Path) -> None:
+    """Ours is one of them; the choice is by what a connection asked for. Apache's server does not tell."""
+    async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await server.clock.advance(90)
+
+        shown = await ctl(*at(server), "connections", "--role", "broker")
+        found = await ctl(*at(server), "connections", "-o", "json")
+        refused = await ctl(*at(apache), "connections", "-o", "json")
+        number = server.connection_of(peer).id
+
+    columns = heads("ID | PEER | ROLE | PROTOCOL | CONNECTED | LAST REQUEST | REQUESTS | IN FLIGHT | UNSENT")
+    assert [columns, [str(number), peer.address, "broker", "json"]] == [shown.cells[0], shown.cells[1][:4]]
+    assert ["1 m 30 s ago", "1", "0", "0"] == shown.cells[1][5:]
+    broker, admin = found.json["servers"][0]["connections"]
+    assert {
+        "id": number, "peer": peer.address, "proxied": None, "role": "broker", "protocol": "json",
+        "since_ms": 1_700_000_000_000, "last_request_seconds": 90.0, "requests": 1, "in_flight": 0, "unsent_bytes": 0,
+    } == broker  # fmt: skip
+    assert ("admin", "msgpack") == (admin["role"], admin["protocol"])
+    where = address_of(apache)
+    assert (1, [f"{where}: {NOT_SUPPORTED}"]) == (refused.code, refused.problems)
+    assert {"servers": [{"server": where, "error": NOT_SUPPORTED, "answered": True}]} == refused.json
+
+
+# -- topics and routes ------------------------------------------------------------------------------------------------
+
+
+async def test_topics_are_listed(tmp_path: Path) -> None:
+    """By name; of a cluster when asked for."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER, registration("U", "T"))
+        await peer.register(ELSEWHERE, registration("T", "V"))
+
+        assert ["TOPIC", "T", "U", "V"] == (await ctl(*at(where), "topics")).lines
+        assert ["TOPIC", "T", "V"] == (await ctl(*at(where), "topics", "--cluster", "cluster-2")).lines
+        found = await ctl(*at(where), "topics", "-o", "json")
+        assert {"servers": [{"server": where, "topics": ["T", "U", "V"]}]} == found.json
+        nothing = await ctl(*at(where), "topics", "-c", "cluster-x")
+        assert (1, "", f"namesrvctl: {where}: no topic in cluster cluster-x\n") == nothing
+    async with asked(tmp_path, enable_all_topic_list=False) as (_, where):
+        refused = await ctl(*at(where), "topics")
+        assert (1, "", f"namesrvctl: {where}: refused with code 1: disable\n") == refused
+
+
+async def test_several_servers_say_who_knows_a_topic(tmp_path: Path) -> None:
+    """One list of all; a route that one of them lacks is a no, for a client of that one would not find it."""
+    async with two_asked(tmp_path) as (first, second, one, two):
+        await first.register(MASTER, registration("T", "U"))
+        await second.register(MASTER, registration("T", "V"))
+
+        shown = await ctl(*at(one, two), "topics")
+        route = await ctl(*at(one, two), "route", "U")
+
+    assert [["TOPIC", "KNOWN TO"], ["T", "all"], ["U", one], ["V", two]] == shown.cells
+    assert (1, [f"{two}: no topic U"]) == (route.code, route.problems)
+    assert [one] == [row[0] for row in route.cells[1:]]
+
+
+@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
+async def test_route_is_shown_by_broker(tmp_path: Path, spoken: str) -> None:
+    """Permission and queues, master and slaves; an absent topic is a no, and the others are shown all the same."""
+    async with asked(tmp_path, spoken) as (server, where):
+        peer = await server.connect()
+        await peer.register(OTHER, registration(topic_config("T", read=4, write=2, perm=4), "X"))
+        await peer.register(MASTER)
+        await peer.register(SLAVE)
+
+        shown = await ctl(*at(where), "route", "T", "X", "absent")
+        absent = await ctl(*at(where), "route", "absent", "-o", "json")
+
+    assert (1, f"namesrvctl: {where}: no topic absent\n") == (shown.code, shown.err)
+    assert [
+        heads("TOPIC | CLUSTER | BROKER | PERM | READ | WRITE | MASTER | SLAVES"),
+        ["T", "cluster-1", "broker-a", "RW-", "8", "8", "10.0.0.1:10911", "1=10.0.0.2:10911"],
+        ["T", "cluster-1", "broker-b", "R--", "4", "2", "10.0.0.3:10911", "-"],
+        ["X", "cluster-1", "broker-b", "RW-", "8", "8", "10.0.0.3:10911", "-"],
+    ] == shown.cells
+    assert (1, {"absent": None}) == (absent.code, absent.json["servers"][0]["routes"])
+
+
+@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
+async def test_route_for_programs_is_whole(tmp_path: Path, spoken: str) -> None:
+    """Filter servers, order configuration and static queues included."""
+    mapping = {"topic": "T", "bname": "broker-a", "scope": "global", "epoch": 5, "dirty": False}
+    async with asked(tmp_path, spoken, order_message_enable=True) as (server, where):
+        peer = await server.connect()
+        mappings = {"T": {**mapping, "totalQueues": 4, "currIdMap": {"0": 1, "1": 0}}}
+        body = registration("T", "U", mappings=mappings, filter_servers=("10.0.0.1:7000",))
+        await peer.register(MASTER, body, __ZONE_NAME="z1")
+        await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"})
+
+        found = await ctl(*at(where), "route", "T", "-o", "json")
+
+    assert {
+        "brokers": [
+            {
+                "cluster": "cluster-1", "broker_name": "broker-a", "broker_addrs": {"0": "10.0.0.1:10911"},
+                "zone_name": "z1", "enable_acting_master": False,
+            }
+        ],
+        "queues": [
+            {
+                "broker_name": "broker-a", "read_queue_nums": 8, "write_queue_nums": 8, "perm": 6,
+                "topic_sys_flag": 0,
+            }
+        ],
+        "filter_servers": {"10.0.0.1:10911": ["10.0.0.1:7000"]},
+        "order_topic_conf": "broker-a:4",
+        "static_mappings": {"broker-a": {**mapping, "total_queues": 4, "curr_id_map": {"0": 1, "1": 0}}},
+    } == found.json["servers"][0]["routes"]["T"]  # fmt: skip
+
+
+async def test_what_apaches_server_knows_in_part_is_shown_all_the_same(tmp_path: Path) -> None:
+    """Queues of brokers that are gone, names of such in clusters, keys without quotes, members that are left out."""
+    group = b'"brokerAddrs":{1:"10.0.0.2:10911",0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1"'
+    async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
+        apache.bodies[105] = (
+            b'{"brokerDatas":[{%b}],"filterServerTable":{},"queueDatas":['
+            b'{"brokerName":"broker-z","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4},'
+            b'{"brokerName":"broker-a","perm":7,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}' % group
+        )
+        apache.bodies[106] = (
+            b'{"brokerAddrTable":{"broker-a":{%b,"enableActingMaster":false}},'
+            b'"clusterAddrTable":{"cluster-1":["broker-a","broker-gone"]}}' % group
+        )
+        route = await ctl(*at(apache), "route", "T")
+        clusters = await ctl(*at(apache), "clusters")
+
+    assert [
+        ["T", "cluster-1", "broker-a", "RWX", "4", "4", "10.0.0.1:10911", "1=10.0.0.2:10911"],
+        ["T", "-", "broker-z", "RW-", "4", "4", "-", "-"],
+    ] == route.cells[1:]
+    assert [["cluster-1", "broker-a", "10.0.0.1:10911", "1=10.0.0.2:10911", "no"]] == clusters.cells[1:]
+
+
+async def test_thousands_of_topics_are_asked_for_in_parts(tmp_path: Path) -> None:
+    """No answer outgrows a frame."""
+    names = [f"topic-{number:04}" for number in range(2_500)]
+    async with asked(tmp_path) as (server, where):
+        await (await server.connect()).register(MASTER, registration(*names))
+
+        found = await ctl(*at(where), "route", *names, "-o", "json")
+
+    routes = found.json["servers"][0]["routes"]
+    assert (0, names) == (found.code, list(routes))
+    assert None not in routes.values()
