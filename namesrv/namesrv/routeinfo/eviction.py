@@ -1,14 +1,13 @@
 """Plans removals: which brokers leave, and what that changes."""
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged, RouteOptions
-from namesrv.routeinfo.registration import plan_rows_without
-from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables
+from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows, row_with
+from namesrv.routeinfo.topics import plan_perms
 from namesrv_remoting.bodies.base import Steps
-from namesrv_remoting.bodies.route import BrokerData, QueueData
+from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 
 
@@ -55,7 +54,8 @@ def plan_removal(
     addrs = {i: addr for i, addr in group.broker_addrs.items() if addr != key.broker_addr}
     if not addrs:
         changes.groups[name] = None
-        yield from plan_rows_without(tables, changes, name, tables.topics_of_broker.get(name, set()))
+        topics = tables.topics_of_broker.get(name, ())
+        yield from plan_rows(tables, changes, topics, lambda row: row_with(row, name, None))
         return Removal(changes, None)
     changes.groups[name] = BrokerData(group.cluster, name, addrs, group.zone_name, group.enable_acting_master)
     if group.enable_acting_master and min(addrs) > MASTER_ID:
@@ -71,33 +71,3 @@ def plan_removal(
             offline_broker_addr=key.broker_addr,
         )
     return Removal(changes, notice)
-
-
-def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]) -> Steps[None]:
-    """Give all topics of a broker the permission that the rule makes of theirs."""
-    steps: dict[int, QueueRow] = {}
-    for number, topic in enumerate(tables.topics_of_broker.get(broker_name, ()), start=1):
-        row = tables.topic_queue_table[topic]
-        after = steps.get(id(row))
-        if after is None:
-            after = steps[id(row)] = _with_perm(row, broker_name, new_perm)
-        if after is not row:
-            changes.rows[topic] = after
-        if number % CHUNK_TOPICS == 0:
-            yield
-
-
-def _with_perm(row: QueueRow, broker_name: str, new_perm: Callable[[int], int]) -> QueueRow:
-    after = tuple(
-        QueueData(
-            queues.broker_name,
-            queues.read_queue_nums,
-            queues.write_queue_nums,
-            new_perm(queues.perm),
-            queues.topic_sys_flag,
-        )
-        if queues.broker_name == broker_name
-        else queues
-        for queues in row
-    )
-    return row if after == row else after

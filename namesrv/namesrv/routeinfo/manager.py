@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from namesrv.routeinfo.eviction import plan_perms, plan_removal, silent_brokers
+from namesrv.routeinfo.eviction import plan_removal, silent_brokers
 from namesrv.routeinfo.limits import TableLimits, check_topics
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
@@ -38,7 +38,7 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.registration import Plan, check_registration, master_of, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import MAX_CARRIERS, Carrier, Changes, Prepared, QueueRow, Rerouted, RouteTables
-from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
+from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.route import QueueData

@@ -16,7 +16,7 @@ from namesrv.routeinfo.records import (
     Registration,
     RouteOptions,
 )
-from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables, place_in
+from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables, place_in, plan_rows, row_with
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicConfig
@@ -133,7 +133,7 @@ def plan_registration(
             taken = PERM_WRITE
         yield from _plan_rows(tables, registration, changes, without_perm=taken)
         dropped = yield from _topics_dropped(tables, registration, options)
-        yield from plan_rows_without(tables, changes, name, dropped)
+        yield from plan_rows(tables, changes, dropped, lambda row: row_with(row, name, None))
         yield from _plan_mappings(tables, registration, changes)
 
     changes.live[key] = BrokerLiveInfo(
@@ -192,42 +192,24 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
     way is followed by one that brings the newest version along, and from then on every full registration would look
     like old news (DESIGN 3: never skip on an equal DataVersion).
     """
-    name, table = registration.broker_name, tables.topic_queue_table
+    name, table, rows = registration.broker_name, tables.topic_queue_table, changes.rows
     # (row before, the queues registered) -> row after; nearly all topics of a broker make the same step
     steps: dict[tuple[int, int, int, int, int], QueueRow] = {}
-    queues: dict[tuple[int, int, int, int], QueueData] = {}
-    rows = changes.rows
+    # so that rows hold the same object where they hold the same
+    known: dict[QueueData, QueueData] = {}
     for number, topic in enumerate(registration.body.topic_configs, start=1):
         # a body may name a topic twice: the last one counts, as in Java
         row = rows[topic.topic_name] if topic.topic_name in rows else table.get(topic.topic_name)
         step = (id(row), topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
         after = steps.get(step)
         if after is None:
-            after = steps[step] = _row_after(row, name, _queues(queues, name, topic, without_perm))
+            perm = topic.perm & ~without_perm
+            queues = QueueData(name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag)
+            after = steps[step] = row_with(row or (), name, known.setdefault(queues, queues)) or ()
         if after is not row:
             rows[topic.topic_name] = after
         if number % CHUNK_TOPICS == 0:
             yield
-
-
-def _queues(
-    known: dict[tuple[int, int, int, int], QueueData], name: str, topic: TopicConfig, without_perm: int
-) -> QueueData:
-    perm = topic.perm & ~without_perm
-    key = (topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag)
-    found = known.get(key)
-    if found is None:
-        found = known[key] = QueueData(name, *key)
-    return found
-
-
-def _row_after(row: QueueRow | None, name: str, queues: QueueData) -> QueueRow:
-    if row is None:
-        return (queues,)
-    at, is_there = place_in(row, name)
-    if is_there and row[at] == queues:
-        return row
-    return (*row[:at], queues, *row[at + is_there :])
 
 
 def _topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
@@ -266,19 +248,6 @@ def _plan_mappings(tables: RouteTables, registration: Registration, changes: Cha
                 changes.mappings[topic, name] = None
             if number % CHUNK_TOPICS == 0:
                 yield
-
-
-def plan_rows_without(tables: RouteTables, changes: Changes, broker_name: str, topics: set[str]) -> Steps[None]:
-    """Take a broker out of topics; a topic without queues goes."""
-    steps: dict[int, QueueRow | None] = {}
-    for number, topic in enumerate(topics, start=1):
-        row = tables.topic_queue_table[topic]
-        if id(row) not in steps:
-            at, is_there = place_in(row, broker_name)
-            steps[id(row)] = (*row[:at], *row[at + is_there :]) or None
-        changes.rows[topic] = steps[id(row)]
-        if number % CHUNK_TOPICS == 0:
-            yield
 
 
 def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], broker_id: int) -> RegisterResult:

@@ -366,6 +366,32 @@ class RouteTables:
             self.cluster_addr_table[cluster_name] = self.cluster_addr_table.get(cluster_name, _NOBODY) | {broker_name}
 
 
+def plan_rows(
+    tables: RouteTables, changes: Changes, topics: Iterable[str], step: Callable[[QueueRow], QueueRow | None]
+) -> Steps[None]:
+    """Make the same step with the row of each of these topics, yielding about every millisecond."""
+    # rows are shared by thousands of topics
+    steps: dict[int, QueueRow | None] = {}
+    for number, topic in enumerate(topics, start=1):
+        row = tables.topic_queue_table[topic]
+        if id(row) not in steps:
+            after = step(row)
+            steps[id(row)] = row if after == row else after
+        after = steps[id(row)]
+        if after is not row:
+            changes.rows[topic] = after
+        if number % CHUNK_TOPICS == 0:
+            yield
+
+
+def row_with(row: QueueRow, broker_name: str, queues: QueueData | None) -> QueueRow | None:
+    """The row with other queues of a broker, or without any (None); a row without queues is none."""
+    at, is_there = place_in(row, broker_name)
+    if is_there and row[at] == queues:
+        return row
+    return (*row[:at], *(() if queues is None else (queues,)), *row[at + is_there :]) or None
+
+
 def queues_in(row: QueueRow) -> int:
     """Queues of one topic, on all its brokers; one that is read or written."""
     return sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in row)

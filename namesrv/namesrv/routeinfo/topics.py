@@ -1,23 +1,19 @@
-"""Plans operators' changes of one topic (216, 217)."""
+"""Plans operators' changes of topics and permissions (205, 216, 217, 327)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables, plan_rows, row_with
+from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_WRITE
 
 
 def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None) -> Changes:
     """Drop a topic; with a cluster, only from that cluster's brokers. Its static mappings go with it."""
-    changes = Changes()
-    row = tables.topic_queue_table.get(topic)
-    if row is None:
-        return changes
-    leaving = None if cluster_name is None else tables.cluster_addr_table.get(cluster_name, frozenset())
-    left = () if leaving is None else tuple(queues for queues in row if queues.broker_name not in leaving)
-    if len(left) != len(row):
-        changes.rows[topic] = left or None
-    return changes
+    row = tables.topic_queue_table.get(topic, ())
+    leaving = tables.broker_addr_table if cluster_name is None else tables.cluster_addr_table.get(cluster_name, ())
+    left = tuple(queues for queues in row if queues.broker_name not in leaving)
+    return Changes() if left == row else Changes({topic: left or None})
 
 
 def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> Changes:
@@ -25,23 +21,29 @@ def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[Q
 
     The first broker that is not known ends it: what stands before it is kept if the topic existed, as in Java.
     """
-    changes = Changes()
-    row = {queues.broker_name: queues for queues in tables.topic_queue_table.get(topic, ())}
-    existed = bool(row)
+    before = row = tables.topic_queue_table.get(topic, ())
     for queues in queue_datas:
         if queues.broker_name not in tables.broker_addr_table:
-            if not existed:
-                return changes
+            if not before:
+                return Changes()
             break
         taken = PERM_WRITE if queues.broker_name in tables.wiped else 0
-        row[queues.broker_name] = QueueData(
-            queues.broker_name,
-            queues.read_queue_nums,
-            queues.write_queue_nums,
-            queues.perm & ~taken,
-            queues.topic_sys_flag,
+        row = row_with(row, queues.broker_name, with_perm(queues, queues.perm & ~taken)) or ()
+    return Changes() if row == before else Changes({topic: row})
+
+
+def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]) -> Steps[None]:
+    """Give all topics of a broker the permission that the rule makes of theirs."""
+
+    def step(row: QueueRow) -> QueueRow:
+        return tuple(
+            with_perm(queues, new_perm(queues.perm)) if queues.broker_name == broker_name else queues for queues in row
         )
-    after = tuple(row[name] for name in sorted(row))
-    if after and after != tables.topic_queue_table.get(topic):
-        changes.rows[topic] = after
-    return changes
+
+    return plan_rows(tables, changes, tables.topics_of_broker.get(broker_name, ()), step)
+
+
+def with_perm(queues: QueueData, perm: int) -> QueueData:
+    """The same queues with another permission."""
+    read, write, flags = queues.read_queue_nums, queues.write_queue_nums, queues.topic_sys_flag
+    return QueueData(queues.broker_name, read, write, perm, flags)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from namesrv.routeinfo.eviction import plan_perms, plan_removal, silent_brokers
+from namesrv.routeinfo.eviction import plan_removal, silent_brokers
 from namesrv.routeinfo.records import MinBrokerIdChanged, RouteOptions
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, RouteTables
+from namesrv.routeinfo.topics import plan_perms
 from tests.support.route_builders import key, registration, remove, tables_of
 from tests.support.steps import finished, steps_and_result
 
