@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgpack
 import msgspec
@@ -32,6 +32,8 @@ T = TypeVar("T")
 # what comes before the opaque, and after it
 NativeAnswer = tuple[bytes, bytes]
 
+_JSON: Final = int(SerializeType.JSON)
+_NATIVE: Final = int(SerializeType.MSGPACK)
 _PULL: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 _HEARTBEAT: Final = int(RequestCode.BROKER_HEARTBEAT)
 _DATA_VERSION: Final = int(RequestCode.QUERY_DATA_VERSION)
@@ -54,7 +56,7 @@ class _JsonHeader(msgspec.Struct, gc=False):
     code: int
     opaque: Int32
     flag: Int32 = 0
-    extFields: _Ext | None = None  # noqa: N815 - the wire's name
+    ext: _Ext | None = msgspec.field(default=None, name="extFields")
 
 
 class _NativeHeader(msgspec.Struct, gc=False, array_like=True, forbid_unknown_fields=True):
@@ -88,6 +90,10 @@ def _json_frame(answer: JsonAnswer, opaque: int) -> bytes:
     digits = b"%d" % opaque
     size = len(digits)
     return _pack_head(answer[1] + size, _JSON_LENGTH + size) + _JSON_HEAD + digits + answer[0]
+
+
+def _native_frame(answer: NativeAnswer, opaque: int) -> bytes:
+    return answer[0] + opaque.to_bytes(4, signed=True) + answer[1]
 
 
 _NO_BODY: Final = json_answer(b"")
@@ -139,7 +145,7 @@ def _encode_json(route: TopicRouteData) -> tuple[JsonAnswer, int]:
 
 
 class FastLane:
-    """Answers 105, 904 and 322, in JSON and natively, as long as `is_ready`."""
+    """Answers 105, 904 and 322, in JSON and (but for 322) natively, as long as `is_ready`."""
 
     def __init__(
         self,
@@ -160,92 +166,54 @@ class FastLane:
         self._late_topics = set() if late is None else late.topics
         self._late_pulls = Counter() if late is None else late.pulls
         self._manager = manager
+        self._caches: dict[int, RouteCache[Any]] = {_JSON: answers.json, _NATIVE: answers.native}
         self._native_no_body = answers.native_answer(b"")
-        self._json_cache = answers.json
-        self._native_cache = answers.native
-        self._json_entry = answers.json.entries.get
-        self._native_entry = answers.native.entries.get
 
     def start_to_answer(self) -> None:
         """Answer route questions from now on."""
         self.is_ready = True
 
     def __repr__(self) -> str:
-        return f"<FastLane [{self.pulls} pulls | {self.heartbeats} heartbeats | {self._json_cache!r}]>"
+        return f"<FastLane [{self.pulls} pulls | {self.heartbeats} heartbeats | {self._caches[_JSON]!r}]>"
 
-    def __call__(  # noqa: PLR0913, PLR0917 - one call per frame: a value made for it would cost as much as the answer
+    def __call__(  # noqa: PLR0911, PLR0913, PLR0917 - one call per frame, and what is not plain leaves at once
         self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
     ) -> bytes | None:
         """The encoded answer, empty when none is due; None: not mine."""
+        asked: _JsonHeader | _NativeHeader
         try:
-            if serialize_type == SerializeType.JSON:
-                return self._answer_json(connection, _decode_json(header), data, body_at, end)
-            if serialize_type == SerializeType.MSGPACK:
-                return self._answer_native(connection, _decode_native(header), data, body_at, end)
+            if serialize_type == _JSON:
+                asked = _decode_json(header)
+            elif serialize_type == _NATIVE:
+                asked = _decode_native(header)
+            else:
+                return None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
-        return None
-
-    def _answer_json(
-        self, connection: ServerConnection, asked: _JsonHeader, data: bytes, body_at: int, end: int
-    ) -> bytes | None:
-        ext = asked.extFields
-        if ext is None:
+            return None
+        if asked.ext is None:
             return None
         if asked.code == _PULL:
-            return self._pull_json(connection, asked, ext)
+            return self._pull(connection, asked, asked.ext, serialize_type)
         if asked.code == _HEARTBEAT:
-            return self._heartbeat_json(connection, asked, ext)
-        if asked.code == _DATA_VERSION:
-            return self._data_version_json(connection, asked, ext, data[body_at:end])
-        return None
-
-    def _answer_native(
-        self, connection: ServerConnection, asked: _NativeHeader, data: bytes, body_at: int, end: int
-    ) -> bytes | None:
-        if asked.ext is None or asked.flag:
-            return None
-        if asked.code == _PULL:
-            return self._pull_native(connection, asked, asked.ext)
-        if asked.code == _HEARTBEAT:
-            return self._heartbeat_native(connection, asked, asked.ext, data[body_at:end])
+            return self._heartbeat(connection, asked, asked.ext, serialize_type, data[body_at:end])
+        if asked.code == _DATA_VERSION and serialize_type == _JSON:
+            return self._data_version(connection, asked, asked.ext, data[body_at:end])
         return None
 
     # -- route questions ----------------------------------------------------------------------------------------------
 
-    def _pull_json(self, connection: ServerConnection, asked: _JsonHeader, ext: _Ext) -> bytes | None:
+    def _pull(
+        self, connection: ServerConnection, asked: _JsonHeader | _NativeHeader, ext: _Ext, serialize_type: int
+    ) -> bytes | None:
         topic = ext.topic
         if topic is None or asked.flag or not self.is_ready:
             return None
-        if ext.zone_mode is None:
-            answer = self._json_entry(topic) or self._json_cache.fill(topic)
-        else:
-            answer = self._in_zone(self._json_cache, topic, ext) or self._json_cache.fill(topic)
+        cache = self._caches[serialize_type]
+        answer = None if ext.zone_mode is None else _in_zone(cache, topic, ext)
         if answer is None:
-            return None
-        self._count_pull(connection, topic, answer)
-        return _json_frame(answer, asked.opaque)
-
-    def _pull_native(self, connection: ServerConnection, asked: _NativeHeader, ext: _Ext) -> bytes | None:
-        topic = ext.topic
-        if topic is None or not self.is_ready:
-            return None
-        if ext.zone_mode is None:
-            answer = self._native_entry(topic) or self._native_cache.fill(topic)
-        else:
-            answer = self._in_zone(self._native_cache, topic, ext) or self._native_cache.fill(topic)
-        if answer is None:
-            return None
-        self._count_pull(connection, topic, answer)
-        return answer[0] + asked.opaque.to_bytes(4, signed=True) + answer[1]
-
-    def _in_zone(self, cache: RouteCache[T], topic: str, ext: _Ext) -> T | None:
-        zone = ext.zone_name
-        if zone is None or not zone.strip() or ext.zone_mode is None or ext.zone_mode.lower() != "true":
-            return None
-        return cache.fill_zone(topic, zone)
-
-    def _count_pull(self, connection: ServerConnection, topic: str, answer: object) -> None:
+            answer = cache.entries.get(topic) or cache.fill(topic)
+            if answer is None:
+                return None
         self.pulls += 1
         if self._first_served is not None:
             served = connection.served
@@ -255,20 +223,42 @@ class FastLane:
                 self._late_pulls[topic] += 1
         if connection.role != "client":
             connection.note_role("client")
+        if serialize_type == _JSON:
+            return _json_frame(answer, asked.opaque)
+        return _native_frame(answer, asked.opaque)
 
     # -- heartbeats ---------------------------------------------------------------------------------------------------
 
-    def _heartbeat_json(self, connection: ServerConnection, asked: _JsonHeader, ext: _Ext) -> bytes | None:
+    def _heartbeat(  # noqa: PLR0911 - likewise
+        self,
+        connection: ServerConnection,
+        asked: _JsonHeader | _NativeHeader,
+        ext: _Ext,
+        serialize_type: int,
+        body: bytes,
+    ) -> bytes | None:
         key = _key(ext)
         if key is None or asked.flag & FLAG_RESPONSE or not _has_numbers(ext):
             return None
-        if self._manager.touch(key, connection.id) is None:
+        state, is_native = None, serialize_type == _NATIVE
+        if is_native:
+            if asked.flag or not self._manager.is_registered(key, ext.broker_name or "", ext.broker_id, ext.agent_id):
+                return None
+            try:
+                state = heartbeat_state(body)
+            except BadRequestError:
+                return None
+        if self._manager.touch(key, connection.id, state) is None:
             return None
         self._count_heartbeat(connection)
-        return b"" if asked.flag & FLAG_ONEWAY else _json_frame(_NO_BODY, asked.opaque)
+        if asked.flag & FLAG_ONEWAY:
+            return b""
+        if not is_native:
+            return _json_frame(_NO_BODY, asked.opaque)
+        return _native_frame(self._native_no_body, asked.opaque)
 
-    def _data_version_json(
-        self, connection: ServerConnection, asked: _JsonHeader, ext: _Ext, body: bytes
+    def _data_version(
+        self, connection: ServerConnection, asked: _JsonHeader | _NativeHeader, ext: _Ext, body: bytes
     ) -> bytes | None:
         key = _key(ext)
         if key is None or asked.flag & FLAG_RESPONSE or ext.broker_id is None or not _is_number(ext.broker_id):
@@ -292,27 +282,17 @@ class FastLane:
         header = b"%b%d%b" % (_CHANGED[changed], asked.opaque, _JSON_TAIL)
         return _pack_head(4 + len(header) + len(answer), len(header)) + header + answer
 
-    def _heartbeat_native(
-        self, connection: ServerConnection, asked: _NativeHeader, ext: _Ext, body: bytes
-    ) -> bytes | None:
-        key = _key(ext)
-        if key is None or not _has_numbers(ext):
-            return None
-        if not self._manager.is_registered(key, ext.broker_name or "", ext.broker_id, ext.agent_id):
-            return None
-        try:
-            state = heartbeat_state(body)
-        except BadRequestError:
-            return None
-        self._manager.touch(key, connection.id, state)
-        self._count_heartbeat(connection)
-        before, after = self._native_no_body
-        return before + asked.opaque.to_bytes(4, signed=True) + after
-
     def _count_heartbeat(self, connection: ServerConnection) -> None:
         self.heartbeats += 1
         if connection.role != "broker":
             connection.note_role("broker")
+
+
+def _in_zone(cache: RouteCache[T], topic: str, ext: _Ext) -> T | None:
+    zone = ext.zone_name
+    if zone is None or not zone.strip() or ext.zone_mode is None or ext.zone_mode.lower() != "true":
+        return None
+    return cache.fill_zone(topic, zone)
 
 
 _new_tuple: Final = tuple.__new__
@@ -327,19 +307,15 @@ def _key(ext: _Ext) -> BrokerAddrInfo | None:
 
 # none, and that of a master: what nearly all have
 _USUAL_IDS: Final = (None, "0")
+# as peers write them; what else can be read as a Java long is for the ordinary road to say
+_plain_number: Final = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
 
 
 def _has_numbers(ext: _Ext) -> bool:
     """Whether the optional numbers of a heartbeat are numbers."""
     if ext.registration_seq is None and ext.broker_id in _USUAL_IDS:
         return True
-    return (ext.broker_id is None or _is_number(ext.broker_id)) and (
-        ext.registration_seq is None or _is_number(ext.registration_seq)
-    )
-
-
-# as peers write them; what else can be read as a Java long is for the ordinary road to say
-_plain_number: Final = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
+    return all(value is None or _is_number(value) for value in (ext.broker_id, ext.registration_seq))
 
 
 def _is_number(value: str | int) -> bool:
