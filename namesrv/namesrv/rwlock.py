@@ -1,8 +1,5 @@
 """Read-write lock for asyncio tasks.
 
-The rule: *one lock; the only await under it is the yield between chunks, never I/O; effects are performed after it is
-released.*
-
 Many readers or one writer. Whoever cannot be let in at once waits in one queue, in order of arrival, and is let in from
 its head: readers that stand next to each other together, a writer alone. So a reader that comes after a waiting writer
 waits for it, a stream of readers cannot starve a writer, and a stream of writers cannot starve a reader.
@@ -32,19 +29,18 @@ class ReadWriteLock:
         # how long those had to wait who were let in and could not be at once, by whether it was to write
         self.waits = {to_write: Histogram(WAIT_BOUNDS) for to_write in (False, True)}
         # sections have no state of their own: one of each serves everybody
-        self._read_section = _Section(self, to_write=False)
-        self._write_section = _Section(self, to_write=True)
+        self._sections = {to_write: _Section(self, to_write=to_write) for to_write in (False, True)}
 
     def read(self) -> AbstractAsyncContextManager[None]:
         """A section that may look and not touch."""
-        return self._read_section
+        return self._sections[False]
 
     def write(self) -> AbstractAsyncContextManager[None]:
         """A section that may change things: nobody else is inside."""
-        return self._write_section
+        return self._sections[True]
 
-    async def _enter(self, *, to_write: bool) -> None:
-        # uncontended, nothing is awaited and no future made
+    async def enter(self, *, to_write: bool) -> None:
+        """Be let in; uncontended, nothing is awaited and no future made."""
         if self._is_free(to_write=to_write) and not self._queue:
             self._admit(to_write=to_write)
             return
@@ -60,11 +56,12 @@ class ReadWriteLock:
                 self._admit_from_queue()
             elif not turn.cancelled():
                 # let in, and cancelled before it could take the first step inside
-                self._leave(to_write=to_write)
+                self.leave(to_write=to_write)
             raise
         self.waits[to_write].observe(time.monotonic() - began)
 
-    def _leave(self, *, to_write: bool) -> None:
+    def leave(self, *, to_write: bool) -> None:
+        """Let others in."""
         if to_write:
             self._is_writing = False
         else:
@@ -103,15 +100,13 @@ class ReadWriteLock:
 class _Section(AbstractAsyncContextManager[None]):
     """One way into the lock, and out again. Nothing is awaited on the way out: it cannot be cancelled there."""
 
-    __slots__ = ("_lock", "_to_write")
-
     def __init__(self, lock: ReadWriteLock, *, to_write: bool) -> None:
         self._lock = lock
         self._to_write = to_write
 
     async def __aenter__(self) -> None:
-        await self._lock._enter(to_write=self._to_write)  # noqa: SLF001  # the lock's other half
+        await self._lock.enter(to_write=self._to_write)
 
     async def __aexit__(self, *_: object) -> Literal[False]:
-        self._lock._leave(to_write=self._to_write)  # noqa: SLF001
+        self._lock.leave(to_write=self._to_write)
         return False

@@ -3,22 +3,17 @@
 Two promises, and why both hold:
 
 1. *A live broker whose heartbeats arrive is not evicted because we were stopped, suspended or starved.* What arrived
-   while we did not run waits in the kernel. Before a broker is judged, every socket that can be read is read, and those
-   of connections that nobody has accepted yet (`Housekeeping`); one heartbeat is enough, however long ago it arrived.
-   What could not arrive (a full accept queue, a peer that gave up on us and has yet to dial again) is made good by
-   moving deadlines by the time that we were stopped.
+   meanwhile waits in the kernel, and before a broker is judged every socket is read (`Housekeeping`). What could not
+   arrive (a full accept queue, a peer that has yet to dial again) is made good by moving deadlines.
 2. *A dead broker is gone at most expiry + scan interval + `MAX_CREDIT_SECONDS` after we read its last heartbeat,
-   whatever strangers do.* A loop that is late because it worked deserves no credit: it read its sockets between one
-   callback and the next, and again before the judgement. So only lateness beyond our own processor time counts
-   (`stopped_seconds`), and that is what no peer can cause over the network: a signal, a debugger, a paused machine, a
-   disk that blocks, other processes. Should somebody find a way after all, or the machine be starved for good, the
-   credit of any `window_seconds` is capped. The window is as long as a broker lives in liveness seconds after its last
-   heartbeat, expiry and scan, so that no silence is credited with more; one with a longer expiry of its own may be
-   credited with as much again for each further window.
+   whatever strangers do.* A loop that is late because it worked deserves no credit: it read its sockets in between. So
+   only lateness beyond our own processor time counts (`stopped_seconds`), which no peer can cause over the network: a
+   signal, a debugger, a paused machine, a disk that blocks, other processes. And the credit of any `window_seconds` is
+   capped: as long as a broker lives after its last heartbeat, expiry and scan, so that no silence is
+   credited with more.
 
-Processor time is that of all our threads: a thread that decodes holds up the loop through the interpreter's lock. It
-may exceed the time that the loop lost, and work before a stop makes the stop look shorter, by up to a tick; both err
-towards less credit, which only the second half of (1) has to bear.
+Processor time is that of all our threads: one that decodes holds up the loop through the interpreter's lock. It may
+exceed the time that the loop lost, which errs towards less credit.
 """
 
 from collections import deque
