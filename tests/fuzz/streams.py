@@ -14,13 +14,13 @@ from typing import Any, Final, Self
 import msgspec
 
 from namesrv import fast_lane
-from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame
 from tests.fuzz.frames import FrameMaker
 from tests.fuzz.values import Dice
+from tests.support.serving import LIMITS
 from tests.support.spelling import JSON, NATIVE, json_frame
 
 PULL_ROUTES: Final = 20001
@@ -30,7 +30,6 @@ MAX_FRAMES: Final = 40
 # a frame of length 0, which ends every stream
 GARBAGE: Final = bytes(8)
 PLAIN: Final = json_frame(105, 1, {"topic": "t0"})
-LIMITS: Final = ServerLimits()
 _FAST_LANE: Final[dict[int, Any]] = {JSON: fast_lane._decode_json, NATIVE: fast_lane._decode_native}
 
 # how its answer is spelt, and its opaque; no opaque when the server draws one of its own

@@ -7,16 +7,20 @@ import asyncio
 import contextlib
 import json
 import socket
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import msgpack
 
+from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.command import RemotingCommand
 from tests.support.fake_clock import settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import Connection
 from tests.support.spelling import JSON, NATIVE, cut
 
 HOST = "127.0.0.1"
+Call = asyncio.Task[RemotingCommand]
 
 
 class Question(NamedTuple):
@@ -60,7 +64,7 @@ class Peer(Connection):
             await self.reader.read()
 
 
-def frame(header: dict[str, object], body: bytes = b"") -> bytes:
+def frame(header: Mapping[str, object], body: bytes = b"") -> bytes:
     """A frame with a JSON header."""
     return cut(JSON, json.dumps(header).encode(), body)
 
@@ -126,3 +130,17 @@ class ScriptedServer:
         """Drop everybody."""
         for peer in self._peers:
             peer.writer.transport.abort()
+
+
+def ask(client: RemotingClient, code: int = 106, timeout_seconds: float = 3.0, **question: Any) -> Call:
+    """A question on its way."""
+    return asyncio.create_task(client.invoke(code, timeout_seconds=timeout_seconds, **question))
+
+
+async def ask_and_answer(client: RemotingClient, server: ScriptedServer) -> Peer:
+    """One question over a new connection, answered; the connection."""
+    call = ask(client)
+    peer = await server.accept()
+    peer.answer((await peer.receive()).opaque)
+    await call
+    return peer

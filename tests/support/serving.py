@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
 
+from namesrv.settings.limits import Limits
+from namesrv.settings.model import Settings
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import FastLane, ServerConnection
 from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
-from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.server import RemotingServer, no_fast_lane
+from namesrv_remoting.aio.server import ConnectionListener, RemotingServer
 from namesrv_remoting.errors import RemoteProtocolError
 from tests.support.fake_clock import FakeClock
 from tests.support.guard import GUARD_SECONDS
@@ -17,8 +20,10 @@ from tests.support.raw_peer import RawPeer, until
 # request codes that these servers know
 ECHO = 1
 FAIL = 2
+# the daemon's, without those on which only some tests look
+LIMITS: Final = replace(Limits.of(Settings()).server, reserved_connections=0, max_connections_per_ip=0, idle_seconds=0.0)
 # for tests about frames larger than those that anybody may send
-LARGE = ServerLimits(large_frames={ECHO: 16 * 1024 * 1024})
+LARGE: Final = {ECHO: 16 * 1024 * 1024}
 
 
 class Heard:
@@ -78,6 +83,37 @@ class Serving:
         return found
 
 
+def no_fast_lane(
+    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+) -> bytes | None:
+    """A fast lane that leaves everything to the ordinary road."""
+    return None
+
+
+def server_of(
+    dispatcher: Dispatcher,
+    listener: ConnectionListener,
+    clock: FakeClock,
+    tasks: asyncio.TaskGroup,
+    *,
+    fast_lane: FastLane = no_fast_lane,
+    budget: MemoryBudget | None = None,
+    **limits: Any,
+) -> RemotingServer:
+    """A server with the limits of LIMITS, but for the given ones."""
+    return RemotingServer(
+        dispatcher,
+        listener,
+        clock=clock,
+        tasks=tasks,
+        limits=replace(LIMITS, **limits),
+        fast_lane=fast_lane,
+        connections={},
+        budget=budget or MemoryBudget(512 * 1024 * 1024),
+        may_be_idle=lambda connection: connection.role == "broker",
+    )
+
+
 class _Done(Exception):  # noqa: N818 - no error: it ends the TaskGroup
     """The test is over."""
 
@@ -87,12 +123,13 @@ async def serving(
     handlers: Mapping[int, Handler] | None = None,
     *,
     concurrent: frozenset[int] = frozenset(),
-    limits: ServerLimits | None = None,
-    fast_lane: FastLane = no_fast_lane,
     hosts: Sequence[str] = ("127.0.0.1",),
-    budget: MemoryBudget | None = None,
+    **options: Any,
 ) -> AsyncIterator[Serving]:
-    """Serve ECHO, which answers with the question's body, FAIL, which has a bug, and the given handlers."""
+    """Serve ECHO, which answers with the question's body, FAIL, which has a bug, and the given handlers.
+
+    The options are those of `server_of`, limits among them.
+    """
     clock, heard = FakeClock(), Heard()
     table: dict[int, Handler] = {ECHO: echo, FAIL: fail, **(handlers or {})}
     failed: BaseException | None = None
@@ -100,9 +137,7 @@ async def serving(
         try:
             async with asyncio.TaskGroup() as tasks:
                 dispatcher = Dispatcher(table, concurrent=concurrent, native_ext={"boot_id": "b00t"})
-                server = RemotingServer(
-                    dispatcher, heard, clock=clock, tasks=tasks, limits=limits, fast_lane=fast_lane, budget=budget
-                )
+                server = server_of(dispatcher, heard, clock, tasks, **options)
                 served = Serving(server, clock, heard)
                 try:
                     served.addresses = await server.listen(hosts, 0)

@@ -7,12 +7,13 @@ their way at once; answers are matched by opaque, in whatever order they come.
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Final, Self
+from dataclasses import dataclass, field
+from typing import Final, Self, TypedDict, Unpack
 
 from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, RequestCode, ResponseCode, SerializeType
+from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
     ConnectError,
@@ -30,6 +31,16 @@ from namesrv_runtime.clock import Clock, timeout_on
 _FLUSH_SECONDS: Final = 1.0
 
 
+class Question(TypedDict, total=False):
+    """What a request may have besides its code."""
+
+    ext_fields: ExtFields | None
+    body: bytes
+    serialize_type: int
+    version: int
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class RemotingClient:
     """Asks the server at one address; an async context manager that closes at the end.
 
@@ -44,34 +55,22 @@ class RemotingClient:
     Callbacks run on the loop and must neither block nor raise: an exception ends the connection.
     """
 
-    def __init__(  # noqa: PLR0913 - by keyword, and all but the clock have a default
-        self,
-        address: str,
-        *,
-        clock: Clock,
-        connect_timeout_seconds: float = 3.0,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
-        # what a black-holed server may keep before its connection is given up
-        tcp_user_timeout_seconds: float = 5.0,
-        backoff: Backoff = DEFAULT_BACKOFF,
-        fail_fast: bool = True,
-        on_request: OnRequest | None = None,
-        on_connection_lost: Callable[[ConnectionClosedError], None] | None = None,
-        protocols: ServerProtocols = PROCESS_PROTOCOLS,
-        random_unit: Callable[[], float] = random.random,
-    ) -> None:
-        self.address = address
-        self._host, self._port = parse_address(address)
-        self._clock = clock
-        self._connect_timeout_seconds = connect_timeout_seconds
-        self._max_frame_bytes = max_frame_bytes
-        self._tcp_user_timeout_seconds = tcp_user_timeout_seconds
-        self._backoff = backoff
-        self._fail_fast = fail_fast
-        self._on_request = on_request
-        self._on_connection_lost = on_connection_lost
-        self._protocols = protocols
-        self._random_unit = random_unit
+    address: str = field(kw_only=False)
+    clock: Clock
+    connect_timeout_seconds: float = 3.0
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    # what a black-holed server may keep before its connection is given up
+    tcp_user_timeout_seconds: float = 5.0
+    backoff: Backoff = DEFAULT_BACKOFF
+    fail_fast: bool = True
+    on_request: OnRequest | None = None
+    on_connection_lost: Callable[[ConnectionClosedError], None] | None = None
+    protocols: ServerProtocols = PROCESS_PROTOCOLS
+    random_unit: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
+        """Read the address; nothing is connected before the first question."""
+        self._host, self._port = parse_address(self.address)
         # the connection in use, or the attempt to make one, or neither
         self._connection: ClientConnection | None = None
         self._attempt: asyncio.Task[ClientConnection | ConnectFailure] | None = None
@@ -81,16 +80,7 @@ class RemotingClient:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    async def invoke(  # noqa: PLR0913 - what a request has, by keyword
-        self,
-        code: int,
-        *,
-        ext_fields: ExtFields | None = None,
-        body: bytes = b"",
-        timeout_seconds: float,
-        serialize_type: int = SerializeType.JSON,
-        version: int = CURRENT_VERSION,
-    ) -> RemotingCommand:
+    async def invoke(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> RemotingCommand:
         """The answer to a request, if it is a success.
 
         Raises:
@@ -101,69 +91,33 @@ class RemotingClient:
                 not known. Its cause is a RemoteProtocolError if the server's bytes were not the protocol.
             LocalProtocolError: the request cannot be put on the wire.
         """
-        answer = await self.invoke_raw(
-            code,
-            ext_fields=ext_fields,
-            body=body,
-            timeout_seconds=timeout_seconds,
-            serialize_type=serialize_type,
-            version=version,
-        )
+        answer = await self.invoke_raw(code, timeout_seconds=timeout_seconds, **question)
         if answer.code != ResponseCode.SUCCESS:
             raise response_error(answer.code, answer.remark, answer.ext_fields)
         return answer
 
-    async def invoke_raw(  # noqa: PLR0913 - as invoke
-        self,
-        code: int,
-        *,
-        ext_fields: ExtFields | None = None,
-        body: bytes = b"",
-        timeout_seconds: float,
-        serialize_type: int = SerializeType.JSON,
-        version: int = CURRENT_VERSION,
-    ) -> RemotingCommand:
+    async def invoke_raw(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> RemotingCommand:
         """The answer to a request, whatever its code.
 
         Raises:
             RemotingError: as `invoke`, but no ResponseError.
         """
-        question = RemotingCommand(
-            code=code, version=version, ext_fields=ext_fields, body=body, serialize_type=serialize_type
-        )
         try:
-            async with timeout_on(self._clock, timeout_seconds):
-                return await (await self._connected()).call(question)
+            async with timeout_on(self.clock, timeout_seconds):
+                return await (await self._connected()).call(RemotingCommand(code, **question))
         except TimeoutError:
             raise self._timed_out("no answer", code, timeout_seconds) from None
 
-    async def oneway(  # noqa: PLR0913 - as invoke
-        self,
-        code: int,
-        *,
-        ext_fields: ExtFields | None = None,
-        body: bytes = b"",
-        timeout_seconds: float,
-        serialize_type: int = SerializeType.JSON,
-        version: int = CURRENT_VERSION,
-    ) -> None:
+    async def oneway(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> None:
         """Send a request that is not answered; returns when it is on its way.
 
         Raises:
             RequestTimeoutError: no connection in time, or the server does not read.
             RemotingError: as `invoke`, but no ResponseError.
         """
-        notice = RemotingCommand(
-            code=code,
-            flag=FLAG_ONEWAY,
-            version=version,
-            ext_fields=ext_fields,
-            body=body,
-            serialize_type=serialize_type,
-        )
         try:
-            async with timeout_on(self._clock, timeout_seconds):
-                await (await self._connected()).send(notice)
+            async with timeout_on(self.clock, timeout_seconds):
+                await (await self._connected()).send(RemotingCommand(code, flag=FLAG_ONEWAY, **question))
         except TimeoutError:
             raise self._timed_out("not sent", code, timeout_seconds) from None
 
@@ -171,7 +125,7 @@ class RemotingClient:
 
     def speaks_native(self) -> bool | None:
         """Whether the server speaks the native protocol, as far as this process knows; None when it has to be asked."""
-        return self._protocols.is_native(self.address, self._clock.monotonic())
+        return self.protocols.is_native(self.address, self.clock.monotonic())
 
     async def server_info(self, timeout_seconds: float) -> bytes | None:
         """What the server says of itself natively (SERVER_INFO); None when it speaks RocketMQ's protocol only.
@@ -179,7 +133,7 @@ class RemotingClient:
         Raises:
             RemotingError: as `invoke`; what it speaks is not known then.
         """
-        for _ in range(self._protocols.attempts(self.address)):
+        for _ in range(self.protocols.attempts(self.address)):
             try:
                 answer = await self.invoke(
                     RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
@@ -190,9 +144,9 @@ class RemotingClient:
                 if self._closed:
                     raise
             else:
-                self._protocols.learn(self.address, self._clock.monotonic(), is_native=True)
+                self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
                 return answer.body
-        self._protocols.learn(self.address, self._clock.monotonic(), is_native=False)
+        self.protocols.learn(self.address, self.clock.monotonic(), is_native=False)
         return None
 
     def _timed_out(self, what: str, code: int, seconds: float) -> RequestTimeoutError:
@@ -220,19 +174,19 @@ class RemotingClient:
         return outcome
 
     def _check_backoff(self) -> None:
-        failure, now = self._failure, self._clock.monotonic()
-        if self._fail_fast and failure is not None and now < failure.retry_at:
+        failure, now = self._failure, self.clock.monotonic()
+        if self.fail_fast and failure is not None and now < failure.retry_at:
             raise ConnectError(f"no connection to {self.address}: {failure.since(now)}")
 
     async def _connect(self) -> ClientConnection | ConnectFailure:
         """One attempt. A failure is a value: there may be nobody left to raise it to."""
         try:
             if self._failure is not None:
-                await self._clock.sleep(self._failure.retry_at - self._clock.monotonic())
+                await self.clock.sleep(self._failure.retry_at - self.clock.monotonic())
             connection = await self._open_connection()
         # a name that is none fails as UnicodeError when it is encoded for the resolver
         except (OSError, UnicodeError) as error:
-            self._failure = self._failed(str(error) or f"timed out after {self._connect_timeout_seconds} s")
+            self._failure = self._failed(str(error) or f"timed out after {self.connect_timeout_seconds} s")
             return self._failure
         finally:
             self._attempt = None
@@ -244,15 +198,15 @@ class RemotingClient:
     async def _open_connection(self) -> ClientConnection:
         connection = ClientConnection(
             self.address,
-            max_frame_bytes=self._max_frame_bytes,
-            on_request=self._on_request,
+            max_frame_bytes=self.max_frame_bytes,
+            on_request=self.on_request,
             on_lost=self._connection_lost,
         )
         loop = asyncio.get_running_loop()
         try:
-            async with timeout_on(self._clock, self._connect_timeout_seconds):
+            async with timeout_on(self.clock, self.connect_timeout_seconds):
                 transport, _ = await loop.create_connection(lambda: connection, self._host, self._port)
-                set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self._tcp_user_timeout_seconds)
+                set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self.tcp_user_timeout_seconds)
         except BaseException:
             # It may have been made in the very moment in which the time was up, or the client was closed. Not waited
             # for: uvloop closes such a transport itself, and never calls connection_lost.
@@ -261,9 +215,9 @@ class RemotingClient:
         return connection
 
     def _failed(self, reason: str) -> ConnectFailure:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         failures = 1 if self._failure is None else self._failure.failures + 1
-        pause = self._backoff.pause_seconds(failures, self._random_unit())
+        pause = self.backoff.pause_seconds(failures, self.random_unit())
         return ConnectFailure(reason, now, failures, now + pause)
 
     def _connection_lost(self, connection: ClientConnection, error: ConnectionClosedError) -> None:
@@ -271,9 +225,9 @@ class RemotingClient:
             return
         self._connection = None
         if not connection.has_answered and not self._closed:
-            self._protocols.forget(self.address)
-        if self._on_connection_lost is not None and not self._closed:
-            self._on_connection_lost(error)
+            self.protocols.forget(self.address)
+        if self.on_connection_lost is not None and not self._closed:
+            self.on_connection_lost(error)
 
     # -- state and end ------------------------------------------------------------------------------------------------
 
@@ -313,7 +267,7 @@ class RemotingClient:
             return
         connection.close()
         try:
-            async with timeout_on(self._clock, _FLUSH_SECONDS):
+            async with timeout_on(self.clock, _FLUSH_SECONDS):
                 await connection.wait_lost()
         except TimeoutError:
             connection.abort()

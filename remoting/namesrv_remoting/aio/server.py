@@ -24,8 +24,6 @@ _SWEEP_SECONDS: Final = 1.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 # what a connection that does nothing costs
 _CONNECTION_BYTES: Final = 8 * 1024
-# for whoever does not say how much there is
-_DEFAULT_BUDGET_BYTES: Final = 512 * 1024 * 1024
 
 
 class ConnectionListener(Protocol):
@@ -41,18 +39,6 @@ class ConnectionListener(Protocol):
         """A peer broke the protocol or a limit; its connection is being closed."""
 
 
-def no_fast_lane(  # noqa: PLR0913, PLR0917 - what a FastLane is called with
-    connection: ServerConnection,  # noqa: ARG001
-    serialize_type: int,  # noqa: ARG001
-    header: bytes,  # noqa: ARG001
-    data: bytes,  # noqa: ARG001
-    body_at: int,  # noqa: ARG001
-    end: int,  # noqa: ARG001
-) -> bytes | None:
-    """A fast lane that leaves everything to the ordinary road."""
-    return None
-
-
 class RemotingServer:
     """Listens, and owns all accepted connections.
 
@@ -66,21 +52,21 @@ class RemotingServer:
         *,
         clock: Clock,
         tasks: asyncio.TaskGroup,
-        limits: ServerLimits | None = None,
-        fast_lane: FastLane = no_fast_lane,
-        connections: dict[int, ServerConnection] | None = None,
-        budget: MemoryBudget | None = None,
-        may_be_idle: Callable[[ServerConnection], bool] = lambda connection: connection.is_broker,
+        limits: ServerLimits,
+        fast_lane: FastLane,
+        connections: dict[int, ServerConnection],
+        budget: MemoryBudget,
+        may_be_idle: Callable[[ServerConnection], bool],
     ) -> None:
         self.dispatcher = dispatcher
         self.clock = clock
-        self.limits = limits or ServerLimits()
+        self.limits = limits
         self.fast_lane = fast_lane
-        self.budget = budget or MemoryBudget(_DEFAULT_BUDGET_BYTES)
+        self.budget = budget
         # whose silence is somebody else's business
         self.may_be_idle = may_be_idle
         # connection id -> connection; all that were let in and are not gone
-        self.connections: dict[int, ServerConnection] = {} if connections is None else connections
+        self.connections = connections
         # refusals by reason, for metrics
         self.refusals: Counter[str] = Counter()
         # of all connections that ever were, the closed ones too

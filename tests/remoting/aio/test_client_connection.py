@@ -1,7 +1,7 @@
-"""What callers see when the server misbehaves."""
+"""What callers see when the server misbehaves, or the client is closed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -11,8 +11,9 @@ from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.client_connection import ClientConnection
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
+from tests.support.dead_ends import full_queue
 from tests.support.fake_clock import FakeClock, settle
-from tests.support.scripted_server import Peer, Question, ScriptedServer
+from tests.support.scripted_server import Call, Peer, Question, ScriptedServer, ask, ask_and_answer, frame
 
 MEBIBYTE = 1 << 20
 
@@ -23,7 +24,7 @@ class Asked(NamedTuple):
     server: ScriptedServer
     client: RemotingClient
     peer: Peer
-    calls: list[asyncio.Task[RemotingCommand]]
+    calls: list[Call]
     questions: list[Question]
 
 
@@ -31,12 +32,12 @@ class Asked(NamedTuple):
 async def asked(**options: Any) -> AsyncIterator[Asked]:
     """Three questions on the wire of a new connection."""
     async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock(), **options) as client:
-        calls = [asyncio.create_task(client.invoke(105, timeout_seconds=3.0)) for _ in range(3)]
+        calls = [ask(client) for _ in range(3)]
         peer = await server.accept()
         yield Asked(server, client, peer, calls, [await peer.receive() for _ in calls])
 
 
-async def failures(calls: list[asyncio.Task[RemotingCommand]]) -> list[ConnectionClosedError]:
+async def failures(calls: list[Call]) -> list[ConnectionClosedError]:
     """The errors that calls on a connection that ended have come to."""
     errors = await asyncio.gather(*calls, return_exceptions=True)
     closed = [error for error in errors if isinstance(error, ConnectionClosedError)]
@@ -44,95 +45,59 @@ async def failures(calls: list[asyncio.Task[RemotingCommand]]) -> list[Connectio
     return closed
 
 
-async def test_close_in_the_middle_fails_what_is_not_answered() -> None:
-    """The answer before the end counts; the others fail at once, and the table is empty."""
-    async with asked() as (server, client, peer, calls, questions):
-        peer.answer(questions[1].opaque, b"in time")
-        peer.close()
-
-        assert (await calls[1]).body == b"in time"
-        for error in await failures([calls[0], calls[2]]):
-            assert f"connection to {server.address} was closed by the peer" == str(error)
-        assert client.pending_count == 0
-
-
-async def test_end_inside_a_frame_is_said() -> None:
-    """Half an answer is none."""
-    async with asked() as (server, _, peer, calls, __):
-        peer.send(b'\x00\x00\x00\x19\x00\x00\x00\x15{"flag":1,')
-        peer.close()
-
-        for error in await failures(calls):
-            assert f"connection to {server.address} was closed by the peer inside a frame" == str(error)
-
-
-async def test_reset_is_a_loss_with_its_cause() -> None:
-    """The system's error is told, and is the cause."""
-    async with asked() as (server, client, peer, calls, _):
-        peer.reset()
-
-        for error in await failures(calls):
-            assert str(error).startswith(f"connection to {server.address} was lost: ")
-            assert isinstance(error.__cause__, ConnectionResetError)
-        assert client.pending_count == 0
+PROTOCOL = RemoteProtocolError
 
 
 @pytest.mark.parametrize(
-    ("garbage", "reason"),
+    ("end", "reason", "cause"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame of 1213486164 bytes, limit 16777216"),
-        (b"\x00\x00\x00\x02\x00\x00\x00\x00", "frame length 2, minimum 4"),
-        (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "unknown serialize type 2, expected 0, 1 or 77"),
-        (b"\x00\x00\x00\x06\x00\x00\x00\x02[]", "header cannot be read: Expected `object`, got `array`"),
-        (b"\x00\x00\x00\x05\x4d\x00\x00\x01\x90", "header cannot be read: Expected `array`"),
-        (b"\x00\x00\x00\x08\x01\x00\x00\x04\x00\x00\x00\x00", "binary header: "),
+        (Peer.close, "was closed by the peer", None),
+        # it answers nothing more, though it still might read
+        (lambda peer: peer.writer.write_eof(), "was closed by the peer", None),
+        # half an answer is none
+        (
+            lambda peer: (peer.send(frame({"flag": 1})[:-1]), peer.close()),
+            "was closed by the peer inside a frame",
+            None,
+        ),
+        (Peer.reset, "was lost: ", ConnectionResetError),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame of 1213486164 bytes, limit 1024", PROTOCOL),
+        # refused by its length, before anything of it is kept
+        (b"\x00\x00\x03\xfd", "frame of 1025 bytes, limit 1024", PROTOCOL),
+        (b"\x00\x00\x00\x02\x00\x00\x00\x00", "frame length 2, minimum 4", PROTOCOL),
+        (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "unknown serialize type 2, expected 0, 1 or 77", PROTOCOL),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x02[]", "header cannot be read: Expected `object`, got `array`", PROTOCOL),
+        (b"\x00\x00\x00\x05\x4d\x00\x00\x01\x90", "header cannot be read: Expected `array`", PROTOCOL),
+        (b"\x00\x00\x00\x08\x01\x00\x00\x04\x00\x00\x00\x00", "binary header: ", PROTOCOL),
     ],
 )
-async def test_garbage_closes_the_connection(garbage: bytes, reason: str) -> None:
-    """The answer before it counts, the rest fails with the protocol error as cause, the next question reconnects."""
-    async with asked() as (server, client, peer, calls, questions):
-        peer.send(
-            b'\x00\x00\x00\x1a\x00\x00\x00\x15{"flag":1,"opaque":%d}!' % questions[0].opaque
-            + garbage
-            + b'\x00\x00\x00\x1a\x00\x00\x00\x15{"flag":1,"opaque":%d}?' % questions[1].opaque
-        )
+async def test_end_of_the_connection_fails_what_is_not_answered(
+    end: bytes | Callable[[Peer], object], reason: str, cause: type[Exception] | None
+) -> None:
+    """The answer before counts, the others fail at once, each is told why, and the next question connects again."""
+    losses: list[ConnectionClosedError] = []
+    async with asked(max_frame_bytes=1024, on_connection_lost=losses.append) as (
+        server,
+        client,
+        peer,
+        calls,
+        questions,
+    ):
+        in_time, late = ({"code": 0, "flag": 1, "opaque": questions[number].opaque} for number in (1, 0))
+        if isinstance(end, bytes):
+            reason = f"broke the protocol: {reason}"
+            peer.send(frame(in_time, b"in time") + end + frame(late))
+        else:
+            peer.send(frame(in_time, b"in time"))
+            await calls[1]
+            end(peer)
 
-        assert (await calls[0]).body == b"!"
-        for error in await failures(calls[1:]):
-            assert str(error).startswith(f"connection to {server.address} broke the protocol: {reason}")
-            assert isinstance(error.__cause__, RemoteProtocolError)
-        assert await peer.at_end()
-        assert (False, 0) == (client.connected, client.pending_count)
-
-        again = asyncio.create_task(client.invoke(106, timeout_seconds=3.0))
-        second = await server.accept()
-        second.answer((await second.receive()).opaque)
-        await again
-
-
-async def test_answer_beyond_the_limit_closes_the_connection() -> None:
-    """Refused by its length, before anything of it is kept."""
-    async with asked(max_frame_bytes=1024) as (_, __, peer, calls, ___):
-        peer.send(b"\x00\x00\x03\xfd")
-
-        for error in await failures(calls):
-            assert str(error).endswith(" broke the protocol: frame of 1025 bytes, limit 1024")
-
-
-async def test_loss_is_told_with_its_cause() -> None:
-    """Also when nobody waits for an answer."""
-    losses: asyncio.Queue[ConnectionClosedError] = asyncio.Queue()
-    async with asked(on_connection_lost=losses.put_nowait) as (server, _, peer, calls, questions):
-        for question in questions:
-            peer.answer(question.opaque)
-        await asyncio.gather(*calls)
-        peer.send(b"\xff\xff\xff\xff")
-
-        loss = await losses.get()
-        assert f"connection to {server.address} broke the protocol: frame of 4294967299 bytes, limit 16777216" == str(
-            loss
-        )
-        assert isinstance(loss.__cause__, RemoteProtocolError)
+        assert b"in time" == (await calls[1]).body
+        for error in (*await failures([calls[0], calls[2]]), *losses):
+            assert str(error).startswith(f"connection to {server.address} {reason}")
+            assert cause in (None, type(error.__cause__))
+        assert (False, 0, None, 1) == (client.connected, client.pending_count, client.local_address, len(losses))
+        await ask_and_answer(client, server)
 
 
 async def test_callback_that_raises_ends_the_connection() -> None:
@@ -144,7 +109,7 @@ async def test_callback_that_raises_ends_the_connection() -> None:
         raise LookupError("bug in the callback")
 
     async with asked(on_request=bug) as (_, client, peer, calls, __):
-        peer.send(b'\x00\x00\x00\x19\x00\x00\x00\x15{"code":905,"flag":2}')
+        peer.send(frame({"code": 905, "flag": 2}))
 
         for error in await failures(calls):
             assert isinstance(error.__cause__, LookupError)
@@ -163,7 +128,6 @@ def connection_of(client: RemotingClient) -> ClientConnection:
 
 async def fill(client: RemotingClient) -> None:
     """Send until nothing goes any more: the kernel's buffers and the transport's are full."""
-    await client.oneway(904, timeout_seconds=3.0)
     for _ in range(100):
         if not connection_of(client)._writable.is_set():
             return
@@ -177,9 +141,7 @@ async def stuck() -> AsyncIterator[tuple[Peer, RemotingClient, FakeClock]]:
     """A server that has stopped reading, and a client that has noticed."""
     clock = FakeClock()
     async with ScriptedServer() as server, RemotingClient(server.address, clock=clock) as client:
-        connecting = asyncio.create_task(client.oneway(904, timeout_seconds=3.0))
-        peer = await server.accept()
-        await connecting
+        peer = await ask_and_answer(client, server)
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport can
         await fill(client)
         yield peer, client, clock
@@ -190,7 +152,7 @@ async def test_senders_wait_for_a_server_that_does_not_read() -> None:
     """Questions and notices are not piled up here: they wait, and give up when their time is over."""
     async with stuck() as (_, client, clock):
         buffered = connection_of(client).transport.get_write_buffer_size()
-        call = asyncio.create_task(client.invoke(105, body=bytes(MEBIBYTE), timeout_seconds=3.0))
+        call = ask(client, 105, body=bytes(MEBIBYTE))
         notice = asyncio.create_task(client.oneway(904, body=bytes(MEBIBYTE), timeout_seconds=3.0))
         await settle()
         assert (buffered, 0) == (connection_of(client).transport.get_write_buffer_size(), client.pending_count)
@@ -205,7 +167,7 @@ async def test_senders_wait_for_a_server_that_does_not_read() -> None:
 async def test_senders_go_on_when_the_server_reads_again() -> None:
     """Whoever waited is sent, and answered."""
     async with stuck() as (peer, client, _):
-        call = asyncio.create_task(client.invoke(105, timeout_seconds=3.0))
+        call = ask(client, 105)
         await settle()
         assert client.pending_count == 0
 
@@ -219,7 +181,7 @@ async def test_senders_go_on_when_the_server_reads_again() -> None:
 async def test_senders_fail_when_the_connection_is_lost() -> None:
     """A sender that waits for the server to read is not left waiting when the server is gone."""
     async with stuck() as (peer, client, _):
-        call = asyncio.create_task(client.invoke(105, timeout_seconds=3.0))
+        call = ask(client, 105)
         await settle()
 
         peer.reset()
@@ -227,10 +189,58 @@ async def test_senders_fail_when_the_connection_is_lost() -> None:
             await call
 
 
+async def test_requests_of_a_server_that_does_not_read_are_not_refused() -> None:
+    """Refusals that it does not read would pile up here; it gets none until it reads again."""
+    async with asked() as (_, client, peer, calls, questions):
+        connection_of(client).pause_writing()
+        peer.send(frame({"code": 905, "opaque": 8}))
+        peer.answer(questions[0].opaque)
+        await calls[0]
+        connection_of(client).resume_writing()
+        peer.send(frame({"code": 905, "opaque": 9}))
+
+        assert (await peer.receive()).opaque == 9
+        peer.close()
+        await failures(calls[1:])
+
+
+# -- closing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_close_fails_what_waits_and_closes_the_connection() -> None:
+    """The caller learns that it was us; the server reads the end; the loss is nobody's news. Twice is once."""
+    losses: list[Any] = []
+    async with asked(on_connection_lost=losses.append) as (server, client, peer, calls, _):
+        await asyncio.gather(client.close(), client.close())
+        await client.close()
+
+        for error in await failures(calls):
+            assert f"connection to {server.address} was closed on this side" == str(error)
+        assert await peer.at_end()
+        assert (False, 0, []) == (client.connected, client.pending_count, losses)
+        closed = rf"^client of {server.address} is closed$"
+        with pytest.raises(ConnectionClosedError, match=closed):
+            await client.invoke(106, timeout_seconds=3.0)
+        with pytest.raises(ConnectionClosedError, match=closed):
+            await client.oneway(904, timeout_seconds=3.0)
+        assert server.connections == 1
+
+
+async def test_close_sends_what_was_written() -> None:
+    """A oneway farewell of a mebibyte arrives, although the client is closed right after it."""
+    async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
+        await client.oneway(104, body=bytes(MEBIBYTE), timeout_seconds=3.0)
+        closing = asyncio.ensure_future(client.close())
+        peer = await server.accept()
+        assert bytes(MEBIBYTE) == (await peer.receive()).body
+        await closing
+        assert await peer.at_end()
+
+
 async def test_close_does_not_wait_long_for_a_server_that_does_not_read() -> None:
     """It has one second to read what was sent; then the connection is cut."""
     async with stuck() as (_, client, clock):
-        closing = asyncio.create_task(client.close())
+        closing = asyncio.ensure_future(client.close())
         await clock.advance(0.9)
         assert not closing.done()
         await clock.advance(0.1)
@@ -238,29 +248,35 @@ async def test_close_does_not_wait_long_for_a_server_that_does_not_read() -> Non
         assert not client.connected
 
 
-async def test_end_of_the_answers_ends_the_questions() -> None:
-    """A server that has sent its last byte answers nothing more: callers know at once, though it still might read."""
-    async with asked() as (_, client, peer, calls, __):
-        peer.writer.write_eof()
+async def test_close_ends_a_connect() -> None:
+    """Whoever waits for the connect learns that the client is closed, without waiting for the connect's end."""
+    with full_queue() as address:
+        client = RemotingClient(address, clock=FakeClock())
+        call = ask(client)
+        await settle()
 
-        for error in await failures(calls):
-            assert str(error).endswith(" was closed by the peer")
-        assert not client.connected
+        await client.close()
+
+        with pytest.raises(ConnectionClosedError, match=rf"^client of {address} is closed$"):
+            await call
 
 
-async def test_requests_of_a_server_that_does_not_read_are_not_refused() -> None:
-    """Refusals that it does not read would pile up here; it gets none until it reads again."""
-    async with asked() as (_, client, peer, calls, questions):
-        connection_of(client).pause_writing()
-        peer.send(b'\x00\x00\x00\x1b\x00\x00\x00\x17{"code":905,"opaque":8}')
-        peer.answer(questions[0].opaque)
-        await calls[0]
-        connection_of(client).resume_writing()
-        peer.send(b'\x00\x00\x00\x1b\x00\x00\x00\x17{"code":905,"opaque":9}')
+async def test_close_in_any_moment_of_a_connect() -> None:
+    """Whichever pass of the loop it falls into, no connection is left open and no caller is left waiting."""
+    for passes in range(12):
+        async with ScriptedServer() as server:
+            client = RemotingClient(server.address, clock=FakeClock())
+            call = ask(client)
+            for _ in range(passes):
+                await asyncio.sleep(0)
 
-        assert (await peer.receive()).opaque == 9
-        peer.close()
-        await failures(calls[1:])
+            await client.close()
+
+            with pytest.raises(ConnectionClosedError):
+                await call
+            assert not client.connected
+            if server.connections:
+                await (await server.accept()).gone()
 
 
 async def test_repr_shows_how_it_ended() -> None:

@@ -1,10 +1,11 @@
 """A peer that asks too much or reads too little hurts only itself."""
 
+from typing import Any
+
 import pytest
 
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.aio.limits import ServerLimits
 from tests.support.fake_clock import settle
 from tests.support.gate import Gate
 from tests.support.raw_peer import RawPeer, until
@@ -17,21 +18,29 @@ LARGE = 10
 QUESTIONS = 24
 
 
+def questions(count: int, code: int = LARGE, body: bytes = b"") -> bytes:
+    """Questions with the opaques from 1 on."""
+    return b"".join(json_frame(code, opaque, None, body) for opaque in range(1, count + 1))
+
+
 async def answer_large(request: Request) -> Reply:
     """A handler whose answers are a mebibyte."""
     return Reply(bytes(MEBIBYTE))
 
 
-def questions(first: int, count: int) -> bytes:
-    """Questions for large answers."""
-    return b"".join(json_frame(LARGE, opaque) for opaque in range(first, first + count))
+def answer_at_once(
+    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+) -> bytes | None:
+    """A fast lane whose answers are 16 KiB; the opaque is the question's."""
+    opaque = int(header.partition(b'"opaque":')[2].split(b",")[0].rstrip(b"}"))
+    return json_frame(0, opaque, body=bytes(16 * 1024), flag=1)
 
 
-async def stuck(served: Serving, tail: bytes = b"") -> tuple[RawPeer, ServerConnection]:
+async def stuck(served: Serving, asked: bytes) -> tuple[RawPeer, ServerConnection]:
     """A peer that has asked much and reads nothing, when its answers no longer move."""
     peer = await served.connect(receive_buffer=4096)
     connection = served.connection_of(peer)
-    peer.send(questions(1, QUESTIONS) + tail)
+    peer.send(asked)
     unsent = -1
     while not connection.is_write_paused or unsent != connection.unsent_bytes:
         unsent = connection.unsent_bytes
@@ -48,53 +57,29 @@ async def is_served(served: Serving) -> bool:
 # -- too many questions -----------------------------------------------------------------------------------------------
 
 
-async def test_reading_pauses_at_the_limit_of_requests_in_flight() -> None:
-    """Beyond it questions wait in the socket; when answers have gone out, reading goes on and nothing is lost."""
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "one read"])
+@pytest.mark.parametrize(("body", "most", "is_watch"), [(b"", 4, False), (b"", 4, True), (bytes(60 * 1024), 5, False)])
+async def test_questions_in_flight_are_bounded(at_once: bool, body: bytes, most: int, is_watch: bool) -> None:  # noqa: FBT001
+    """By number, watches too, or by size. The others wait, in the socket or behind it, and nothing is lost."""
     gate = Gate()
-    async with serving({10: gate}, limits=ServerLimits(max_in_flight=4)) as served:
+    concurrent = frozenset({10} if is_watch else ())
+    async with serving({10: gate}, concurrent=concurrent, max_in_flight=4 if most == 4 else 256) as served:
         peer = await served.connect()
         connection = served.connection_of(peer)
-        for opaque in range(1, 11):
-            peer.send(json_frame(10, opaque))
+        asked = questions(10, 10, body)
+        if at_once:
+            connection.data_received(asked)
+        for at in range(0, 0 if at_once else len(asked), len(asked) // 10):
+            peer.send(asked[at : at + len(asked) // 10])
             await settle()
-        assert 4 == connection.in_flight
-        assert await is_served(served)
-        assert 4 == connection.in_flight
-
-        gate.open()
-        assert list(range(1, 11)) == [(await peer.receive()).opaque for _ in range(10)]
-
-
-async def test_watches_count_as_requests_in_flight() -> None:
-    """A peer cannot have any number of them."""
-    gate = Gate()
-    async with serving({10: gate}, concurrent=frozenset({10}), limits=ServerLimits(max_in_flight=4)) as served:
-        peer = await served.connect()
-        connection = served.connection_of(peer)
-        for opaque in range(1, 11):
-            peer.send(json_frame(10, opaque))
-            await settle()
-        assert (4, 4) == (connection.in_flight, len(gate.came))
-
-        gate.open()
-        assert set(range(1, 11)) == {(await peer.receive()).opaque for _ in range(10)}
-
-
-@pytest.mark.parametrize(("body", "most"), [(b"", 4), (bytes(60 * 1024), 5)], ids=["many", "large"])
-async def test_questions_of_one_read_are_bounded_as_well(body: bytes, most: int) -> None:
-    """By number or by size: what came with them waits, and is looked at when there is room again."""
-    gate = Gate()
-    limits = ServerLimits(max_in_flight=4 if most == 4 else 256)
-    async with serving({10: gate}, limits=limits) as served:
-        peer = await served.connect()
-        connection = served.connection_of(peer)
-        connection.data_received(b"".join(json_frame(10, opaque, None, body) for opaque in range(1, 11)))
         peer.send(json_frame(10, 11))
         await settle()
         assert most == connection.in_flight
+        assert await is_served(served)
+        assert most == connection.in_flight
 
         gate.open()
-        assert list(range(1, 12)) == [(await peer.receive()).opaque for _ in range(11)]
+        assert list(range(1, 12)) == sorted([(await peer.receive()).opaque for _ in range(11)])
 
 
 async def test_decoding_leaves_the_loop_to_others() -> None:
@@ -110,36 +95,56 @@ async def test_decoding_leaves_the_loop_to_others() -> None:
         assert [7] * 50 == [(await peer.receive()).opaque for _ in range(50)]
 
 
+async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
+    """Its answers are many times the write buffer, which it cannot have read while its questions were looked at."""
+    async with serving(write_buffer_bytes=MEBIBYTE, fast_lane=answer_at_once) as served:
+        peer = await served.connect()
+        asked = questions(2000)
+        peer.send(asked)
+
+        assert list(range(1, 2001)) == [(await peer.receive()).opaque for _ in range(2000)]
+        assert [] == served.heard.refused
+        # what had to wait was not counted again
+        assert len(asked) == served.server.bytes_received
+
+
 # -- too little reading -----------------------------------------------------------------------------------------------
 
 
-async def test_peer_that_does_not_read_gets_no_further_answer() -> None:
+@pytest.mark.parametrize(
+    ("asked", "fast"),
+    # a frame that is late besides does not keep it open
+    [(questions(QUESTIONS), False), (questions(QUESTIONS) + json_frame(ECHO, 7)[:9], False), (questions(2000), True)],
+    ids=["ordinary", "half a frame behind", "fast"],
+)
+async def test_peer_that_does_not_read_gets_no_further_answer(asked: bytes, fast: bool) -> None:  # noqa: FBT001
     """Its questions wait until it has read; it has as long as for a frame: at 31 s it is gone, and nobody else is."""
-    async with serving({LARGE: answer_large}) as served:
-        peer, connection = await stuck(served)
+    options: dict[str, Any] = {"fast_lane": answer_at_once} if fast else {}
+    async with serving({LARGE: answer_large}, write_buffer_bytes=16 * MEBIBYTE, **options) as served:
+        peer, connection = await stuck(served, asked)
         assert connection.unsent_bytes <= MEBIBYTE + 64 * 1024
-        assert connection.requests == QUESTIONS
-        peer.send(questions(1, 1))
+        made = connection.requests
+        peer.send(questions(1))
         await served.clock.advance(30)
-        assert [] == served.heard.refused
-        assert await is_served(served)
-        assert connection.requests == QUESTIONS
+        assert "slow_reader" not in served.heard.reasons
+        if not fast:
+            assert await is_served(served)
+        assert made == connection.requests
 
         await served.clock.advance(1)
-        assert [(connection.id, "slow_reader", "peer does not read")] == served.heard.refused
+        assert (connection.id, "slow_reader", "peer does not read") == served.heard.refused[-1]
         await until(lambda: served.heard.closed)
-        assert await is_served(served)
 
 
 async def test_peer_that_reads_again_gets_everything() -> None:
     """A pause of reading costs nothing: every answer arrives, reading goes on, and the deadline is off."""
     async with serving({LARGE: answer_large}) as served:
-        peer, _ = await stuck(served)
-        peer.send(questions(1 + QUESTIONS, 1))
+        peer, _ = await stuck(served, questions(QUESTIONS))
+        peer.send(questions(1))
         await served.clock.advance(29)
 
         peer.widen()
-        assert list(range(1, 2 + QUESTIONS)) == [(await peer.receive()).opaque for _ in range(1 + QUESTIONS)]
+        assert [*range(1, 1 + QUESTIONS), 1] == [(await peer.receive()).opaque for _ in range(1 + QUESTIONS)]
         await served.clock.advance(100)
         assert [] == served.heard.refused
         assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
@@ -153,16 +158,14 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
         await gate(request)
         return Reply(bytes(MEBIBYTE))
 
-    limits = ServerLimits(write_buffer_bytes=4 * MEBIBYTE)
-    async with serving({10: answer_late}, concurrent=frozenset({10}), limits=limits) as served:
+    async with serving({10: answer_late}, concurrent=frozenset({10}), write_buffer_bytes=4 * MEBIBYTE) as served:
         peer = await served.connect(receive_buffer=4096)
-        connection = served.connection_of(peer)
-        peer.send(b"".join(json_frame(10, opaque) for opaque in range(QUESTIONS)))
+        peer.send(questions(QUESTIONS))
         await until(lambda: len(gate.came) == QUESTIONS)
         gate.open()
         await until(lambda: served.heard.closed)
 
-        assert [(connection.id, "slow_reader", "peer does not read")] == served.heard.refused
+        assert [(1, "slow_reader", "peer does not read")] == served.heard.refused
         assert await is_served(served)
 
 
@@ -170,7 +173,7 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
 async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(few: bool) -> None:  # noqa: FBT001
     """What is written may be read for as long as for a frame, also below the mark at which writing pauses."""
     async with serving({LARGE: answer_large}) as served:
-        _, connection = await stuck(served)
+        _, connection = await stuck(served, questions(QUESTIONS))
         if few:
             # as if little were left: the pause is over, and its deadline with it
             connection.resume_writing()
@@ -181,55 +184,3 @@ async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(few:
         await served.clock.advance(1)
         await until(lambda: served.heard.closed)
         assert ["slow_reader"] == served.heard.reasons
-
-
-async def test_refused_peer_that_does_not_read_is_cut_as_well() -> None:
-    """A frame that is late besides does not keep it open."""
-    async with serving({LARGE: answer_large}) as served:
-        await stuck(served, json_frame(ECHO, 7)[:9])
-        await served.clock.advance(100)
-
-        await until(lambda: served.heard.closed)
-        assert "slow_reader" == served.heard.reasons[-1]
-
-
-# -- the fast lane ----------------------------------------------------------------------------------------------------
-
-
-def answer_at_once(
-    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-) -> bytes | None:
-    """A fast lane whose answers are 16 KiB; the opaque is the question's."""
-    opaque = int(header.partition(b'"opaque":')[2].split(b",")[0].rstrip(b"}"))
-    return json_frame(0, opaque, body=bytes(16 * 1024), flag=1)
-
-
-async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
-    """Its answers are many times the write buffer, which it cannot have read while its questions were looked at."""
-    count = 2000
-    limits = ServerLimits(write_buffer_bytes=MEBIBYTE)
-    async with serving(limits=limits, fast_lane=answer_at_once) as served:
-        peer = await served.connect()
-        asked = b"".join(json_frame(ECHO, opaque) for opaque in range(1, count + 1))
-        peer.send(asked)
-
-        assert list(range(1, count + 1)) == [(await peer.receive()).opaque for _ in range(count)]
-        assert [] == served.heard.refused
-        # what had to wait was not counted again
-        assert len(asked) == served.server.bytes_received
-
-
-async def test_peer_that_pipelines_a_lot_and_does_not_read_is_held() -> None:
-    """What it asked stays its own: no more than the high-water mark is made for it, and its time runs."""
-    limits = ServerLimits(write_buffer_bytes=16 * MEBIBYTE)
-    async with serving(limits=limits, fast_lane=answer_at_once) as served:
-        peer = await served.connect(receive_buffer=4096)
-        connection = served.connection_of(peer)
-        peer.send(b"".join(json_frame(ECHO, opaque) for opaque in range(1, 2001)))
-        await until(lambda: connection.unsent_bytes)
-        await settle()
-        assert connection.unsent_bytes < MEBIBYTE
-
-        await served.clock.advance(31)
-        await until(lambda: served.heard.closed)
-        assert [(connection.id, "slow_reader", "peer does not read")] == served.heard.refused

@@ -1,22 +1,23 @@
-"""A peer that breaks the protocol is closed, and what it asked before that is answered."""
+"""A peer that breaks the protocol is closed, what it asked before is answered; and how else a connection ends."""
 
 import gc
 import tracemalloc
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.errors import NotReadyError
 from tests.support.chopping import Feed, byte_by_byte, whole
 from tests.support.fake_clock import settle
 from tests.support.gate import Gate
 from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, serving
-from tests.support.spelling import JSON, binary_frame, cut, json_frame, native_frame
+from tests.support.serving import ECHO, LARGE, serving
+from tests.support.spelling import JSON, ONEWAY, binary_frame, cut, json_frame, native_frame
 
-LIMITS = ServerLimits(max_frame_bytes=64 * 1024, max_header_bytes=1024)
+LIMITS: dict[str, Any] = {"max_frame_bytes": 64 * 1024, "max_header_bytes": 1024}
 PULL = 105
 
 # what comes, and what the log says of it
@@ -26,11 +27,7 @@ GARBAGE = {
     "negative length": (b"\xff" * 8, "frame_too_large", "frame of 4294967299 bytes, limit 65536"),
     "length one too large": (b"\0\0\xff\xfd\0\0\0\0", "frame_too_large", "frame of 65537 bytes, limit 65536"),
     "header beyond frame": (b"\0\0\0\4\0\0\0\1", "header_length", "header of 1 bytes in a frame of 4"),
-    "header too large": (
-        b"\0\0\x08\0\0\0\x04\x01",
-        "header_too_large",
-        "header of 1025 bytes, limit 1024",
-    ),
+    "header too large": (b"\0\0\x08\0\0\0\x04\x01", "header_too_large", "header of 1025 bytes, limit 1024"),
     "serialize type 2": (b"\0\0\0\4\2\0\0\0", "serialize_type", "unknown serialize type 2, expected 0, 1 or 77"),
     "http": (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large", "frame of 1195725860 bytes, limit 65536"),
     "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01", "frame_too_large", "frame of 369295622 bytes, limit 65536"),
@@ -54,9 +51,6 @@ async def with_good_frames_behind(peer: RawPeer, data: bytes) -> None:
     peer.send(data + json_frame(ECHO, 9) * 3)
 
 
-every_feeding = pytest.mark.parametrize("feed", [whole, byte_by_byte, with_good_frames_behind])
-
-
 def lane(
     connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
 ) -> bytes | None:
@@ -64,22 +58,21 @@ def lane(
     return cut(JSON, b'{"code":0,"opaque":0}') if b'"code": 105' in header else None
 
 
-@every_feeding
+@pytest.mark.parametrize("feed", [whole, byte_by_byte, with_good_frames_behind])
 @every_garbage
 async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason: str, message: str | None) -> None:
     """Nothing is answered; the listener is told once, by reason; the other connections go on."""
-    async with serving(limits=LIMITS) as served:
+    async with serving(**LIMITS) as served:
         peer, other = await served.connect(), await served.connect()
-        number = served.connection_of(peer).id
         await feed(peer, garbage)
 
         assert await peer.at_end()
         await until(lambda: served.heard.closed)
         [(refused, why, said)] = served.heard.refused
-        assert (number, reason) == (refused, why)
+        assert (1, reason) == (refused, why)
         assert message in (None, said)
         assert {reason: 1} == served.server.refusals
-        assert [(number, "closed")] == served.heard.closed
+        assert [(1, "closed")] == served.heard.closed
         assert 1 == (await other.ask(json_frame(ECHO))).opaque
 
 
@@ -87,29 +80,29 @@ async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason:
 @pytest.mark.parametrize(
     "good",
     [
-        json_frame(PULL, 0),
-        json_frame(ECHO, 0),
-        json_frame(PULL, 0) + json_frame(ECHO, 0) + native_frame(ECHO, 0),
-        json_frame(ECHO, 0) + json_frame(PULL, 0) * 3,
-        binary_frame(ECHO, 0) * 40,
+        [json_frame(PULL, 0)],
+        [json_frame(ECHO, 0)],
+        [json_frame(PULL, 0), json_frame(ECHO, 0), native_frame(ECHO, 0)],
+        [json_frame(ECHO, 0), *[json_frame(PULL, 0)] * 3],
+        [binary_frame(ECHO, 0)] * 40,
     ],
     ids=["fast", "ordinary", "fast-ordinary", "ordinary-fast", "many"],
 )
 @pytest.mark.parametrize("cut_off", [0, 3, 12], ids=["one-write", "garbage-later", "good-in-two"])
 async def test_good_frames_before_garbage_are_answered(
-    garbage: bytes, reason: str, message: str | None, good: bytes, cut_off: int
+    garbage: bytes, reason: str, message: str | None, good: list[bytes], cut_off: int
 ) -> None:
     """What came before the fault is answered, whichever road it takes; then the connection is closed."""
-    questions = good.count(b'"code"') + good.count(b"\x96") + good.count(b"\x00\x01\x09\x01\xdf")
-    async with serving(limits=LIMITS, fast_lane=lane) as served:
+    async with serving(fast_lane=lane, **LIMITS) as served:
         peer = await served.connect()
-        data = good + garbage
-        where = {0: len(data), 3: len(good) + 3, 12: 12}[cut_off]
+        questions = b"".join(good)
+        data = questions + garbage
+        where = {0: len(data), 3: len(questions) + 3, 12: 12}[cut_off]
         peer.send(data[:where])
         await settle()
         peer.send(data[where:])
 
-        assert [0] * questions == [(await peer.receive()).opaque for _ in range(questions)]
+        assert [0] * len(good) == [(await peer.receive()).opaque for _ in good]
         assert await peer.at_end()
         assert [reason] == served.heard.reasons
 
@@ -117,12 +110,12 @@ async def test_good_frames_before_garbage_are_answered(
 async def test_refused_frames_are_freed_at_once() -> None:
     """Without the help of the garbage collector, which may come long after a thousand others."""
     garbage = cut(JSON, b"{'a':" + bytes(60_000))
-    async with serving(limits=ServerLimits()) as server:
+    async with serving() as served:
         gc.disable()
         tracemalloc.start()
         try:
             for _ in range(20):
-                peer = await server.connect()
+                peer = await served.connect()
                 peer.send(garbage)
                 assert await peer.reader.read() == b""
             held = tracemalloc.get_traced_memory()[0]
@@ -133,33 +126,17 @@ async def test_refused_frames_are_freed_at_once() -> None:
     assert held < 10 * len(garbage)
 
 
-async def test_questions_after_garbage_are_not_begun() -> None:
-    """The stream has no meaning any more, even while what came before is still being answered."""
-    began: list[int | None] = []
+async def test_questions_after_garbage_are_dropped() -> None:
+    """The stream has no meaning any more, even while what came before is still being answered.
 
-    async def note(request: Request) -> Reply:
-        began.append(request.command.opaque)
-        return Reply()
-
-    async with serving({10: note}, fast_lane=lane) as served:
-        peer = await served.connect()
-        connection = served.connection_of(peer)
-        connection.data_received(json_frame(10, 1) + bytes(8) + json_frame(10, 2))
-        connection.data_received(json_frame(10, 3) + json_frame(PULL, 4))
-
-        assert 1 == (await peer.receive()).opaque
-        assert await peer.at_end()
-        assert [1] == began
-
-
-async def test_what_comes_while_the_last_answer_is_due_is_dropped() -> None:
-    """It is read all the same: left unread, it would reset the connection, and the answer with it."""
+    They are read all the same: left unread, they would reset the connection, and the answer with it.
+    """
     gate = Gate()
-    async with serving({10: gate}) as served:
+    async with serving({10: gate}, fast_lane=lane) as served:
         peer = await served.connect()
-        peer.send(json_frame(10, 1) + bytes(8))
+        peer.send(json_frame(10, 1) + bytes(8) + json_frame(10, 2))
         await until(lambda: served.heard.refused)
-        peer.send(json_frame(10, 2) * 100)
+        peer.send(json_frame(10, 3) * 100 + json_frame(PULL, 4))
         await settle()
         gate.open()
 
@@ -169,30 +146,90 @@ async def test_what_comes_while_the_last_answer_is_due_is_dropped() -> None:
         assert ([1], [(1, "closed")], 1) == (gate.came, served.heard.closed, len(served.heard.refused))
 
 
-async def test_client_is_sent_away_while_the_server_is_not_ready() -> None:
-    """It gets its answer and is closed, so that it asks another server."""
+@pytest.mark.parametrize("is_broker", [False, True])
+async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) -> None:  # noqa: FBT001
+    """Java clients change servers when a connection closes; brokers are what the server waits for."""
 
     async def refuse(request: Request) -> Reply:
         raise NotReadyError
 
     async with serving({PULL: refuse}) as served:
         peer = await served.connect()
+        if is_broker:
+            served.connection_of(peer).note_role("broker")
         answer = await peer.ask(json_frame(PULL, 7))
 
         assert (1, "name server not ready") == (answer.code, answer.remark)
-        assert await peer.at_end()
+        if is_broker:
+            assert 0 == (await peer.ask(json_frame(ECHO, 8))).code
+        else:
+            assert await peer.at_end()
         assert [] == served.heard.refused
 
 
-async def test_broker_stays_while_the_server_is_not_ready() -> None:
-    """It is what the server waits for."""
+# -- other ends -------------------------------------------------------------------------------------------------------
 
-    async def refuse(request: Request) -> Reply:
-        raise NotReadyError
 
-    async with serving({PULL: refuse}) as served:
+async def test_requests_of_a_peer_that_hangs_up_are_carried_out() -> None:
+    """Whoever sends an unregistration and closes has unregistered."""
+    gate = Gate()
+    async with serving({10: gate}) as served:
         peer = await served.connect()
-        served.connection_of(peer).note_role("broker")
+        peer.send(json_frame(10, 1) + json_frame(10, 2, flag=ONEWAY))
+        await until(lambda: gate.came)
+        peer.close()
+        await until(lambda: served.heard.closed)
 
-        assert 1 == (await peer.ask(json_frame(PULL, 7))).code
-        assert 0 == (await peer.ask(json_frame(ECHO, 8))).code
+        gate.open()
+        await until(lambda: len(gate.done) == 2)
+        assert ([1, 2], []) == (gate.done, gate.cancelled)
+
+
+ENDS: dict[str, tuple[Callable[[RawPeer, ServerConnection], None], str]] = {
+    "peer closes": (lambda peer, _: peer.close(), "closed"),
+    "peer resets": (lambda peer, _: peer.reset(), "reset"),
+    "server closes": (lambda _, connection: connection.close(), "closed"),
+    "server aborts": (lambda _, connection: connection.abort(), "closed"),
+    "garbage": (lambda peer, _: peer.send(bytes(8)), "closed"),
+}
+
+
+@pytest.mark.parametrize(("end", "reason"), list(ENDS.values()), ids=list(ENDS))
+async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerConnection], None], reason: str) -> None:
+    """There is nobody to tell any more; others go on. The listener is told once, whatever is called after that."""
+    gate = Gate()
+    async with serving({10: gate}, concurrent=frozenset({10})) as served:
+        peer, other = await served.connect(), await served.connect()
+        peer.send(json_frame(10, 1) + json_frame(10, 2))
+        other.send(json_frame(10, 3))
+        await until(lambda: len(gate.came) == 3)
+        connection = served.connection_of(peer)
+        end(peer, connection)
+        await until(lambda: len(gate.cancelled) == 2)
+        await until(lambda: served.heard.closed and not connection.in_flight)
+        connection.close()
+        connection.abort()
+        connection.write(b"too late")
+        await settle()
+
+        assert [1, 2] == sorted(gate.cancelled, key=str)
+        assert 1 == served.connection_of(other).in_flight
+        assert ([1, 2], [(1, reason)]) == (served.heard.opened, served.heard.closed)
+        assert [2] == list(served.server.connections)
+
+
+async def test_close_comes_after_what_was_written() -> None:
+    """Closing does not cut an answer off; questions that arrive while it is being sent are not begun."""
+    body = bytes(range(256)) * 4096 * 8
+    async with serving(large_frames=LARGE) as served:
+        peer = await served.connect(receive_buffer=4096)
+        peer.send(json_frame(ECHO, 1, None, body))
+        connection = served.connection_of(peer)
+        await until(lambda: connection.unsent_bytes)
+        connection.close()
+        connection.data_received(json_frame(ECHO, 2))
+        connection.write(json_frame(ECHO, 3))
+
+        assert body == (await peer.receive()).body
+        assert await peer.at_end()
+        assert (1, False) == (connection.requests, connection.is_open)

@@ -1,22 +1,28 @@
-"""Everybody who may connect is let in, counted while connected, and forgotten when gone."""
+"""Everybody who may connect is let in, counted while connected, and forgotten when gone; and how a server leaves."""
 
 import asyncio
 import gc
 import logging
 import socket
+from typing import Any
 
 import pytest
 
 from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Dispatcher
-from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.server import RemotingServer
+from namesrv_remoting.aio.dispatch import Dispatcher, Reply, Request
+from namesrv_remoting.aio.socket_options import set_tcp_options
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.gate import Gate
 from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, Heard, serving
+from tests.support.serving import ECHO, Heard, Serving, server_of, serving
 from tests.support.spelling import json_frame
 
 QUESTION = json_frame(ECHO, 7)
+
+
+async def is_served(peer: RawPeer) -> bool:
+    """Whether a peer is answered."""
+    return 7 == (await peer.ask(QUESTION)).opaque
 
 
 def has_ipv6() -> bool:
@@ -29,42 +35,23 @@ def has_ipv6() -> bool:
     return True
 
 
-ipv6 = pytest.mark.skipif(not has_ipv6(), reason="no IPv6 on this machine")
-
-
 # -- listening --------------------------------------------------------------------------------------------------------
 
 
-async def test_port_0_takes_a_free_port() -> None:
-    """The addresses that come back are where it can be reached."""
-    async with serving() as served:
-        [(host, port)] = served.addresses
-        assert "127.0.0.1" == host
-        assert port > 0
-        assert 7 == (await (await served.connect()).ask(QUESTION)).opaque
-
-
-@ipv6
-async def test_ipv6_peers_are_served() -> None:
-    """Their addresses are shown in brackets."""
-    async with serving(hosts=["::1"]) as served:
-        peer = await served.connect()
-        assert 7 == (await peer.ask(QUESTION)).opaque
-        [connection] = served.server.connections.values()
-        assert connection.peer == peer.address
-        assert connection.peer.startswith("[::1]:")
-
-
-@ipv6
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 on this machine")
 async def test_several_hosts_share_one_port() -> None:
-    """Port 0 is drawn once."""
+    """Port 0 is drawn once, and the addresses that come back are where it can be reached; IPv6 ones have brackets."""
     async with serving(hosts=["127.0.0.1", "::1"]) as served:
         (first, port), (second, other_port) = served.addresses
         assert ("127.0.0.1", "::1", port) == (first, second, other_port)
-        for address in served.addresses:
+        for address, shown in zip(served.addresses, ("127.0.0.1:", "[::1]:"), strict=True):
             peer = await RawPeer.connect(address)
-            assert 7 == (await peer.ask(QUESTION)).opaque
+            assert await is_served(peer)
+            [connection] = served.server.connections.values()
+            assert connection.peer == peer.address
+            assert connection.peer.startswith(shown)
             peer.close()
+            await until(lambda: not served.server.connections)
 
 
 async def test_address_in_use_is_an_error() -> None:
@@ -72,129 +59,75 @@ async def test_address_in_use_is_an_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        server = RemotingServer(Dispatcher({}), Heard(), clock=FakeClock(), tasks=asyncio.TaskGroup())
+        server = server_of(Dispatcher({}), Heard(), FakeClock(), asyncio.TaskGroup())
         with pytest.raises(OSError, match="in use"):
             await server.listen(["127.0.0.1"], taken.getsockname()[1])
 
 
 async def test_accepted_sockets_are_set_up() -> None:
     """No delay, keep-alive, and a bound on how long the kernel waits for a peer that vanished: on the real socket."""
-    async with serving(limits=ServerLimits(tcp_user_timeout_seconds=12.5)) as served:
+    async with serving(tcp_user_timeout_seconds=12.5) as served:
         accepted = served.connection_of(await served.connect()).socket
 
         assert accepted is not None
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            assert 12_500 == accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        for name, value in (("TCP_KEEPIDLE", 60), ("TCP_USER_TIMEOUT", 12_500)):
+            if hasattr(socket, name):
+                assert value == accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+
+
+def test_sockets_without_the_options_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 seconds leave the kernel's patience, other platforms lack some options, and a Unix socket has none."""
+    left, right = socket.socketpair()
+    with left, right, socket.socket() as tcp:
+        set_tcp_options(left, user_timeout_seconds=1.5)
+        assert not left.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        set_tcp_options(tcp, user_timeout_seconds=0)
+        monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
+        monkeypatch.delattr(socket, "TCP_KEEPIDLE", raising=False)
+        set_tcp_options(tcp, user_timeout_seconds=1.5)
+
+        assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert option is None or tcp.getsockopt(socket.IPPROTO_TCP, option) == 0
 
 
 # -- who is let in ----------------------------------------------------------------------------------------------------
 
 
-async def test_connection_beyond_the_limit_is_closed_at_once() -> None:
-    """Those who are in are not disturbed; when one of them leaves, the next one is let in."""
-    async with serving(limits=ServerLimits(max_connections=2)) as served:
+@pytest.mark.parametrize(
+    ("limit", "reason", "what"),
+    [("max_connections", "connections", ""), ("max_connections_per_ip", "connections_per_ip", " from one address")],
+)
+async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason: str, what: str) -> None:
+    """Who is in is not disturbed, and other addresses have their own limit; when one leaves, the next one is let in.
+
+    Who was not let in has no end; its number does not come back, for removals are fenced with them.
+    """
+    limits: dict[str, Any] = {limit: 2}
+    async with serving(**limits) as served:
         first, second = await served.connect(), await served.connect()
-        third = await served.connect()
-
-        assert await third.at_end()
-        assert [(3, "connections", "too many connections, limit 2")] == served.heard.refused
-        for peer in (first, second):
-            assert 7 == (await peer.ask(QUESTION)).opaque
-
-        first.close()
-        await until(lambda: served.heard.closed)
-        assert 7 == (await (await served.connect()).ask(QUESTION)).opaque
-
-
-async def test_connections_of_one_address_are_limited() -> None:
-    """Other addresses are let in all the same; the count goes down when one of them leaves."""
-    async with serving(hosts=["127.0.0.1"], limits=ServerLimits(max_connections_per_ip=2)) as served:
-        first, _ = await served.connect(), await served.connect()
-        refused = await served.connect()
-        assert await refused.at_end()
-        assert [(3, "connections_per_ip", "too many connections from one address, limit 2")] == served.heard.refused
-
-        reader, writer = await asyncio.open_connection(*served.addresses[0], local_addr=("127.0.0.2", 0))
-        assert 7 == (await RawPeer(reader, writer).ask(QUESTION)).opaque
-        writer.close()
+        for number in (3, 4):
+            assert await (await served.connect()).at_end()
+            message = f"too many connections{what}, limit 2"
+            assert (number, reason, message) == served.heard.refused[-1]
+        assert ({reason: 2}, []) == (served.server.refusals, served.heard.closed)
+        assert await is_served(second)
+        if what:
+            reader, writer = await asyncio.open_connection(*served.addresses[0], local_addr=("127.0.0.2", 0))
+            assert await is_served(RawPeer(reader, writer))
+            writer.close()
 
         first.close()
         await until(lambda: 1 in dict(served.heard.closed))
-        assert 7 == (await (await served.connect()).ask(QUESTION)).opaque
-
-
-async def test_refusals_are_counted_by_reason() -> None:
-    """For metrics."""
-    async with serving(limits=ServerLimits(max_connections=1)) as served:
-        peer = await served.connect()
-        for _ in range(3):
-            assert await (await served.connect()).at_end()
-        peer.send(bytes(8))
-        assert await peer.at_end()
-
-        assert {"connections": 3, "frame_too_short": 1} == served.server.refusals
-
-
-async def test_connection_ids_never_come_back() -> None:
-    """They only grow, also over connections that were refused: removals are fenced with them."""
-    async with serving(limits=ServerLimits(max_connections=1)) as served:
-        for _ in range(5):
-            peer = await served.connect()
-            assert await (await served.connect()).at_end()
-            peer.close()
-            await until(lambda: not served.server.connections)
-
-        assert [1, 3, 5, 7, 9] == served.heard.opened
-        assert [2, 4, 6, 8, 10] == [number for number, _, _ in served.heard.refused]
-
-
-# -- who is told ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("ends", "reason"),
-    [("peer closes", "closed"), ("peer resets", "reset"), ("server closes", "closed"), ("server aborts", "closed")],
-)
-async def test_listener_is_told_once_of_a_beginning_and_an_end(ends: str, reason: str) -> None:
-    """However it ends, and whatever is called after that."""
-    async with serving() as served:
-        peer = await served.connect()
-        connection = served.connection_of(peer)
-        {
-            "peer closes": peer.close,
-            "peer resets": peer.reset,
-            "server closes": connection.close,
-            "server aborts": connection.abort,
-        }[ends]()
-        await until(lambda: served.heard.closed)
-        connection.close()
-        connection.abort()
-        connection.write(b"too late")
-        await settle()
-
-        assert [1] == served.heard.opened
-        assert [(1, reason)] == served.heard.closed
-        assert {} == served.server.connections
-
-
-async def test_listener_is_not_told_of_the_end_of_those_who_were_not_let_in() -> None:
-    """For them there was no beginning."""
-    async with serving(limits=ServerLimits(max_connections=1)) as served:
-        await served.connect()
-        refused = await served.connect()
-        assert await refused.at_end()
-        await settle()
-
-        assert [1] == served.heard.opened
-        assert [2] == [number for number, _, _ in served.heard.refused]
-        assert [] == served.heard.closed
+        assert await is_served(await served.connect())
+        assert [1, 2, *([5] if what else []), 6 if what else 5] == served.heard.opened
 
 
 async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptureFixture) -> None:
     """No connection, no task, no count per address, no object, however they end; and each end was told once."""
-    async with serving(limits=ServerLimits(max_connections_per_ip=1000)) as served:
+    async with serving(max_connections_per_ip=1000) as served:
         await served.connect()
         await settle()
         tasks = len(asyncio.all_tasks())
@@ -219,10 +152,86 @@ async def come_and_go(address: tuple[str, int], batch: int) -> None:
     peers = await asyncio.gather(*(RawPeer.connect(address) for _ in range(50)))
     for number, peer in enumerate(peers):
         if number % 3 == 1:
-            assert 7 == (await peer.ask(QUESTION)).opaque
+            assert await is_served(peer)
         elif number % 3 == 2:
             peer.send(QUESTION * 3 + QUESTION[:9])
         if (number + batch) % 2:
             peer.close()
         else:
             peer.reset()
+
+
+# -- leaving ----------------------------------------------------------------------------------------------------------
+
+
+async def test_nobody_is_let_in_any_more() -> None:
+    """Those who are in stay, until all are closed at once: answers that were not read are lost."""
+    async with serving() as served:
+        peers = [await served.connect() for _ in range(3)]
+        served.server.stop_accepting()
+        await settle()
+
+        with pytest.raises(OSError, match=r"refused|failed"):
+            await RawPeer.connect(served.addresses[0])
+        assert await is_served(peers[0])
+        served.server.abort_all()
+        assert [True] * 3 == [await peer.at_end() for peer in peers]
+        await until(lambda: not served.server.connections)
+        assert [1, 2, 3] == sorted(number for number, _ in served.heard.closed)
+
+
+async def left_of(served: Serving, count: int, over_seconds: float, step: float) -> list[int]:
+    """How many connections there are after each step of a leaving."""
+    for _ in range(count):
+        await served.connect()
+    connections = list(served.server.connections.values())
+    # passed over: it is closed already
+    connections[0].close()
+    closing = asyncio.create_task(served.server.close_connections(connections, over_seconds))
+    left = []
+    while not closing.done():
+        await settle()
+        left.append(len(served.server.connections))
+        await served.clock.advance(step)
+    await until(lambda: not served.server.connections)
+    return left
+
+
+async def test_connections_are_closed_spread_over_the_time() -> None:
+    """One at once, then one every half second; over 0 seconds all at once, and many in handfuls.
+
+    A sleep per connection would be coarser than the spread: pauses shorter than 10 ms are saved up.
+    """
+    async with serving() as served:
+        assert [9, 8, 7, 6, 5, 4, 3, 2, 1] == await left_of(served, 11, 5.0, 0.5)
+        assert list(range(1, 12)) == [number for number, _ in served.heard.closed]
+        assert 1 == len(await left_of(served, 3, 0.0, 0.0))
+        _, half, *_ = await left_of(served, 61, 0.3, 0.15)
+        assert 26 <= half <= 34
+
+
+async def answer_much(request: Request) -> Reply:
+    """A handler whose answer no socket takes at once."""
+    return Reply(bytes(16 * 1024 * 1024 - 4096))
+
+
+@pytest.mark.parametrize("waits_for", ["handler", "reader"])
+async def test_drain_waits_for_what_is_not_sent(waits_for: str) -> None:
+    """Until the last answer is sent, or its time is over."""
+    gate = Gate()
+    async with serving({10: gate if waits_for == "handler" else answer_much}) as served:
+        peer = await served.connect(receive_buffer=4096)
+        connection = served.connection_of(peer)
+        assert await served.server.drain(2.0)
+        peer.send(json_frame(10, 1))
+        await until(lambda: gate.came or connection.unsent_bytes)
+        late = asyncio.create_task(served.server.drain(0.5))
+        draining = asyncio.create_task(served.server.drain(2.0))
+        await served.clock.advance(1.0)
+        assert (True, False) == (late.done(), draining.done())
+        assert not await late
+
+        gate.open()
+        await peer.receive()
+        await served.clock.advance(0.1)
+        assert await draining
