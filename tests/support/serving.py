@@ -21,7 +21,9 @@ from tests.support.raw_peer import RawPeer, until
 ECHO = 1
 FAIL = 2
 # the daemon's, without those on which only some tests look
-LIMITS: Final = replace(Limits.of(Settings()).server, reserved_connections=0, max_connections_per_ip=0, idle_seconds=0.0)
+LIMITS: Final = replace(
+    Limits.of(Settings()).server, reserved_connections=0, max_connections_per_ip=0, idle_seconds=0.0
+)
 # for tests about frames larger than those that anybody may send
 LARGE: Final = {ECHO: 16 * 1024 * 1024}
 
