@@ -138,19 +138,14 @@ def test_values_in_json(value: object, shown: object) -> None:
     assert {"level": "info", "event": "happened", "value": shown} == json_of("happened", value=value)
 
 
-def test_long_values_are_cut() -> None:
-    """A value keeps 256 characters, a list 32 items, and both say how much is missing."""
+def test_long_values_are_cut_and_fixed_names_kept() -> None:
+    """A value keeps 256 characters, a list 32 items, and both say how much is missing; a field may have any name."""
     assert f"INFO happened value={'x' * 256}\n" == text_of("happened", value="x" * 256)
     assert f"INFO happened value={'x' * 256}...[+744]\n" == text_of("happened", value="x" * 1000)
     assert "x" * 256 + "...[+744]" == json_of("happened", value="x" * 1000)["value"]
     assert [*range(32), "...[+8]"] == json_of("happened", value=list(range(40)))["value"]
-
-
-def test_field_called_like_a_fixed_one() -> None:
-    """A field may have any name; those that every JSON line has are kept."""
-    assert {"level": "info", "event": "e", "name": 1, "level_": 2, "event_": 3, "ts_": 4} == json_of(
-        "e", name=1, level=2, event=3, ts=4
-    )
+    fields = {"name": 1, "level": 2, "event": 3, "ts": 4}
+    assert {"level": "info", "event": "e", "name": 1, "level_": 2, "event_": 3, "ts_": 4} == json_of("e", **fields)
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4))
@@ -176,28 +171,20 @@ def test_json_stays_one_ascii_line(value: str) -> None:
     assert value.encode("utf-8", "backslashreplace").decode() == json.loads(line)["value"]
 
 
-def test_traceback_is_a_field() -> None:
-    """A bug is one line, too, with the error and where it came from."""
+def test_bugs_and_other_libraries_are_one_line_each() -> None:
+    """With the error and where it came from; what asyncio says is an event as well, its text a field."""
     written.begin("info", "text")
 
     try:
         raise KeyError("a\nb")
     except KeyError as error:
         log.event(logger, logging.ERROR, "handler_failed", exc_info=error, code=105)
-
-    line = written.text()
-    assert 1 == line.count("\n")
-    assert ' ERROR handler_failed code=105 error="KeyError: \'a\\\\nb\'" traceback="Traceback (most recent' in line
-    assert 'raise KeyError(\\"a\\\\nb\\")' in line
-
-
-def test_other_libraries_are_logged_the_same_way() -> None:
-    """What asyncio says is an event as well, its text a field."""
-    written.begin("info", "text")
-
     logging.getLogger("asyncio").error("task %r\nfailed", 1)
 
-    assert written.text().endswith('Z ERROR message_logged logger=asyncio message="task 1\\nfailed"\n')
+    ours, theirs = written.text().splitlines()
+    assert ' ERROR handler_failed code=105 error="KeyError: \'a\\\\nb\'" traceback="Traceback (most recent' in ours
+    assert 'raise KeyError(\\"a\\\\nb\\")' in ours
+    assert theirs.endswith('Z ERROR message_logged logger=asyncio message="task 1\\nfailed"')
 
 
 def test_events_below_the_level_are_not_written() -> None:
@@ -217,31 +204,20 @@ def test_events_below_the_level_are_not_written() -> None:
         assert levels[least:] == [json.loads(line)["event"] for line in written.text().splitlines()]
 
 
-def test_auto_is_text_on_a_terminal() -> None:
-    """People get text, collectors get JSON."""
+def test_where_and_how_it_is_written() -> None:
+    """`auto` is text for people and JSON for collectors; configured twice, an event is written once, as said last."""
     controller, terminal = pty.openpty()
+    reading, writing = os.pipe()
     for descriptor in (terminal, written.descriptor):
         written.begin("info", "json")
+        log.configure("info", "json", writing)
         log.configure("info", "auto", descriptor)
         log.event(logger, logging.INFO, "started")
         log.flush(GUARD_SECONDS)
     assert " INFO started\r\n" == os.read(controller, 1024).decode()[-15:]
-    assert "started" == json.loads(written.text())["event"]
-    for descriptor in (controller, terminal):
+    assert ["started"] == events_of(written.text().splitlines())
+    for descriptor in (controller, terminal, writing):
         os.close(descriptor)
-
-
-def test_last_configuration_counts() -> None:
-    """Configured twice, an event is still written once, to where and as the last one said."""
-    reading, writing = os.pipe()
-    log.configure("info", "json", writing)
-    written.begin("info", "json")
-    log.configure("info", "text", written.descriptor)
-    log.event(logger, logging.INFO, "started")
-    os.close(writing)
-
-    assert written.text().endswith(" INFO started\n")
-    assert 1 == written.text().count("\n")
     with os.fdopen(reading) as nobody:
         assert "" == nobody.read()
 
