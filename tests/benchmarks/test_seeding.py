@@ -8,18 +8,11 @@ from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, de
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import RequestCode
-from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame
 from tests.support.steps import finished
 
 BROKER = Broker("c", "b", 0, "127.0.0.1:10911", [TopicConfig("T0", 8, 8), TopicConfig("T1", 8, 8)])
-
-
-def decoded(frame: bytes) -> RemotingCommand:
-    """The one command in the frame."""
-    (found,) = FrameReader().receive_data(frame)
-    return decode_frame(found)
 
 
 def test_the_pulled_answer_has_the_size_of_the_reference() -> None:
@@ -36,16 +29,12 @@ def test_the_pulled_answer_has_the_size_of_the_reference() -> None:
 
 
 def test_every_broker_is_another() -> None:
-    """16 addresses, 8 names, 1,000 topics each; more only on the first group."""
+    """16 addresses, 8 names, 1,000 topics each, numbered as loads are (%d); more only on the first group."""
     brokers = pulled_brokers([TopicConfig("more")])
 
     assert (16, 8) == (len({broker.addr for broker in brokers}), len({broker.name for broker in brokers}))
     assert [1001, 1001, *[1000] * 14] == [len(broker.topics) for broker in brokers]
     assert [0, 1] * 8 == [broker.broker_id for broker in brokers]
-
-
-def test_topics_are_numbered_as_loads_are() -> None:
-    """The number stands for %d."""
     assert ["T7x", "T8x"] == [topic.topic_name for topic in topics("T%dx", 2, first=7)]
 
 
@@ -60,8 +49,8 @@ def test_a_changed_broker_differs_where_it_should() -> None:
 @pytest.mark.parametrize("form", ["json", "compressed", "native"])
 def test_each_form_says_the_same(form: str) -> None:
     """One registration, three spellings."""
-    command = decoded(getattr(BROKER, f"{form}_frame")())
-    is_compressed = form == "compressed"
+    (frame,) = FrameReader().receive_data(getattr(BROKER, f"{form}_frame")())
+    command, is_compressed = decode_frame(frame), form == "compressed"
     body: RegisterBrokerBody = (
         finished(decode_native_body(command.body, compressed=False))
         if form == "native"
