@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
@@ -31,7 +32,7 @@ _METAVARS = {
     "_listen": "ADDRESS:PORT",
 }
 # argparse's words -> ours
-_REWORDED = {"expected one argument": "needs a value"}
+_REWORDED = {"expected one argument": "needs a value", "ignored explicit argument": "takes no value"}
 
 
 class Action(Enum):
@@ -74,15 +75,15 @@ class CommandLine:
 
 def parse(argv: Sequence[str]) -> CommandLine:
     """Read the arguments; values are checked later, together with those from elsewhere."""
-    parser = _parser()
-    found = argparse.Namespace(given={}, action=Action.RUN, toml_file=None, properties_file=None)
+    found = argparse.Namespace(action=Action.RUN, toml_file=None, properties_file=None)
     try:
-        _, unknown = parser.parse_known_args(argv, found)
+        _, unknown = _parser().parse_known_args(argv, found)
         problems = list(_complaints(unknown))
     except argparse.ArgumentError as error:
-        message = _REWORDED.get(error.message, error.message)
+        message = next((ours for theirs, ours in _REWORDED.items() if error.message.startswith(theirs)), error.message)
         problems = [f"flag {error.argument_name} {message}" if error.argument_name else message]
-    return CommandLine(found.action, found.given, found.toml_file, found.properties_file, tuple(problems))
+    given = {name: value for name, value in vars(found).items() if name in SETTINGS}
+    return CommandLine(found.action, given, found.toml_file, found.properties_file, tuple(problems))
 
 
 def help_text() -> str:
@@ -109,11 +110,24 @@ def _parser() -> argparse.ArgumentParser:
     for topic, settings in groupby(SETTINGS.values(), key=lambda setting: setting.topic):
         group = parser.add_argument_group(topic)
         for setting in settings:
+            flag, *negations = setting.flags
+            # the last one counts
+            for off in negations:
+                value = Given("false", f"flag {off}")
+                group.add_argument(
+                    off,
+                    dest=setting.name,
+                    action="store_const",
+                    const=value,
+                    default=argparse.SUPPRESS,
+                    help=argparse.SUPPRESS,
+                )
             group.add_argument(
-                *setting.flags,
+                flag,
                 dest=setting.name,
-                action=_Give,
-                nargs="?" if setting.kind is bool else None,
+                type=partial(Given, origin=f"flag {flag}"),
+                nargs="?" if negations else None,
+                const=Given("true", f"flag {flag}") if negations else None,
                 default=argparse.SUPPRESS,
                 metavar=_metavar(setting),
                 help=_help(setting).replace("%", "%%"),
@@ -142,23 +156,6 @@ def _complaints(unknown: Sequence[str]) -> Iterable[str]:
         elif not is_value:
             yield f"unexpected argument {quoted(word)}"
         is_value = word.startswith("-") and not equals and not is_value
-
-
-class _Give(argparse.Action):
-    """Keeps a setting's text with the flag it came by; the last one counts."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002  # argparse passes it
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        is_off = (option_string or "").startswith("--no-")
-        if is_off and values is not None:
-            raise argparse.ArgumentError(None, f"flag {option_string} takes no value")
-        value = str(not is_off).lower() if values is None else values
-        namespace.given[self.dest] = Given(value, f"flag {option_string}")
 
 
 class _HelpFormatter(argparse.HelpFormatter):
