@@ -213,10 +213,9 @@ class NamesrvController:
     def _build(self, spawn: Spawn) -> Namesrv:
         settings, clock, data_dir = self._settings, self._clock, self._settings.data_dir
         live, limits = LiveSettings.of(settings), Limits.of(settings)
-        try:
-            kv = KVConfig.load(data_dir / "kvConfig.json", limits.kv)
-        except OSError as error:
-            raise StartError(f"KV configuration cannot be read: {error}") from error
+        kv_path = data_dir / "kvConfig.json"
+        with _needed(f"KV configuration {kv_path}"):
+            kv = KVConfig.load(kv_path, limits.kv)
         was_there = (data_dir / "snapshot.json").exists()
         last = snapshot.load(data_dir / "snapshot.json")
         boot_id = secrets.token_hex(8)
@@ -315,19 +314,11 @@ class NamesrvController:
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:
         namesrv, settings = self.namesrv, self._settings
         spawn = namesrv.spawn
-        try:
+        hint = "(--http-listen ADDRESS:PORT takes another port, and an empty value none)"
+        with _needed(f"cannot listen on {settings.http_listen} for HTTP", hint):
             self.http_addresses = await stack.enter_async_context(http_port(namesrv, self.server))
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {settings.http_listen} for HTTP: {error.strerror} "
-                "(--http-listen ADDRESS:PORT takes another port, and an empty value none)"
-            ) from error
-        try:
+        with _needed(f"cannot listen on {settings.listen_host}:{settings.listen_port}"):
             self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port)
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {settings.listen_host}:{settings.listen_port}: {error.strerror}"
-            ) from error
         namesrv.addresses.extend(self.addresses)
         if namesrv.heartbeat_log is not None:
             namesrv.heartbeat_log.start()
@@ -387,13 +378,20 @@ class NamesrvController:
 
 
 @contextmanager
+def _needed(what: str, hint: str = "") -> Iterator[None]:
+    """Something without which there is no start."""
+    try:
+        yield
+    except OSError as error:
+        raise StartError(f"{what}: {error.strerror} {hint}".rstrip()) from error
+
+
+@contextmanager
 def _lock(data_dir: Path) -> Iterator[None]:
     """Make the data directory ours: two servers in one would overwrite each other's files."""
-    try:
+    with _needed(f"data directory {data_dir}"):
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StartError(f"data directory {data_dir}: {error.strerror}") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
