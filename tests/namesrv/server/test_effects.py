@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from namesrv.server.effects import NOTICE_SECONDS
 from tests.support.dead_ends import full_queue, refusing_port
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration
 from tests.support.raw_peer import until
 
@@ -35,75 +34,73 @@ def remembered(server: InProcess, since: int = 0) -> list[str]:
     return [event["event"] for event in server.namesrv.events.since(since, 1000)]
 
 
-async def test_broker_that_is_new_is_information(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_broker_that_is_new_is_information(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
     """The same one again is for who debugs, and one that says nothing new is not even that."""
     caplog.set_level(logging.DEBUG)
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(BROKER, native_registration("T"), spelling="native")
-        fields = {**IDENTITY, "kind": "full", "topics": 1}
-        assert [
-            ("DEBUG", "route_changed", {"revision": 1, "topics": 1}),
-            ("INFO", "broker_registered", {**fields, "new": True}),
-        ] == logged(caplog)
+    await peer.register(BROKER, native_registration("T"), spelling="native")
+    fields = {**IDENTITY, "kind": "full", "topics": 1}
+    assert [
+        ("DEBUG", "route_changed", {"revision": 1, "topics": 1}),
+        ("INFO", "broker_registered", {**fields, "new": True}),
+    ] == logged(caplog)
 
-        await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
-        assert [("DEBUG", "broker_registered", {**fields, "new": False})] == logged(caplog)
+    await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
+    assert [("DEBUG", "broker_registered", {**fields, "new": False})] == logged(caplog)
 
-        await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
-        await peer.call(904, BROKER.ext, spelling="native")
-        assert [] == logged(caplog)
-        assert ["route", "register", "register"] == remembered(server)
+    await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
+    await peer.call(904, BROKER.ext, spelling="native")
+    assert [] == logged(caplog)
+    assert ["route", "register", "register"] == remembered(server)
 
 
 async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Somebody should look at what was silent or hung up, and at what was displaced."""
     caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(BROKER)
-        await server.clock.advance(2)
-        logged(caplog)
+    await peer.register(BROKER)
+    await server.clock.advance(2)
+    logged(caplog)
 
-        await peer.call(104, BROKER.ext)
-        assert [("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})] == logged(caplog)
+    await peer.call(104, BROKER.ext)
+    assert [("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})] == logged(caplog)
 
-        await peer.register(BROKER)
-        await server.clock.advance(1)
-        await peer.register(BROKER._replace(addr="10.0.0.9:10911"))
-        superseded = {**IDENTITY, "reason": "superseded", "silent_ms": 1000}
-        assert ("WARNING", "broker_evicted", superseded) in logged(caplog)
+    await peer.register(BROKER)
+    await server.clock.advance(1)
+    await peer.register(BROKER._replace(addr="10.0.0.9:10911"))
+    superseded = {**IDENTITY, "reason": "superseded", "silent_ms": 1000}
+    assert ("WARNING", "broker_evicted", superseded) in logged(caplog)
 
-        number = server.namesrv.events.last_seq
-        await server.hang_up(peer)
-        await server.clock.advance(0)
-        disconnected = {**IDENTITY, "broker_addr": "10.0.0.9:10911", "reason": "disconnected", "silent_ms": 0}
-        assert [("WARNING", "broker_evicted", disconnected)] == logged(caplog)
-        assert ["route", "evict"] == remembered(server, number)
+    number = server.namesrv.events.last_seq
+    await server.hang_up(peer)
+    await server.clock.advance(0)
+    disconnected = {**IDENTITY, "broker_addr": "10.0.0.9:10911", "reason": "disconnected", "silent_ms": 0}
+    assert [("WARNING", "broker_evicted", disconnected)] == logged(caplog)
+    assert ["route", "evict"] == remembered(server, number)
 
 
+@pytest.mark.settings(notify_min_broker_id_changed=True)
 async def test_stale_removal_and_another_lowest_id_are_information(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: InProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The one was meant for an older registration and did nothing; of the other the members are told."""
     caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path, notify_min_broker_id_changed=True) as server:
-        older, newer, slave = await server.connect(), await server.connect(), await server.connect()
-        for peer in (older, newer):
-            await peer.register(BROKER, enableActingMaster="true", spelling="native")
-        await slave.register(SLAVE, enableActingMaster="true", spelling="native")
-        logged(caplog)
-        number = server.namesrv.events.last_seq
+    older, newer, slave = await server.connect(), await server.connect(), await server.connect()
+    for peer in (older, newer):
+        await peer.register(BROKER, enableActingMaster="true", spelling="native")
+    await slave.register(SLAVE, enableActingMaster="true", spelling="native")
+    logged(caplog)
+    number = server.namesrv.events.last_seq
 
-        await older.call(104, BROKER.ext)
-        assert [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})] == logged(caplog)
-        assert ["fenced"] == remembered(server, number)
+    await older.call(104, BROKER.ext)
+    assert [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})] == logged(caplog)
+    assert ["fenced"] == remembered(server, number)
 
-        await newer.call(104, BROKER.ext)
-        fields = {"broker_name": "broker-a", "min_broker_id": 1, "recipients": ("10.0.0.2:10911",)}
-        assert ("INFO", "min_broker_id_changed", fields) in logged(caplog)
+    await newer.call(104, BROKER.ext)
+    fields = {"broker_name": "broker-a", "min_broker_id": 1, "recipients": ("10.0.0.2:10911",)}
+    assert ("INFO", "min_broker_id_changed", fields) in logged(caplog)
 
 
 @pytest.mark.settings(admin_enabled=True)

@@ -97,21 +97,21 @@ async def test_scans_do_not_drift_when_a_tick_is_late(server: InProcess, peer: N
 # -- lateness --------------------------------------------------------------------------------------------------------
 
 
-async def test_stopped_server_evicts_nobody_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_stopped_server_evicts_nobody_for_it(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
     """Five minutes without the loop are ours: every deadline moves by as much, and the log says so."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(A)
-        await server.clock.advance(100)
+    await peer.register(A)
+    await server.clock.advance(100)
 
-        server.clock.stall(300)
-        await server.clock.advance(0)
-        assert [{"seconds": 299.0, "stopped": 299.0}] == logged(caplog, "loop_was_late")
+    server.clock.stall(300)
+    await server.clock.advance(0)
+    assert [{"seconds": 299.0, "stopped": 299.0}] == logged(caplog, "loop_was_late")
 
-        await server.clock.advance(20)
-        assert ["broker-a"] == alive(server)
-        await server.clock.advance(11)
-        assert [] == alive(server)
+    await server.clock.advance(20)
+    assert ["broker-a"] == alive(server)
+    await server.clock.advance(11)
+    assert [] == alive(server)
 
 
 async def test_busy_server_keeps_no_dead_broker(server: InProcess) -> None:
@@ -201,46 +201,44 @@ async def test_own_shutdown_evicts_nobody(tmp_path: Path) -> None:
         assert ["broker-a"] == [missing.broker_name for missing in server.namesrv.readiness.missing]
 
 
-async def test_connections_are_logged_for_who_debugs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_are_logged_for_who_debugs(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
     """Who came and how it went."""
     caplog.set_level(logging.DEBUG)
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        address, number = peer.address, server.connection_of(peer).id
-        await server.hang_up(peer)
+    peer = await server.connect()
+    address, number = peer.address, server.connection_of(peer).id
+    await server.hang_up(peer)
 
-        assert [{"connection": number, "peer": address}] == logged(caplog, "connection_opened")
-        assert [{"connection": number, "peer": address, "reason": "closed"}] == logged(caplog, "connection_closed")
+    assert [{"connection": number, "peer": address}] == logged(caplog, "connection_opened")
+    assert [{"connection": number, "peer": address, "reason": "closed"}] == logged(caplog, "connection_closed")
 
 
-async def test_refusals_are_logged_twenty_a_second(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusals_are_logged_twenty_a_second(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
     """Each with peer and reason; the rest of that second as a number."""
-    async with namesrv_in_process(tmp_path) as server:
-        hostile = [await server.connect() for _ in range(25)]
-        for peer in hostile:
-            peer.send(b"\x00\x00\x00\x01")
-        for peer in hostile:
-            assert await peer.at_end()
+    hostile = [await server.connect() for _ in range(25)]
+    for peer in hostile:
+        peer.send(b"\x00\x00\x00\x01")
+    for peer in hostile:
+        assert await peer.at_end()
 
-        found = logged(caplog, "connection_refused")
-        assert 20 == len(found)
-        assert {
-            "peer": hostile[0].address,
-            "proxied": None,
-            "reason": "frame_too_short",
-            "error": "frame length 1, minimum 4",
-        } == next(fields for fields in found if fields["peer"] == hostile[0].address)
-        assert [] == logged(caplog, "connections_refused")
+    found = logged(caplog, "connection_refused")
+    assert 20 == len(found)
+    assert {
+        "peer": hostile[0].address,
+        "proxied": None,
+        "reason": "frame_too_short",
+        "error": "frame length 1, minimum 4",
+    } == next(fields for fields in found if fields["peer"] == hostile[0].address)
+    assert [] == logged(caplog, "connections_refused")
 
-        await server.clock.advance(1)
-        assert [{"more": 5}] == logged(caplog, "connections_refused")
+    await server.clock.advance(1)
+    assert [{"more": 5}] == logged(caplog, "connections_refused")
 
-        another = await server.connect()
-        another.send(b"\x00\x00\x00\x01")
-        assert await another.at_end()
-        assert 21 == len(logged(caplog, "connection_refused"))
-        await server.clock.advance(1)
-        assert 1 == len(logged(caplog, "connections_refused"))
+    another = await server.connect()
+    another.send(b"\x00\x00\x00\x01")
+    assert await another.at_end()
+    assert 21 == len(logged(caplog, "connection_refused"))
+    await server.clock.advance(1)
+    assert 1 == len(logged(caplog, "connections_refused"))
 
 
 async def test_scans_are_counted(server: InProcess) -> None:
