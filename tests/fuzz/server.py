@@ -14,8 +14,8 @@ import msgpack
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
 from namesrv_runtime.log import JsonFormatter, TextFormatter
+from tests.fuzz.dice import Dice
 from tests.fuzz.streams import Due, Stream, chopped
-from tests.fuzz.values import Dice
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import until

@@ -18,8 +18,8 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame
+from tests.fuzz.dice import Dice
 from tests.fuzz.frames import FrameMaker
-from tests.fuzz.values import Dice
 from tests.support.serving import LIMITS
 from tests.support.spelling import JSON, NATIVE, json_frame
 

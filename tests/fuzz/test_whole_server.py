@@ -10,11 +10,11 @@ from typing import Final
 import pytest
 
 from namesrv_runtime.loops import new_event_loop
-from tests.fuzz.budget import FRAMES, GOLDEN, Counted, in_batches
+from tests.fuzz.budget import FRAMES, GOLDEN, in_batches
+from tests.fuzz.dice import Dice
 from tests.fuzz.frames import FrameMaker, recorded_frames
 from tests.fuzz.server import FuzzServer
 from tests.fuzz.streams import streams
-from tests.fuzz.values import Dice
 
 LOOPS: Final[tuple[Callable[[], asyncio.AbstractEventLoop], ...]] = (
     (asyncio.SelectorEventLoop, new_event_loop)
@@ -30,9 +30,9 @@ def test_no_frame_disturbs_the_server(loop: Callable[[], asyncio.AbstractEventLo
     What that is, `FuzzServer.check` says: the control client's route, the log, the tables, and nothing left behind.
     """
     wanted = -(-FRAMES // len(LOOPS))
-    maker, counted, number = FrameMaker(recorded_frames(GOLDEN)), Counted(), itertools.count()
+    maker, number = FrameMaker(recorded_frames(GOLDEN)), itertools.count()
 
-    def batch(numbers: tuple[int, ...]) -> None:
+    def batch(numbers: tuple[int, ...]) -> int:
         fed = list(streams(numbers, maker))
         dice = Dice(numbers[0])
 
@@ -41,12 +41,11 @@ def test_no_frame_disturbs_the_server(loop: Callable[[], asyncio.AbstractEventLo
             await server.check()
 
         runner.run(FuzzServer(tmp_path / str(next(number))).run(feed_and_check))
-        counted.frames += sum(stream.frames for stream in fed)
+        return sum(stream.frames for stream in fed)
 
     with asyncio.Runner(loop_factory=loop) as runner:
         # what ends a connection comes behind frames that are sent once more for it: well over one for each number
-        in_batches(wanted * 5 // 6, batch)
-    assert counted.enough(wanted, f"frames on {loop}")
+        in_batches(wanted, batch, numbers=wanted * 5 // 6)
 
 
 def test_recorded_frames_are_begun_with() -> None:

@@ -265,6 +265,19 @@ def test_json_of_an_unusual_peer() -> None:
             "Expected `int` <= 2147483647",
         ),
         (b'{"filterServerList":[null]}', "Expected `str`, got `null` - at `$.filterServerList[0]`"),
+        # or every native question for the topic would be closed upon
+        *(
+            (
+                b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"T":{"currIdMap":{%b}}}}}' % ids,
+                error,
+            )
+            for ids, error in (
+                (b'"2147483648":0', "Expected `int` <= 2147483647 - at `key` in"),
+                (b"-2147483649:0", "Expected `int` >= -2147483648 - at `key` in"),
+                (b"0:2147483648", "Expected `int` <= 2147483647 - at"),
+                (b"18446744073709551616:0", "Expected `int` <= 2147483647 - at `key` in"),
+            )
+        ),
         pytest.param(
             b"{" + PAD + b'"filterServerList":[null]}', "Expected `str`, got `null` - at `$[0]`", id="in slices"
         ),
@@ -307,6 +320,7 @@ def test_compressed_body_that_is_none_is_refused(body: bytes, version: int, erro
         b"\x81\xadtopic_configs\x91\x81\xaatopic_name\xa0",
         b"\x81\xadtopic_configs\xdd\x00\x01\x00\x00",
         b"\x81\xb2filter_server_list\x91\xa0",
+        b"\x81\xbctopic_queue_mapping_info_map\x81\xa1T\x81\xabcurr_id_map\x81\x00\xce\x80\x00\x00\x00",
         b"\x81\xaedeleted_topics\x91\xa0",
         b"\x81\xacdata_version\x81\xa7counter\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
         NATIVE_BODY[:-1],
@@ -317,7 +331,7 @@ def test_compressed_body_that_is_none_is_refused(body: bytes, version: int, erro
 )
 def test_native_body_that_is_none_is_refused(body: bytes) -> None:
     """Wrong types, empty names, lengths that lie, cut short, or more than one."""
-    with pytest.raises(BadRequestError, match=r"^body of REGISTER_BROKER (\(\w+( \w+)?\) )?cannot be read: "):
+    with pytest.raises(BadRequestError, match=r"^body of REGISTER_BROKER (\([\w -]+\) )?cannot be read: "):
         read_native(body)
 
 

@@ -1,13 +1,11 @@
 """A JSON header is written as Java writes it, and read as fastjson would have read it."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.serializers import encode_command
-from tests.support.commands import EXT_FIELDS, INT32, TEXT, decode, decode_header
+from tests.support.commands import decode, decode_header
 
 DEFAULTS = RemotingCommand(code=0, opaque=None, version=0, language=0)
 
@@ -205,33 +203,3 @@ def test_ext_fields_at_their_bounds_are_taken() -> None:
 
     assert len(decode_header(0, b'{"extFields":' + many + b"}").ext_fields or {}) == 256
     assert {"k" * 255: "v" * 32768} == decode_header(0, b'{"extFields":' + large + b"}").ext_fields
-
-
-# -- whatever comes ---------------------------------------------------------------------------------------------------
-
-
-@given(
-    code=INT32,
-    opaque=INT32,
-    flag=INT32,
-    version=INT32,
-    language=st.integers(0, 13),
-    remark=st.none() | TEXT,
-    ext_fields=st.none() | EXT_FIELDS,
-    body=st.binary(max_size=40),
-)
-def test_round_trip(**members: object) -> None:
-    """What was written is read, whatever it was."""
-    command = RemotingCommand(**members)  # type: ignore[arg-type]  # of the types that the strategies draw
-
-    assert command == decode(encode_command(command))
-
-
-@given(st.binary(max_size=200) | TEXT.map(str.encode) | st.text('{}[]",:0178.eE+-\\untrflascodp ').map(str.encode))
-def test_no_bytes_break_the_reader(header: bytes) -> None:
-    """A command whose texts can be sent on, or a protocol error: nothing else."""
-    try:
-        command = decode_header(0, header)
-    except RemoteProtocolError:
-        return
-    encode_command(command)

@@ -1,13 +1,11 @@
 """A native header is an array of six, written and read to the byte, and bounded whatever it holds."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.serializers import encode_command
-from tests.support.commands import EXT_FIELDS, INT32, TEXT, decode, decode_header
+from tests.support.commands import decode, decode_header
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
@@ -147,32 +145,3 @@ def test_ext_fields_are_bounded(ext: bytes, error: str) -> None:
     """Strings, booleans and integers, 256 of them; a length that lies allocates nothing."""
     with pytest.raises(RemoteProtocolError, match=f"^{error}"):
         decode_header(77, b"\x96\x6a\x05\x00\x00\xc0" + ext)
-
-
-# -- whatever comes ---------------------------------------------------------------------------------------------------
-
-
-@given(
-    code=INT32,
-    opaque=INT32,
-    flag=INT32,
-    version=INT32,
-    remark=st.none() | TEXT,
-    ext_fields=st.none() | EXT_FIELDS,
-    body=st.binary(max_size=40),
-)
-def test_round_trip(**members: object) -> None:
-    """What was written is read, but for the language, which is not told."""
-    command = RemotingCommand(serialize_type=77, language=7, **members)  # type: ignore[arg-type]  # as they are drawn
-
-    assert command == decode(encode_command(command))
-
-
-@given(st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: b"\x96" + rest))
-def test_no_bytes_break_the_reader(header: bytes) -> None:
-    """A command whose texts can be sent on, or a protocol error: nothing else."""
-    try:
-        command = decode_header(77, header)
-    except RemoteProtocolError:
-        return
-    encode_command(command)

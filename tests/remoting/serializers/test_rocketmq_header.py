@@ -1,13 +1,11 @@
 """A binary header is written and read as RocketMQSerializable does."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 from namesrv_remoting.serializers import encode_command, rocketmq_header
-from tests.support.commands import EXT_FIELDS, INT16, INT32, TEXT, decode, decode_header
+from tests.support.commands import decode, decode_header
 
 # code 9999, JAVA, version 479, opaque 9, flag 0; then remark and ext fields
 START = b"\x27\x0f\x00\x01\xdf\x00\x00\x00\x09\x00\x00\x00\x00"
@@ -50,15 +48,6 @@ def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) 
 
     assert header == rocketmq_header.encode_header(command)
     assert bytes([0, 0, 0, length + 4, 1, 0, 0, length]) + header == encode_command(command)
-
-
-def test_vectors_have_the_lengths_of_the_java_test() -> None:
-    """21 bytes bare, 34 with the remark `Sample Remark`, 35 with the ext field key=value."""
-    bare = RemotingCommand(code=103, version=2333, serialize_type=1)
-    remark = RemotingCommand(code=103, version=2333, remark="Sample Remark", serialize_type=1)
-    ext = RemotingCommand(code=103, version=2333, ext_fields={"key": "value"}, serialize_type=1)
-
-    assert [21, 34, 35] == [len(rocketmq_header.encode_header(command)) for command in (bare, remark, ext)]
 
 
 @pytest.mark.parametrize(
@@ -197,44 +186,3 @@ def test_bytes_behind_the_ext_fields_shift_the_body(frame: bytes, body: bytes) -
     expected = RemotingCommand(code=9999, opaque=9, version=479, language=0, body=body, serialize_type=1)
 
     assert expected == decode(frame)
-
-
-# -- whatever comes ---------------------------------------------------------------------------------------------------
-
-
-@given(
-    code=INT16,
-    opaque=INT32,
-    flag=INT32,
-    version=INT16,
-    language=st.integers(0, 13),
-    remark=st.none() | TEXT.filter(bool),
-    ext_fields=st.none() | st.dictionaries(TEXT.filter(bool), TEXT.filter(bool), min_size=1, max_size=8),
-    body=st.binary(max_size=40),
-)
-def test_round_trip(**members: object) -> None:
-    """What was written is read; nothing empty, because that is null here."""
-    command = RemotingCommand(serialize_type=1, **members)  # type: ignore[arg-type]  # of the types that are drawn
-
-    assert command == decode(encode_command(command))
-
-
-@given(EXT_FIELDS)
-def test_empty_names_and_values_are_dropped(ext_fields: dict[str, str]) -> None:
-    """They come out as if they had not been there."""
-    kept = {key: value for key, value in ext_fields.items() if key and value}
-    command = decode(encode_command(RemotingCommand(code=1, ext_fields=ext_fields, serialize_type=1)))
-
-    assert (kept or (None if not ext_fields else {})) == command.ext_fields
-
-
-@given(
-    header=st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: START + rest), body=st.binary(max_size=20)
-)
-def test_no_bytes_break_the_reader(header: bytes, body: bytes) -> None:
-    """A command with a body as long as was declared, or a protocol error: nothing else."""
-    try:
-        command = decode_header(1, header, body)
-    except RemoteProtocolError:
-        return
-    assert len(body) == len(command.body)

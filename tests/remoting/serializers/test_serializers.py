@@ -1,12 +1,19 @@
 """The frame's type byte chooses the serializer, both ways; what all of them have in common."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_remoting.serializers.ranges import check_sendable, int32
+from tests.support.commands import EXT_FIELDS, INT16, INT32, TEXT, decode, decode_header
+
+# code 9999, JAVA, version 479, opaque 9, flag 0
+BINARY = b"\x27\x0f\x00\x01\xdf\x00\x00\x00\x09\x00\x00\x00\x00"
 
 
 @pytest.mark.parametrize(("serialize_type", "first"), [(0, b"{"), (1, b"\x00\x6a"), (77, b"\x96")])
@@ -55,3 +62,66 @@ def test_sendable_number_fits_its_bits(value: int) -> None:
     assert value == check_sendable("code", value, 16)
     with pytest.raises(LocalProtocolError, match=rf"^code {value * 2} does not fit 16 bits$"):
         check_sendable("code", value * 2, 16)
+
+
+# -- whatever comes ---------------------------------------------------------------------------------------------------
+
+NOT_EMPTY = TEXT.filter(bool)
+
+
+def commands(serialize_type: int) -> st.SearchStrategy[RemotingCommand]:
+    """What each can carry: binary headers small numbers and nothing empty, native ones no language."""
+    is_binary = serialize_type == SerializeType.ROCKETMQ
+    ext_fields = st.dictionaries(NOT_EMPTY, NOT_EMPTY, min_size=1, max_size=8) if is_binary else EXT_FIELDS
+    return st.builds(
+        RemotingCommand,
+        code=INT16 if is_binary else INT32,
+        opaque=INT32,
+        flag=INT32,
+        version=INT16 if is_binary else INT32,
+        language=st.just(7) if serialize_type == SerializeType.MSGPACK else st.integers(0, 13),
+        remark=st.none() | (NOT_EMPTY if is_binary else TEXT),
+        ext_fields=st.none() | ext_fields,
+        body=st.binary(max_size=40),
+        serialize_type=st.just(serialize_type),
+    )
+
+
+@pytest.mark.parametrize("serialize_type", SerializeType)
+@given(data=st.data())
+def test_round_trip(serialize_type: int, data: st.DataObject) -> None:
+    """What was written is read, whatever it was."""
+    command = data.draw(commands(serialize_type))
+
+    assert command == decode(encode_command(command))
+
+
+@given(EXT_FIELDS)
+def test_binary_header_drops_empty_names_and_values(ext_fields: dict[str, str]) -> None:
+    """They come out as if they had not been there."""
+    kept = {key: value for key, value in ext_fields.items() if key and value}
+    command = decode(encode_command(RemotingCommand(code=1, ext_fields=ext_fields, serialize_type=1)))
+
+    assert (kept or (None if not ext_fields else {})) == command.ext_fields
+
+
+@pytest.mark.parametrize(
+    ("serialize_type", "headers"),
+    [
+        (0, st.binary(max_size=200) | TEXT.map(str.encode)
+            | st.text('{}[]",:0178.eE+-\\untrflascodp ').map(str.encode)),
+        (1, st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: BINARY + rest)),
+        (77, st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: b"\x96" + rest)),
+    ],
+)  # fmt: skip
+@given(data=st.data(), body=st.binary(max_size=20))
+def test_no_bytes_break_the_reader(
+    serialize_type: int, headers: st.SearchStrategy[bytes], data: st.DataObject, body: bytes
+) -> None:
+    """A command with a body as long as it was and texts that can be sent on, or a protocol error: nothing else."""
+    try:
+        command = decode_header(serialize_type, data.draw(headers), body)
+    except RemoteProtocolError:
+        return
+    assert len(body) == len(command.body)
+    encode_command(command)
