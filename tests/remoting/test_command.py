@@ -1,9 +1,18 @@
-"""A message is what its flags say."""
+"""A message is what its flags say, and the numbers are those of RocketMQ."""
 
 import dataclasses
 
 import pytest
 
+from namesrv_remoting.codes import (
+    CURRENT_VERSION,
+    VERSION_MAPPING_TAIL,
+    VERSION_REGISTER_BODY,
+    LanguageCode,
+    RequestCode,
+    ResponseCode,
+    SerializeType,
+)
 from namesrv_remoting.command import RemotingCommand, answer_type
 
 
@@ -26,25 +35,28 @@ def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:  # no
     assert (is_response, is_oneway) == (command.is_response, command.is_oneway)
 
 
-@pytest.mark.parametrize(("question", "answer"), [(0, 0), (1, 0), (77, 77)])
-def test_answer_is_spelt_as_its_question(question: int, answer: int) -> None:
-    """Except that a binary question is answered in JSON, as Apache's server does."""
+@pytest.mark.parametrize(("question", "answer", "is_native"), [(0, 0, False), (1, 0, False), (77, 77, True)])
+def test_answer_is_spelt_as_its_question(question: int, answer: int, is_native: bool) -> None:  # noqa: FBT001 - expected
+    """Except that a binary question is answered in JSON, as Apache's server does; only type 77 is native."""
     assert answer == answer_type(question)
-
-
-@pytest.mark.parametrize(("serialize_type", "is_native"), [(0, False), (1, False), (77, True)])
-def test_type_77_is_native(serialize_type: int, is_native: bool) -> None:  # noqa: FBT001 - expected value
-    """Only ours is."""
-    assert is_native is RemotingCommand(code=1, serialize_type=serialize_type).is_native
+    assert is_native is RemotingCommand(code=1, serialize_type=question).is_native
 
 
 def test_what_we_send_unless_told_otherwise() -> None:
-    """A request in JSON, language PYTHON (3), version 479, without remark, ext fields or body."""
-    command = RemotingCommand(code=106)
-
-    assert (106, 0, 0, 479, 3, None, None, b"", 0) == dataclasses.astuple(command)
-
-
-def test_body_is_not_shown() -> None:
-    """A failing assert or a log line is not sixteen mebibytes long."""
+    """A request in JSON, language PYTHON (3), version 479; bodies are not shown, which may have sixteen mebibytes."""
+    assert (106, 0, 0, 479, 3, None, None, b"", 0) == dataclasses.astuple(RemotingCommand(code=106))
     assert "secret" not in repr(RemotingCommand(code=106, body=b"secret"))
+
+
+def test_numbers() -> None:
+    """RequestCode.java's for a NameServer and five of our own; ResponseCode.java's that a NameServer uses."""
+    assert [100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327,
+            901, 904, 905, 20001, 20002, 20003, 20004, 20005] == list(RequestCode)  # fmt: skip
+    assert [0, 1, 2, 3, 16, 17, 22, 1500] == list(ResponseCode)
+    assert [0, 1, 77] == list(SerializeType)
+    # V5_3_3 is 413 + 3 * 20 + 2 * 3; V3_0_11 is 37, V5_0_0 is 413
+    assert (479, 37, 413) == (CURRENT_VERSION, VERSION_REGISTER_BODY, VERSION_MAPPING_TAIL)
+    assert [
+        "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
+        "NODE_JS",
+    ] == [LanguageCode(code).name for code in range(14)]  # fmt: skip

@@ -184,11 +184,3 @@ def test_chopping_does_not_matter(frames: list[tuple[int, bytes, bytes]], cuts: 
 
     assert [Frame(*frame) for frame in frames] == out
     assert (None, False) == (reader.error, reader.is_inside_frame)
-
-
-@given(st.lists(st.binary(max_size=64)))
-def test_no_bytes_break_the_reader(pieces: list[bytes]) -> None:
-    """An error is data, and what is kept is never more than came in."""
-    reader = FrameReader(max_frame_bytes=128, max_header_bytes=64)
-    for piece in pieces:
-        reader.receive_data(piece)

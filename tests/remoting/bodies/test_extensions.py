@@ -1,13 +1,10 @@
 """Questions and answers of the native protocol are read, and their bounds kept."""
 
-import contextlib
 from typing import Any
 
 import msgpack
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from namesrv_remoting.bodies.base import CHUNK_BYTES
 from namesrv_remoting.bodies.dialects import NATIVE
@@ -178,14 +175,6 @@ def test_state_is_small_and_flat(body: bytes, error: str) -> None:
     with pytest.raises(BadRequestError) as caught:
         heartbeat_state(body)
     assert (caught.value.remark or "").startswith(error)
-
-
-@given(st.binary(max_size=80))
-def test_no_bytes_break_the_readers(body: bytes) -> None:
-    """A question or a refusal: nothing else."""
-    for read in (*(question.read for question in QUESTIONS), heartbeat_state):
-        with contextlib.suppress(BadRequestError):
-            read(body)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 @pytest.mark.parametrize(
     ("text", "properties"),
     [
+        # a key ends at the first =, : or blank; only CR and LF end lines; only blank, tab and form feed are blanks
         ("", {}),
         ("listenPort=9876", {"listenPort": "9876"}),
         ("listenPort = 9876\n", {"listenPort": "9876"}),
@@ -32,16 +33,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
         ("a=1\rb=2\r\nc=3\n\n\nd=4", {"a": "1", "b": "2", "c": "3", "d": "4"}),
         ("a=1\x0b2\x852\u20283", {"a": "1\x0b2\x852\u20283"}),
         ("a=\xa0b", {"a": "\xa0b"}),
-    ],
-)
-def test_separators_and_line_ends(text: str, properties: dict[str, str]) -> None:
-    """A key ends at the first =, : or blank; only CR and LF end lines; only blank, tab and form feed are blanks."""
-    assert properties == parse_properties(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "properties"),
-    [
+        # # and ! begin a comment only at the beginning of a line, and comments are not continued
         ("# a=b", {}),
         ("! a=b", {}),
         ("  # a=b\nc=d", {"c": "d"}),
@@ -49,16 +41,7 @@ def test_separators_and_line_ends(text: str, properties: dict[str, str]) -> None
         ("a=b # c", {"a": "b # c"}),
         ("a#=b", {"a#": "b"}),
         ("a=b\\\n#c", {"a": "b#c"}),
-    ],
-)
-def test_comments(text: str, properties: dict[str, str]) -> None:
-    """# and ! begin a comment only at the beginning of a line, and comments are not continued."""
-    assert properties == parse_properties(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "properties"),
-    [
+        # an odd number of backslashes at its end joins a line with the next one, whose blanks are dropped
         ("a=b\\\n   c", {"a": "bc"}),
         ("a=b\\\r\n\tc", {"a": "bc"}),
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
@@ -69,16 +52,7 @@ def test_comments(text: str, properties: dict[str, str]) -> None:
         ("\\\na=b", {"a": "b"}),
         ("\\\n", {}),
         ("a=1,\\\n  2,\\\n  3", {"a": "1,2,3"}),
-    ],
-)
-def test_continued_lines(text: str, properties: dict[str, str]) -> None:
-    """An odd number of backslashes at its end joins a line with the next one, whose blanks are dropped."""
-    assert properties == parse_properties(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "properties"),
-    [
+        # a backslash makes a control character, a UTF-16 unit, or takes the meaning from what follows
         ("a=\\t\\n\\r\\f", {"a": "\t\n\r\f"}),
         ("a=\\\\", {"a": "\\"}),
         ("a=\\q\\b\\0", {"a": "qb0"}),
@@ -93,8 +67,8 @@ def test_continued_lines(text: str, properties: dict[str, str]) -> None:
         ("é=中", {"é": "中"}),
     ],
 )
-def test_escapes(text: str, properties: dict[str, str]) -> None:
-    """A backslash makes a control character, a UTF-16 unit, or takes the meaning from what follows."""
+def test_text_is_read(text: str, properties: dict[str, str]) -> None:
+    """As Java reads it."""
     assert properties == parse_properties(text)
 
 

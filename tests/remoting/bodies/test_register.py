@@ -110,54 +110,6 @@ def test_compressed_form(version: int, inflated: bytes, compressed: bool) -> Non
         assert ({}, ()) == (body.mappings, body.filter_servers)
 
 
-@pytest.mark.parametrize(
-    ("version", "compressed", "recorded", "mappings"),
-    [
-        (
-            399,
-            True,
-            (
-                "78da63606030ac564ace2fcd2b492d52b25230d351502a2e492c490d4b2d2acecccf030a1900854a32735381c2b90540be692d03"
-                "030313108b391b2a9828982a9829047bfab9fbb8c68738ba2b548364859d8d3064409aa2630179921b30"
-            ),
-            {},
-        ),
-        (
-            479,
-            False,
-            (
-                "78da63606030ac564ace2fcd2b492d52b25230d351502a2e492c490d4b2d2acecccf030a1900854a32735381c2b90540be692d03"
-                "030313108b391b2a9828982a9829047bfab9fbb8c68738ba2b548364859d8d3064409aa26381240300e6521b30"
-            ),
-            {},
-        ),
-        (
-            479,
-            True,
-            (
-                "78da658c3f0bc23014c4a35f41700e6fced0887f209b14114105515c44421a9f5a689b90a483947e775f5d1deee07ec71d634c76"
-                "605ddb240ca0f8527088c924bc6288a56b086584525923e1da535ef48cb131699a4b3ee70bbee4e7dd71bbdfe8cb7acbbba19de4"
-                "b3bf6618ddeee42352d341d1981a4181f520c0b621ec1e0743ff5da6322195ec053cca903ea09ea68a2800bdb36f502b01d13a3f"
-                "4cb57e55ae3095d674919c2f2dc15cfe4232d5a9c51623a859ff05aead3e79"
-            ),
-            {"C1": TopicQueueMappingInfo("C1", "cp", "__global__", 7, 2, dirty=False, curr_id_map={0: 0, 1: 1})},
-        ),
-    ],
-    ids=["4.x", "5.x without mappings, not announced", "5.x with a mapping"],
-)
-def test_recorded_streams(
-    version: int,
-    compressed: bool,  # noqa: FBT001 - the case
-    recorded: str,
-    mappings: dict[str, TopicQueueMappingInfo],
-) -> None:
-    """As they were sent to Apache's server: level 9, blanks in the DataVersion, a line without attributes."""
-    body = read(bytes.fromhex(recorded), version, compressed=compressed)
-
-    assert [("C1", 4, 5, 6, 0), ("C2", 4, 5, 6, 0)] == topics_of(body)
-    assert (DataVersion(6, 0, 5), mappings, ()) == (body.data_version, body.mappings, body.filter_servers)
-
-
 def test_native_form() -> None:
     """The same names in snake_case; a delta names the topics that are gone; zlib when the header says so."""
     assert NATIVE == read_native(NATIVE_BODY)
@@ -468,16 +420,3 @@ def test_json_is_written_as_java_does() -> None:
         b'"topicQueueMappingInfoMap":{"S":{"bname":"b","currIdMap":{"0":1,"12":3},"dirty":false,"epoch":7,'
         b'"scope":"__global__","topic":"S","totalQueues":2}}}}'
     )
-
-
-@given(
-    st.binary(max_size=60) | st.text('{}[]",:01-topicConfigTablefilterServerList').map(str.encode), st.integers(-1, 612)
-)
-def test_no_bytes_break_the_readers(body: bytes, version: int) -> None:
-    """A registration or a refusal: nothing else."""
-    for compressed in (False, True):
-        try:
-            read(body, version, compressed=compressed)
-            read_native(body, compressed=compressed)
-        except BadRequestError as error:
-            assert error.remark  # noqa: PT017 - either outcome is right
