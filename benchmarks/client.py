@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from benchmarks.figures import BenchError, Figure, Target, spelt_medians
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, topics
 from benchmarks.servers import Server, daemon
 from namesrv_client import ClientSettings, RouteClient, SyncRouteClient
-from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
+from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
@@ -184,11 +186,13 @@ def _unchanged_answer_bytes(wire: Wire, names: list[str]) -> int:
 
 
 def _ask(wire: Wire, code: RequestCode, question: Mapping[str, object]) -> Any:
-    return from_msgpack(wire.ask_well(_frame(code, question)).body)
+    return msgspec.msgpack.decode(wire.ask_well(_frame(code, question)).body)
 
 
 def _frame(code: RequestCode, question: Mapping[str, object]) -> bytes:
-    return encode_command(RemotingCommand(code, body=to_msgpack(dict(question)), serialize_type=SerializeType.MSGPACK))
+    return encode_command(
+        RemotingCommand(code, body=NATIVE.encode(dict(question)), serialize_type=SerializeType.MSGPACK)
+    )
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 import resource
 from typing import Final
 
+import msgspec
+
 from benchmarks import loads
 from benchmarks.figures import BenchError, Figure, Target, spelt
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Wire, pulled_brokers, register
 from benchmarks.servers import daemon
-from namesrv_remoting.bodies.extensions import from_msgpack
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
@@ -35,7 +36,7 @@ def measure(bench: Bench) -> list[Figure]:
 def _check(wire: Wire) -> None:
     """Whether the server has them all."""
     question = RemotingCommand(RequestCode.SERVER_INFO, serialize_type=SerializeType.MSGPACK)
-    count = from_msgpack(wire.ask_well(encode_command(question)).body)["connections"]
+    count = msgspec.msgpack.decode(wire.ask_well(encode_command(question)).body)["connections"]
     # and the one that asks
     if count != CONNECTIONS + 1:
         raise BenchError(f"the server has {count} connections, not {CONNECTIONS + 1}")

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
+import msgspec
+
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
+from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_runtime import loops
 from namesrv_runtime.clock import SystemClock
@@ -51,7 +53,7 @@ class _Watcher:
         asked = {"topics": [topic], "wait_ms": wait_ms}
         if self._known:
             asked |= {"boot_id": self._known["boot_id"], "since": self._known["revision"]}
-        found: dict[str, Any] = from_msgpack(await self._ask(RequestCode.PULL_ROUTES, to_msgpack(asked)))
+        found: dict[str, Any] = msgspec.msgpack.decode(await self._ask(RequestCode.PULL_ROUTES, NATIVE.encode(asked)))
         return found
 
     async def _ask(self, code: int, body: bytes) -> bytes:

@@ -9,7 +9,8 @@ import msgspec
 
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicTable
-from namesrv_remoting.bodies.extensions import MAX_STATE_BYTES, heartbeat_state, to_msgpack
+from namesrv_remoting.bodies.dialects import NATIVE
+from namesrv_remoting.bodies.extensions import MAX_STATE_BYTES, heartbeat_state
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import PERM_WRITE
 
@@ -58,7 +59,7 @@ class BrokerIdentity:
         if self._state is None:
             return b""
         try:
-            body = to_msgpack({"state": dict(self._state())})
+            body = NATIVE.encode({"state": dict(self._state())})
             heartbeat_state(body)
         except Exception:
             # the broker's own code; whatever is wrong with it, the broker lives

@@ -64,24 +64,27 @@ class SerializeType(IntEnum):
     MSGPACK = 77
 
 
-class LanguageCode(IntEnum):
-    """What a peer is written in."""
-
-    JAVA = 0
-    CPP = 1
-    DOTNET = 2
-    PYTHON = 3
-    DELPHI = 4
-    ERLANG = 5
-    RUBY = 6
-    OTHER = 7
-    HTTP = 8
-    GO = 9
-    PHP = 10
-    OMS = 11
-    RUST = 12
-    NODE_JS = 13
-
+# what a peer is written in; each is the place of its name
+LanguageCode = IntEnum(
+    "LanguageCode",
+    [
+        "JAVA",
+        "CPP",
+        "DOTNET",
+        "PYTHON",
+        "DELPHI",
+        "ERLANG",
+        "RUBY",
+        "OTHER",
+        "HTTP",
+        "GO",
+        "PHP",
+        "OMS",
+        "RUST",
+        "NODE_JS",
+    ],
+    start=0,
+)
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2

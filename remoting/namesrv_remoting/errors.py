@@ -1,22 +1,5 @@
 """Errors of the protocol: who is at fault, and the response code of each.
 
-    RemotingError
-    ├── LocalProtocolError         our side asked for something that cannot be put on the wire
-    ├── RemoteProtocolError        the peer broke the protocol: its connection is closed, nothing is answered
-    ├── ConnectError               no connection could be made
-    ├── ConnectionClosedError      the connection went away before the answer came
-    ├── RequestTimeoutError        the answer did not come in time
-    └── ResponseError              the question was understood and refused; one class per response code
-        ├── SystemError_           1
-        │   ├── BadRequestError    1, with a remark that names the field
-        │   └── NotReadyError      1, "name server not ready"
-        ├── SystemBusyError        2
-        ├── RequestCodeNotSupportedError  3
-        ├── NoPermissionError      16
-        ├── TopicNotExistError     17
-        ├── QueryNotFoundError     22
-        └── GoAwayError            1500
-
 A server raises a `ResponseError`; a client re-raises the same class from the answer's code.
 """
 

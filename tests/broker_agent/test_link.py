@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from namesrv.routeinfo.records import Evicted, Registered
 from namesrv_broker_agent import TopicConfig
-from namesrv_remoting.bodies.extensions import from_msgpack
 from tests.support.agents import (
     ADDR,
     NAME,
@@ -34,7 +34,7 @@ REFUNDS = TopicConfig("refunds", 2, 2)
 
 def topics_in(question: Question) -> list[str]:
     """The names in a native registration."""
-    return [topic["topic_name"] for topic in from_msgpack(question.body)["topic_configs"]]
+    return [topic["topic_name"] for topic in msgspec.msgpack.decode(question.body)["topic_configs"]]
 
 
 # -- rhythm -----------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -
             await it.clock.advance(28.5)
             await until(lambda: it.server.touches)
             it.server.touches.clear()
-            (broker,) = from_msgpack((await peer.call(20005, spelling="native")).body)["brokers"]
+            (broker,) = msgspec.msgpack.decode((await peer.call(20005, spelling="native")).body)["brokers"]
             assert {"queue_depth": expected} == broker["state"]
         assert "registered" == it.state.status
 
@@ -143,7 +143,7 @@ async def test_change_travels_at_once_as_a_delta() -> None:
         delta = await it.registered_over(peer)
 
         assert "delta" == ext_of(delta)["kind"]
-        body = from_msgpack(delta.body)
+        body = msgspec.msgpack.decode(delta.body)
         assert (now, ["refunds"], 1, []) == (
             it.clock.monotonic(),
             topics_in(delta),
@@ -164,7 +164,7 @@ async def test_changes_during_a_registration_follow_in_one_delta() -> None:
 
         delta = await peer.receive()
         assert ("delta", ["fees"]) == (ext_of(delta)["kind"], topics_in(delta))
-        assert ["refunds"] == from_msgpack(delta.body)["deleted_topics"]
+        assert ["refunds"] == msgspec.msgpack.decode(delta.body)["deleted_topics"]
         with pytest.raises(TimeoutError, match=rf"^not registered within 0 s: {it.server.address} \(no answer yet\)$"):
             await it.agent.registered(timeout_seconds=0)
         peer.send(native_answer(delta))

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker
-from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
+from namesrv_remoting.bodies.dialects import NATIVE
 from tests.support.broker import Broker
 from tests.support.daemon import Start
 from tests.support.guard import GUARD_SECONDS
@@ -157,7 +158,7 @@ def test_leaving_server_answers_whom_it_has(start: Start, connect: Connect) -> N
     Broker().register(last)
     known = watching.call(PULL_ROUTES, topics=["orders"])
     question = {"topics": ["orders"], "boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 300_000}
-    watching.send(PULL_ROUTES, None, to_msgpack(question))
+    watching.send(PULL_ROUTES, None, NATIVE.encode(question))
     # answered after the watch is known to the server
     assert 1 == connect(daemon, native=True).call(20002)["watchers"]
 
@@ -165,7 +166,7 @@ def test_leaving_server_answers_whom_it_has(start: Start, connect: Connect) -> N
     daemon.wait_for("draining")
 
     answer = watching.receive()
-    assert (0, {}) == (answer.code, from_msgpack(answer.body)["routes"])
+    assert (0, {}) == (answer.code, msgspec.msgpack.decode(answer.body)["routes"])
     watching.wait_until_closed()
     with pytest.raises(ConnectionRefusedError):
         connect(daemon)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
+import msgspec
+
+from namesrv_remoting.bodies.dialects import NATIVE
 from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
 from tests.support.peer import Connect, Peer, until
@@ -26,7 +28,7 @@ class Watcher:
     def ask(self, wait_ms: int = 60_000) -> int:
         """Ask what changes from here on; the question's opaque."""
         since = {"boot_id": self.known["boot_id"], "since": self.known["revision"]}
-        return self.peer.send(PULL_ROUTES, None, to_msgpack({"topics": ["orders"], **since, "wait_ms": wait_ms}))
+        return self.peer.send(PULL_ROUTES, None, NATIVE.encode({"topics": ["orders"], **since, "wait_ms": wait_ms}))
 
     def watches(self) -> int:
         """How many questions the server holds."""
@@ -41,7 +43,7 @@ class Watcher:
         """Wait for the answer; the topics that changed, with their brokers."""
         answer = self.peer.receive()
         assert 0 == answer.code, answer
-        self.known = from_msgpack(answer.body)
+        self.known = msgspec.msgpack.decode(answer.body)
         assert self.known["full"] is False
         return {
             topic: route and [queues["broker_name"] for queues in route["queue_datas"]]

@@ -66,9 +66,6 @@ def test_errors_say_what_they_are() -> None:
     assert (None, "", None) == (SystemError_(None).remark, str(SystemError_(None)), SystemError_(None).ext_fields)
     assert RemoteProtocolError("x").reason == "malformed"
     assert RemoteProtocolError("x", reason="header").reason == "header"
-        RemoteProtocolError("x").reason,
-        RemoteProtocolError("x", reason="header").reason,
-    )
 
 
 def test_everything_is_a_remoting_error() -> None:

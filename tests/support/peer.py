@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
-from namesrv_remoting.bodies.extensions import from_msgpack, to_msgpack
+import msgspec
+
+from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.codes import CURRENT_VERSION, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.frames import Frame, FrameReader
@@ -105,9 +107,9 @@ class Peer:
 
     def call(self, code: int, /, **members: Any) -> Any:
         """Ask an extension code natively; the members of a successful answer."""
-        answer = self.ask(code, None, to_msgpack(members))
+        answer = self.ask(code, None, NATIVE.encode(members))
         assert 0 == answer.code, answer
-        return from_msgpack(answer.body)
+        return msgspec.msgpack.decode(answer.body)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Questions and answers of the extension codes (20001 to 20005), and native bodies as plain values.
+"""Questions and answers of the extension codes (20001 to 20005).
 
 In an answer only what every version of a server has said is required; a reader takes what it knows and leaves the rest
 alone.
@@ -313,16 +313,3 @@ def read_events(body: bytes) -> Events:
         raw.boot_id,
         [Event(one.seq, one.event, one.ts_ms, fields) for one, fields in zip(known, others, strict=True)],
     )
-
-
-# -- plain values -----------------------------------------------------------------------------------------------------
-
-
-def to_msgpack(members: object) -> bytes:
-    """A native body."""
-    return msgspec.msgpack.encode(members)
-
-
-def from_msgpack(body: bytes) -> Any:
-    """A native body as plain values. Raises msgspec.DecodeError."""
-    return msgspec.msgpack.decode(body)

@@ -68,14 +68,6 @@ class _JsonBody(msgspec.Struct):
     filter_server_list: list[str] | None = msgspec.field(default_factory=list)
 
 
-class _NativeBody(msgspec.Struct):
-    topic_configs: Sequence[TopicConfig]
-    data_version: DataVersion | None
-    topic_queue_mapping_info_map: Mapping[str, TopicQueueMappingInfo]
-    filter_server_list: Sequence[str] | None
-    deleted_topics: Sequence[str]
-
-
 _json_body: Final = msgspec.json.Decoder(java(_JsonBody))
 _json_wrapper: Final = msgspec.json.Decoder(java(_Wrapper))
 _json_topics: Final = msgspec.json.Decoder(java(dict[str, TopicConfig]))
@@ -244,9 +236,14 @@ class _Found:
 
 def encode_native_body(body: RegisterBrokerBody) -> bytes:
     """The native spelling of a registration, not compressed."""
-    return NATIVE.encode(
-        _NativeBody(body.topic_configs, body.data_version, body.mappings, body.filter_servers, body.deleted_topics)
-    )
+    members = {
+        "topic_configs": body.topic_configs,
+        "data_version": body.data_version,
+        "topic_queue_mapping_info_map": body.mappings,
+        "filter_server_list": body.filter_servers,
+        "deleted_topics": body.deleted_topics,
+    }
+    return NATIVE.encode(members)
 
 
 def encode_json_body(body: RegisterBrokerBody) -> bytes:

@@ -4,7 +4,6 @@ Written: members in alphabetical order, compact, null members left out, as Java 
 Read: typed and strict first, which is what all but a few peers send; what that refuses goes through fastjson's dialect.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,8 +16,6 @@ from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers.ranges import check_ext_fields, int32
 
-# what Integer.parseInt reads; int() reads "1_0" and " 1" as well
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _LANGUAGES: Final[Mapping[str, int]] = {language.name: int(language) for language in LanguageCode}
 
 
@@ -30,6 +27,16 @@ class _Header(msgspec.Struct, gc=False):
     language: str = "JAVA"
     remark: str | None = None
     extFields: dict[str, str] | None = None  # noqa: N815 - the wire's name
+
+
+class _LenientHeader(msgspec.Struct, gc=False):
+    code: int | None = None
+    flag: int | None = None
+    opaque: int | None = None
+    version: int | None = None
+    language: Any = None
+    remark: Any = None
+    extFields: dict[str, Any] | None = None  # noqa: N815 - the wire's name
 
 
 _decoder: Final = msgspec.json.Decoder(_Header)
@@ -76,40 +83,22 @@ def decode(frame: Frame) -> RemotingCommand:
 
 def _read_leniently(data: bytes) -> _Header:
     try:
-        members = fastjson.loads(data, dict[str, Any])
-        ext_fields, remark = members.get("extFields"), members.get("remark")
-        if not isinstance(ext_fields, dict | None):
-            raise _broken(f"ext fields are not an object: {str(ext_fields)[:64]!r}")
-        return _Header(
-            code=_number(members, "code") or 0,
-            flag=_number(members, "flag") or 0,
-            opaque=_number(members, "opaque"),
-            version=_number(members, "version") or 0,
-            language=_language(members.get("language")),
-            remark=remark if isinstance(remark, str) else None,
-            extFields=None if ext_fields is None else fastjson.coerce_ext_fields(ext_fields),
-        )
+        found = fastjson.loads(data, _LenientHeader)
+        ext_fields = None if found.extFields is None else fastjson.coerce_ext_fields(found.extFields)
     except fastjson.FastjsonError as error:
-        raise _broken(f"header cannot be read: {error}") from error
-
-
-def _number(members: dict[str, object], name: str) -> int | None:
-    value = members.get(name)
-    if value is None:
-        return None
-    if isinstance(value, int) or (isinstance(value, str) and _INTEGER.fullmatch(value)):
-        return int(value)
-    raise _broken(f"header field {name} is not a number: {str(value)[:64]!r}")
-
-
-def _language(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
+        raise RemoteProtocolError(f"header cannot be read: {error}", reason="header") from error
+    language = found.language
+    if isinstance(language, int) and not isinstance(language, bool):
         # an ordinal, which fastjson takes for an enum as well
-        if value in _LANGUAGES.values():
-            return LanguageCode(value).name
-        raise _broken(f"header field language: unknown language code {value}")
-    return value if isinstance(value, str) else "JAVA"
-
-
-def _broken(message: str) -> RemoteProtocolError:
-    return RemoteProtocolError(message, reason="header")
+        if language not in _LANGUAGES.values():
+            raise RemoteProtocolError(f"header field language: unknown language code {language}", reason="header")
+        language = LanguageCode(language).name
+    return _Header(
+        found.code or 0,
+        found.flag or 0,
+        found.opaque,
+        found.version or 0,
+        language if isinstance(language, str) else "JAVA",
+        found.remark if isinstance(found.remark, str) else None,
+        ext_fields,
+    )

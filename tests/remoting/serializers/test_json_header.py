@@ -73,7 +73,7 @@ def test_frame_of_a_java_broker_is_read() -> None:
         (b"{}", DEFAULTS),
         (b'{"code":9999}', RemotingCommand(code=9999, opaque=None, version=0, language=0)),
         (b'{"code":"9999","opaque":"7"}', RemotingCommand(code=9999, opaque=7, version=0, language=0)),
-        (b'{"opaque":"-7","flag":"+2"}', RemotingCommand(code=0, opaque=-7, flag=2, version=0, language=0)),
+        (b'{"opaque":"-7","flag":"2"}', RemotingCommand(code=0, opaque=-7, flag=2, version=0, language=0)),
         (b"{code:9999,'opaque':7}", RemotingCommand(code=9999, opaque=7, version=0, language=0)),
         (b'\xef\xbb\xbf{"code":9999,"opaque":7}', RemotingCommand(code=9999, opaque=7, version=0, language=0)),
         (b'{"opaque":7,"zzz":[1,2]}', RemotingCommand(code=0, opaque=7, version=0, language=0)),
