@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,16 +157,11 @@ def judge(step: Step, got: Answer, deviation: Deviation | None) -> Result:
         problems = ["does not deviate any more"]
     elif deviation.wanted is None:
         problems = []
+    elif isinstance(step.answer, str) or isinstance(deviation.wanted, str):
+        problems = _differences(step, deviation.wanted, got)
     else:
-        problems = _differences(step, _with(step.answer, deviation.wanted), got)
+        problems = _differences(step, {**step.answer, **deviation.wanted}, got)
     return Result(step.name, step.label, deviates=True, problems=tuple(problems))
-
-
-def _with(recorded: Answer, wanted: Answer) -> Answer:
-    """The recorded answer with what is wanted in its place."""
-    if isinstance(recorded, str) or isinstance(wanted, str):
-        return wanted
-    return {**recorded, **wanted}
 
 
 def _differences(step: Step, wanted: Answer, got: Answer) -> list[str]:
@@ -265,23 +260,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, ReplayError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    return _report(results, unused(deviations, results))
-
-
-def _report(results: Sequence[Result], not_used: Sequence[str]) -> int:
     wrong = [result for result in results if result.problems]
     deviating = sum(result.deviates for result in results if not result.problems)
-    sys.stdout.writelines(_lines(wrong, not_used))
+    lines = [str(result) for result in wrong]
+    lines += (f"{name}: a deviation of a step that does not exist" for name in unused(deviations, results))
     same = len(results) - len(wrong) - deviating
-    sys.stdout.write(f"{same} as recorded, {deviating} deviating on purpose, {len(wrong)} different\n")
-    return 1 if wrong or not_used else 0
-
-
-def _lines(wrong: Sequence[Result], not_used: Sequence[str]) -> Iterator[str]:
-    for result in wrong:
-        yield f"{result}\n"
-    for name in not_used:
-        yield f"{name}: a deviation of a step that does not exist\n"
+    count = f"{same} as recorded, {deviating} deviating on purpose, {len(wrong)} different"
+    sys.stdout.writelines(f"{line}\n" for line in (*lines, count))
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

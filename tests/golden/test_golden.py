@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.replay import (
+    Answer,
     Deviation,
     ReplayError,
     Step,
@@ -18,7 +19,10 @@ from tests.golden.replay import (
 from tests.support.daemon import Daemon, LoopName
 
 HERE = Path(__file__).parent
+# what real brokers said to Apache's NameServer, frame by frame
+RECORDINGS = HERE / "recordings"
 SCENARIOS = {"all-codes": 57, "malformed-frames": 49, "register-variants": 64}
+PATHS = [*(HERE / f"{name}.jsonl" for name in SCENARIOS), *sorted(RECORDINGS.glob("*.jsonl"))]
 # what the recorded server has on by default
 AS_RECORDED = ("--admin-enabled", "--proxy-protocol", "optional")
 
@@ -27,25 +31,35 @@ STEP = Step("s/1", "", 1, b"", ANSWER, opaque=7, is_only_code_compared=False)
 
 
 @pytest.mark.parametrize("loop", ["auto", pytest.param("asyncio", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str, loop: LoopName, tmp_path: Path) -> None:
-    """A fresh server answers every step as it was recorded, or exactly as its deviation says."""
-    deviations = read_deviations(HERE / "deviations.toml")
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_scenario(path: Path, loop: LoopName, tmp_path: Path) -> None:
+    """A fresh server answers every step as Apache's did, or exactly as its deviation says; real brokers', too."""
+    deviations = read_deviations(path.parent / "deviations.toml")
 
-    with Daemon(tmp_path / "data", *AS_RECORDED, loop=loop) as daemon:
-        results = replay(daemon.address, read_scenario(HERE / f"{scenario}.jsonl"), deviations)
+    with Daemon(tmp_path / "data", *(AS_RECORDED if path.stem in SCENARIOS else ()), loop=loop) as daemon:
+        results = replay(daemon.address, read_scenario(path), deviations)
         exit_code = daemon.stop()
 
     assert [] == [str(result) for result in results if result.problems]
-    assert SCENARIOS[scenario] == len(results)
+    assert SCENARIOS.get(path.stem, len(results)) == len(results)
     assert [] == unused(deviations, results)
     assert 0 == exit_code
     assert [] == [line for line in daemon.log if "traceback" in line]
 
 
-def test_deviations_name_their_scenario() -> None:
+@pytest.mark.parametrize("folder", [HERE, RECORDINGS])
+def test_deviations_name_their_scenario(folder: Path) -> None:
     """No deviation is left over from a scenario that is not here."""
-    assert SCENARIOS.keys() == {name.rpartition("/")[0] for name in read_deviations(HERE / "deviations.toml")}
+    named = {name.rpartition("/")[0] for name in read_deviations(folder / "deviations.toml")}
+    assert named <= {path.stem for path in folder.glob("*.jsonl")}
+
+
+def test_every_recording_says_where_it_is_from() -> None:
+    """Beside each file of frames lies one that names the product and its version."""
+    assert {path.stem for path in RECORDINGS.glob("*.toml")} == {
+        "deviations",
+        *(path.stem for path in RECORDINGS.glob("*.jsonl")),
+    }
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,9 +82,29 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert 2 == main([f"{host}:{port}", scenario])
 
 
-def test_answer_as_recorded_is_fine() -> None:
-    """An answer with the same fields has no problem; an empty field is the same as none."""
-    assert () == judge(STEP, {**ANSWER, "opaque": 7, "extFields": {}}, None).problems
+SAME = {**ANSWER, "opaque": 7}
+
+
+@pytest.mark.parametrize(
+    ("got", "deviation", "problems"),
+    [
+        # an empty field is the same as none
+        ({**SAME, "extFields": {}}, None, ()),
+        ("closed", None, ("want code 17 with remark 'no route', got closed",)),
+        # what deviates must do so as it says, in all other fields, too
+        ({**SAME, "code": 1}, Deviation("better", {"code": 1}), ()),
+        ({**SAME, "code": 1, "remark": "surprise"}, Deviation("better", {"code": 1}),
+         ("remark: want 'no route', got 'surprise'",)),
+        # where nothing is wanted, everything but the recorded answer is accepted
+        ("closed", Deviation("better", None), ()),
+        (SAME, Deviation("better", None), ("does not deviate any more",)),
+    ],
+)  # fmt: skip
+def test_answers_are_judged(got: Answer, deviation: Deviation | None, problems: tuple[str, ...]) -> None:
+    """As recorded, or exactly as the deviation says."""
+    result = judge(STEP, got, deviation)
+
+    assert (deviation is not None, problems) == (result.deviates, result.problems)
 
 
 def test_every_field_is_compared() -> None:
@@ -78,37 +112,6 @@ def test_every_field_is_compared() -> None:
     other = {"serialize_type": 77, "code": 0, "flag": 3, "remark": None, "extFields": {"a": "b"}, "body": "x"}
 
     assert 7 == len(judge(STEP, {**other, "opaque": 8}, None).problems)
-
-
-def test_outcome_is_compared() -> None:
-    """A closed connection is no answer."""
-    assert ("want code 17 with remark 'no route', got closed",) == judge(STEP, "closed", None).problems
-
-
-def test_wanted_deviation_is_fine() -> None:
-    """An answer that deviates as wanted has no problem, and counts as deviating."""
-    result = judge(STEP, {**ANSWER, "opaque": 7, "code": 1}, Deviation("better", {"code": 1}))
-
-    assert (True, ()) == (result.deviates, result.problems)
-
-
-def test_another_deviation_than_the_wanted_one_is_a_problem() -> None:
-    """What deviates must do so as it says, in all other fields, too."""
-    got = {**ANSWER, "opaque": 7, "code": 1, "remark": "surprise"}
-
-    assert ("remark: want 'no route', got 'surprise'",) == judge(STEP, got, Deviation("better", {"code": 1})).problems
-
-
-def test_deviation_that_does_not_deviate_is_a_problem() -> None:
-    """Once the server answers as recorded, the deviation has to go."""
-    got = {**ANSWER, "opaque": 7}
-
-    assert ("does not deviate any more",) == judge(STEP, got, Deviation("better", None)).problems
-
-
-def test_accepted_deviation_may_be_anything() -> None:
-    """Where nothing is wanted, everything but the recorded answer is accepted."""
-    assert () == judge(STEP, "closed", Deviation("better", None)).problems
 
 
 @pytest.mark.parametrize(
@@ -155,6 +158,6 @@ def test_vague_deviation_is_refused(text: str, message: str, tmp_path: Path) -> 
 
 def test_deviation_of_no_step_is_found() -> None:
     """A deviation for a step that a played scenario does not have is reported; those of other scenarios are not."""
-    results = [judge(STEP, {**ANSWER, "opaque": 7}, None)]
+    results = [judge(STEP, SAME, None)]
 
     assert ["s/2"] == unused(["s/1", "s/2", "other/9"], results)

@@ -30,12 +30,11 @@ def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_b
         BadRequestError: it is none of these, or larger than it may be; the remark says what and where.
     """
     check_size(data, what, max_bytes)
-    if len(data) > fastjson.MAX_BYTES:
+    try:
         return read_strictly(decoder, data, what)
-    with contextlib.suppress(*_UNREADABLE):
-        return decoder.decode(data)
-    with contextlib.suppress(*_UNREADABLE):
-        return decoder.decode(fastjson.quote_bare_keys(data))
+    except BadRequestError:
+        if len(data) > fastjson.MAX_BYTES:
+            raise
     try:
         found: T = fastjson.loads(data, decoder.type)
     except fastjson.FastjsonError as error:

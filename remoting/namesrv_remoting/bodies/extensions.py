@@ -302,14 +302,12 @@ def read_events(body: bytes) -> Events:
     """20003; raises RemoteProtocolError."""
     raw = NATIVE.read_answer(EventsAnswer, body)
     try:
-        known = [msgspec.convert(members, _KnownMembers) for members in raw.events]
+        return Events(raw.boot_id, list(map(_event, raw.events)))
     except msgspec.ValidationError as error:
         raise RemoteProtocolError(f"body of EventsAnswer cannot be read: {error}") from error
-    others = [
-        {name: value for name, value in members.items() if name not in _KnownMembers.__struct_fields__}
-        for members in raw.events
-    ]
-    return Events(
-        raw.boot_id,
-        [Event(one.seq, one.event, one.ts_ms, fields) for one, fields in zip(known, others, strict=True)],
-    )
+
+
+def _event(members: Mapping[str, Scalar | list[Scalar]]) -> Event:
+    known = msgspec.convert(members, _KnownMembers)
+    others = {name: value for name, value in members.items() if name not in _KnownMembers.__struct_fields__}
+    return Event(known.seq, known.event, known.ts_ms, others)
