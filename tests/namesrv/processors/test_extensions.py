@@ -128,23 +128,19 @@ async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) 
 
 async def test_recent_events_can_be_asked_for_in_parts(server: InProcess, peer: NamesrvPeer) -> None:
     """`since` is the last number known; of too many the last ones come."""
-    for n in range(5):
+    for n in range(1_005):
         server.namesrv.events.append({"event": f"e{n}"})
 
-    async def numbers(**members: int) -> list[int]:
-        return [event["seq"] for event in (await ask(peer, RECENT_EVENTS, **members))["events"]]
-
-    assert [1, 2, 3, 4, 5] == await numbers()
-    assert [4, 5] == await numbers(since=3)
-    assert [] == await numbers(since=5)
-    assert [4, 5] == await numbers(limit=2)
-    assert [5] == await numbers(since=2, limit=1)
-
-    for n in range(1_000):
-        server.namesrv.events.append({"event": f"f{n}"})
-    assert [6, 1005] == [(await numbers())[0], (await numbers())[-1]]
-    refused = await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")
-    assert 1 == refused.code
+    members: list[tuple[dict[str, int], list[int]]] = [
+        ({}, list(range(6, 1006))),
+        ({"since": 1003}, [1004, 1005]),
+        ({"since": 1005}, []),
+        ({"limit": 2}, [1004, 1005]),
+        ({"since": 1002, "limit": 1}, [1005]),
+    ]
+    for asked, numbers in members:
+        assert numbers == [event["seq"] for event in (await ask(peer, RECENT_EVENTS, **asked))["events"]]
+    assert 1 == (await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")).code
 
 
 async def test_connections_are_listed_with_what_they_are(server: InProcess) -> None:

@@ -19,9 +19,7 @@ from tests.support.namesrv_peer import (
     Spelling,
     fields,
     native,
-    native_registration,
     outcome,
-    registration,
     value,
 )
 from tests.support.spelling import ONEWAY
@@ -217,15 +215,3 @@ async def test_oneway_heartbeat_counts_and_is_not_answered(
 
     assert 0.0 == age(server)
     assert 1 == len(server.touches)
-
-
-@pytest.mark.parametrize("spelling", ["json", "native"])
-async def test_broker_may_have_an_expiry_of_its_own(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
-    """heartbeatTimeoutMillis: brokers in acting-master mode ask for 10 s."""
-    body = native_registration("T", "U") if spelling == "native" else registration("T", "U")
-    await peer.register(BROKER, body, spelling=spelling, heartbeatTimeoutMillis="10000")
-    await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"), body, spelling=spelling)
-
-    await server.clock.advance(20)
-
-    assert {"broker-b"} == server.namesrv.manager.tables.broker_addr_table.keys()

@@ -1,4 +1,4 @@
-"""Answers to PULL_ROUTES (20001): batch, conditional pull and watch in one question."""
+"""Answers to PULL_ROUTES (20001): batch, conditional pull and watch; many watches are in tests/journeys."""
 
 import asyncio
 import gc
@@ -144,32 +144,6 @@ async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess,
     await server.clock.advance(0.01)
     found = value(await watcher.answer_to(opaque))
     assert (7, False, {}) == (found["revision"], found["full"], found["routes"])
-
-
-async def test_watch_holds_up_nothing_behind_it(server: InProcess, peer: NamesrvPeer) -> None:
-    """Other questions on its connection are answered meanwhile; many may wait."""
-    first = await watch(server, peer, "T", wait_ms=60_000)
-    second = await watch(server, peer, "U", wait_ms=60_000)
-
-    await peer.register(MASTER, native_registration("U"), spelling="native")
-
-    assert ["U"] == list(value(await peer.answer_to(second))["routes"])
-    await peer.register(OTHER, native_registration("T"), spelling="native")
-    assert ["T"] == list(value(await peer.answer_to(first))["routes"])
-
-
-async def test_everybody_who_waits_for_a_topic_is_woken(server: InProcess) -> None:
-    """However many: a batch at a time, the sockets in between."""
-    peer, watcher = await server.connect(), await server.connect()
-    opaques = [await watch(server, watcher, "T", f"X{number}", wait_ms=60_000) for number in range(200)]
-    assert "<RouteWatchers [200 waiting for 201 topics]>" == repr(server.namesrv.watchers)
-
-    await peer.register(MASTER)
-
-    answers = [await watcher.receive() for _ in opaques]
-    assert set(opaques) == {answer.opaque for answer in answers}
-    assert {"T"} == {topic for answer in answers for topic in value(answer)["routes"]}
-    assert "<RouteWatchers [0 waiting for 0 topics]>" == repr(server.namesrv.watchers)
 
 
 async def test_question_about_many_topics_is_looked_through_in_steps(server: InProcess, peer: NamesrvPeer) -> None:
