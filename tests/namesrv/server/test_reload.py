@@ -14,7 +14,6 @@ from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.flags import parse
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
-from namesrv_remoting.aio.limits import ServerLimits
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome
 from tests.support.raw_peer import until
@@ -79,56 +78,42 @@ def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]
     return found
 
 
+# setting, its value, who enforces it, in which words, and what then holds if that is not the value
+BOUNDS: list[tuple[str, object, str, str, object]] = [
+    ("max_frame_bytes", 65536, "server", "max_frame_bytes", None),
+    ("max_header_bytes", 2048, "server", "max_header_bytes", None),
+    ("max_connections", 110, "server", "max_connections", None),
+    ("reserved_broker_connections", 500, "server", "reserved_connections", 11),
+    ("max_connections_per_ip", 12, "server", "max_connections_per_ip", None),
+    ("max_in_flight_per_connection", 13, "server", "max_in_flight", None),
+    ("write_buffer_bytes", 65537, "server", "write_buffer_bytes", None),
+    ("first_frame_timeout_seconds", 14.0, "server", "first_frame_seconds", None),
+    ("whole_frame_timeout_seconds", 15.0, "server", "whole_frame_seconds", None),
+    ("idle_timeout_seconds", 16.0, "server", "idle_seconds", None),
+    ("tcp_user_timeout_seconds", 17.0, "server", "tcp_user_timeout_seconds", None),
+    ("silent_timeout_seconds", 18.0, "server", "silent_seconds", None),
+    ("proxy_protocol", "optional", "server", "proxy_protocol", True),
+    ("max_topics", 19, "tables", "max_topics", None),
+    ("kv_max_value_bytes", 20, "kv", "max_value_bytes", None),
+    ("kv_max_keys_per_namespace", 21, "kv", "max_keys_per_namespace", None),
+    ("kv_max_namespaces", 22, "kv", "max_namespaces", None),
+    ("heartbeat_log_keep_days", 23.0, "log", "keep_days", None),
+    ("heartbeat_log_max_bytes", 1 << 30, "log", "max_bytes", None),
+]
+
+
 async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
-    """Connections and frames, the KV configuration, answers, and the heartbeat log's files."""
+    """Connections and frames, routes, the KV configuration, answers, and the heartbeat log's files."""
     async with namesrv_in_process(tmp_path / "data", heartbeat_log_dir=str(tmp_path / "log")) as server:
-        namesrv = server.namesrv
-        changed = {
-            "max_frame_bytes": 65536,
-            "max_header_bytes": 2048,
-            "max_connections": 110,
-            "reserved_broker_connections": 500,
-            "max_connections_per_ip": 12,
-            "max_in_flight_per_connection": 13,
-            "write_buffer_bytes": 65537,
-            "first_frame_timeout_seconds": 14.0,
-            "whole_frame_timeout_seconds": 15.0,
-            "idle_timeout_seconds": 16.0,
-            "tcp_user_timeout_seconds": 17.0,
-            "silent_timeout_seconds": 18.0,
-            "proxy_protocol": "optional",
-            "kv_max_value_bytes": 18,
-            "kv_max_keys_per_namespace": 19,
-            "kv_max_namespaces": 20,
-            "heartbeat_log_keep_days": 21.0,
-            "heartbeat_log_max_bytes": 1 << 30,
-        }
+        namesrv, remoting = server.namesrv, server.controller.server
+        apply(namesrv, remoting, {setting: value for setting, value, *_ in BOUNDS})
 
-        remoting = server.controller.server
-        apply(namesrv, remoting, changed)
-
-        expected = ServerLimits(
-            max_frame_bytes=65536,
-            max_header_bytes=2048,
-            max_connections=110,
-            reserved_connections=11,
-            max_connections_per_ip=12,
-            max_in_flight=13,
-            write_buffer_bytes=65537,
-            first_frame_seconds=14.0,
-            whole_frame_seconds=15.0,
-            idle_seconds=16.0,
-            tcp_user_timeout_seconds=17.0,
-            silent_seconds=18.0,
-            proxy_protocol=True,
-        )
-        assert expected == remoting.limits
-        assert 65536 == remoting.dispatcher.max_frame_bytes
-        limits = namesrv.kv.limits
-        assert (18, 19, 20) == (limits.max_value_bytes, limits.max_keys_per_namespace, limits.max_namespaces)
         assert namesrv.heartbeat_log is not None
-        retention = namesrv.heartbeat_log.log.retention
-        assert (21.0, 1 << 30) == (retention.keep_days, retention.max_bytes)
+        enforced = {"server": remoting.limits, "tables": namesrv.manager.limits, "kv": namesrv.kv.limits}
+        enforced |= {"log": namesrv.heartbeat_log.log.retention}
+        for _, value, who, limit, other in BOUNDS:
+            assert (value if other is None else other) == getattr(enforced[who], limit), limit
+        assert 65536 == remoting.dispatcher.max_frame_bytes
 
 
 async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: NamesrvPeer) -> None:
