@@ -1,8 +1,11 @@
-"""The command starts, explains itself, and ends with the right code."""
+"""The command starts, explains and completes itself, and ends with the right code."""
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,16 +13,7 @@ from namesrv_client.ctl import app, cli
 from namesrv_client.ctl.commands import mqadmin
 from tests.support.ctl import COMMAND, nobody, run
 
-COMMANDS = [
-    ["status"], ["brokers"], ["clusters"], ["topics"], ["route"], ["connections"], ["events"], ["watch"], ["explain"],
-    ["diff"], ["bench"], ["wipe-write-perm"], ["add-write-perm"], ["delete-topic"], ["completion"],
-    ["kv"], ["kv", "get"], ["kv", "put"], ["kv", "delete"], ["kv", "list"],
-    ["config"], ["config", "show"], ["config", "set"],
-]  # fmt: skip
-MQADMINS = [
-    "clusterList", "topicList", "topicRoute", "topicClusterList", "wipeWritePerm", "addWritePerm", "deleteTopic",
-    "updateKvConfig", "deleteKvConfig", "getNamesrvConfig", "updateNamesrvConfig", "updateOrderConf",
-]  # fmt: skip
+COMMANDS = [*app._COMMANDS, "kv", "config"]
 
 
 def process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -28,29 +22,27 @@ def process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *args], capture_output=True, text=True, check=False, env={**kept, **env})
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_each_command_explains_itself(command: list[str]) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(command: str) -> None:
     """With --help and -h, with its common options, in lines that end where the terminal does."""
-    shown = run(*command, "--help", env={"COLUMNS": "80"})
+    shown = run(*command.split(), "--help", env={"COLUMNS": "80"})
 
     assert (0, "") == (shown.code, shown.err)
-    assert f"Usage: namesrvctl {' '.join(command)} " in shown.out
-    assert ("--timeout" in shown.out) == (command not in (["kv"], ["config"]))
+    assert f"Usage: namesrvctl {command} " in shown.out
+    assert ("--timeout" in shown.out) == (command not in ("kv", "config"))
     assert max(len(line) for line in shown.lines) <= 80
-    assert shown == run(*command, "-h", env={"COLUMNS": "80"})
+    assert shown == run(*command.split(), "-h", env={"COLUMNS": "80"})
 
 
 def test_root_lists_all_commands_but_mqadmins() -> None:
-    """Those are for fingers that know them."""
+    """Those are for fingers that know them, and explain themselves, too."""
     shown = run("--help", env={"COLUMNS": "120"})
 
     for command in COMMANDS:
-        assert f"│ {command[0]} " in shown.out
-    for name in MQADMINS:
-        assert name not in shown.out
-        assert 0 == run(name, "--help").code
-    assert MQADMINS == list(mqadmin.COMMANDS)
-    assert {" ".join(words) for words in COMMANDS} == {*app._COMMANDS, "kv", "config"}
+        assert f"│ {command.split()[0]} " in shown.out
+    for name in mqadmin.COMMANDS:
+        explained = run(name, "--help", env={"COLUMNS": "120"})
+        assert (0, True, False) == (explained.code, "--namesrvAddr" in explained.out, name in shown.out)
 
 
 @pytest.mark.parametrize("args", [(), ("kv",), ("nope",), ("brokers", "--nope"), ("route",), ("topics", "-o", "xml")])
@@ -68,48 +60,74 @@ def test_bytes_that_are_no_text_are_wrong_usage() -> None:
 
 
 def test_process_ends_with_the_same_codes() -> None:
-    """Help is 0, wrong usage and nobody there 2; no traceback."""
+    """Nobody there is 2, without a traceback; a terminal that cannot show a character is no reason to fail."""
     with nobody() as absent:
-        unreachable = process("brokers", NAMESRV_ADDR=absent)
-    wrong = process("nope")
+        unreachable = process("kv", "get", "ü", "k", NAMESRV_ADDR=absent, PYTHONIOENCODING="ascii")
 
     assert (2, "") == (unreachable.returncode, unreachable.stdout)
     assert unreachable.stderr.startswith(f"namesrvctl: no connection to {absent}: ")
-    assert (2, "") == (wrong.returncode, wrong.stdout)
-    assert "Traceback" not in wrong.stderr + unreachable.stderr
-    assert 0 == process("--help").returncode
+    assert "Traceback" not in unreachable.stderr
+    assert unreachable.stderr.isascii()
 
 
-def test_without_its_packages_it_says_what_to_install() -> None:
+@pytest.mark.parametrize(("missing", "args"), [("typer", []), ("yaml", ["-s", "127.0.0.1:1", "status", "-o", "yaml"])])
+def test_without_its_packages_it_says_what_to_install(missing: str, args: list[str]) -> None:
     """The command is installed without the extra, too."""
-    script = "import sys; sys.modules['typer'] = None; from namesrv_client.ctl.cli import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    script = f"import sys; sys.modules[{missing!r}] = None; from namesrv_client.ctl.cli import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, check=False)
 
     assert (2, "") == (done.returncode, done.stdout)
-    assert "namesrvctl: typer is not installed; pip install 'namesrv[ctl]' brings it\n" == done.stderr
+    assert f"namesrvctl: {missing} is not installed; pip install 'namesrv[ctl]' brings it\n" == done.stderr
 
 
 def test_bug_is_seventy_with_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """1 would say that the answer is no."""
+    """1 would say that the answer is no. Arguments may be given, as a script does that has them already."""
+    assert (0, 2) == (cli.main(["--help"]), cli.main(["nope"]))
 
     def bug(**_: object) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(app, "app", bug)
-
     assert 70 == cli.main(["status"])
     assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 
 
-def test_arguments_may_be_given() -> None:
-    """As a script does that has them already."""
-    assert (0, 2) == (cli.main(["--help"]), cli.main(["nope"]))
+# -- completion -------------------------------------------------------------------------------------------------------
 
 
-def test_other_encodings_get_what_they_can_show() -> None:
-    """A broken terminal is no reason to fail."""
-    with nobody() as absent:
-        done = process("kv", "get", "ü", "k", "-s", absent, PYTHONIOENCODING="ascii")
+@pytest.mark.parametrize(
+    ("shell", "begin"),
+    [
+        ("bash", "_namesrvctl_completion() {"),
+        ("zsh", "#compdef namesrvctl"),
+        ("fish", "complete --command namesrvctl"),
+        ("powershell", "Import-Module PSReadLine"),
+    ],
+)
+def test_completion_script_is_printed(shell: str, begin: str) -> None:
+    """For the shell that is named, or the one that SHELL names; not for an unknown one."""
+    named = run("completion", shell)
 
-    assert 2 == done.returncode
-    assert done.stderr.isascii()
+    assert (0, "", begin) == (named.code, named.err, named.out[: len(begin)])
+    assert named == run("completion", env={"SHELL": f"/usr/bin/{shell}"})
+    for refused in (run("completion", "tcsh"), run("completion", env={"SHELL": "/bin/tcsh"})):
+        assert (2, "") == (refused.code, refused.out)
+    assert "unknown shell 'tcsh' (one of bash, zsh, fish," in " ".join(refused.err.split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
+    """As bash asks for it; what is hidden stays hidden."""
+    command = tmp_path / "namesrvctl"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    command.chmod(0o755)
+    script = run("completion", "bash").out
+    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+
+    def completed(*words: str) -> list[str]:
+        asked = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _namesrvctl_completion namesrvctl"
+        line = f'{script}\n{asked}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
+        return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, env=env).stdout.split()
+
+    assert ["clusters", "connections", "completion", "config"] == completed("namesrvctl", "c")
+    assert ["--namesrvAddr"] == completed("namesrvctl", "topicList", "--na")

@@ -1,0 +1,212 @@
+"""The commands `events` and `watch`: what happened last, and what happens now."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_client.ctl.commands.following import missed_between, what
+from namesrv_remoting.bodies.extensions import Event, Events
+from tests.support import broker as sync_broker
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import COMMAND, address_of, asked, at, ctl, nobody
+from tests.support.daemon import Daemon
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, native_registration
+from tests.support.peer import Peer
+from tests.support.raw_peer import until
+from tests.support.terminal import Terminal
+
+MASTER = Broker()
+OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
+FIRST, SECOND = sync_broker.Broker(), sync_broker.Broker(name="broker-b", addr="10.0.0.2:10911")
+RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
+
+
+async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
+    """When, which number, what, and who."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER, native_registration("T"), spelling="native")
+        await server.clock.advance(2.25)
+        await peer.call(104, MASTER.ext)
+
+        shown = await ctl(*at(where), "events")
+
+    at_first, later = "2023-11-14 22:13:20.000", "2023-11-14 22:13:22.250"
+    who = "cluster-1/broker-a/0 10.0.0.1:10911"
+    assert (0, "") == (shown.code, shown.err)
+    assert [
+        ["TIME", "NUMBER", "EVENT", "WHAT"],
+        [at_first, "1", "route", "revision=1 topics=T count=1"],
+        [at_first, "2", "register", f"{who} kind=full topics=1"],
+        [later, "3", "unregister", who],
+        [later, "4", "route", "revision=2 topics=T count=1"],
+        [later, "5", "evict", f"{who} reason=unregistered silent_ms=2250"],
+    ] == shown.cells
+
+
+async def test_events_for_programs_are_the_servers_own(tmp_path: Path) -> None:
+    """Chosen by number, kind and count."""
+    async with asked(tmp_path) as (server, where):
+        await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
+
+        async def chosen(*options: str) -> list[dict[str, Any]]:
+            found = await ctl(*at(where), "events", "-o", "json", *options)
+            events: list[dict[str, Any]] = found.json["servers"][0]["events"]
+            return events
+
+        async def numbers(*options: str) -> list[int]:
+            return [event["seq"] for event in await chosen(*options)]
+
+        broker = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
+        event = {"seq": 2, "event": "register", "ts_ms": 1_700_000_000_000, **broker, "kind": "full", "topics": 1}
+        assert [event] == await chosen("--since", "1")
+        for _ in range(100):
+            server.namesrv.events.append({"event": "more"})
+        assert [1, 2] == await numbers("--type", "route", "--type", "register")
+        assert [2] == await numbers("--type", "route", "--type", "register", "--limit", "1")
+        assert [101, 102] == await numbers("--limit", "2")
+        assert 50 == len(await numbers())
+
+
+async def test_what_cannot_be_followed_ends_at_once(tmp_path: Path) -> None:
+    """Apache's server does not tell what happened; and nobody is as for any question."""
+    async with asked(tmp_path, "rocketmq") as (_, where):
+        for options in ((), ("--follow",)):
+            refused = await ctl(*at(where), "events", *options)
+            reason = "refused with code 3: not supported by Apache's NameServer"
+            assert (1, "", f"namesrvctl: {where}: {reason}\n") == refused
+    with nobody() as absent:
+        for command in (("events", "--follow"), ("watch", "T")):
+            assert (2, "") == (await ctl(*at(absent), *command))[:2]
+
+
+def test_event_is_told_in_words() -> None:
+    """A broker in one word, everything else by name; what is not there is left out."""
+    broker = {"cluster": "c", "broker_name": "b", "broker_id": 1, "broker_addr": "a:1"}
+
+    assert "c/b/1 a:1" == what(broker)
+    assert "c/b/1 a:1 reason=silent" == what({**broker, "reason": "silent", "x": None})
+    assert "cluster=c topics=T,U n=0" == what({"cluster": "c", "topics": ["T", "U"], "n": 0})
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "missed"), [((6,), (7, 8), 0), ((6,), (), 0), ((6,), (10,), 3), ((), (3,), 2)]
+)
+def test_events_that_were_overwritten_are_counted(known: Sequence[int], found: Sequence[int], missed: int) -> None:
+    """A server remembers 1,000; more than that between two questions is lost."""
+    before, after = (Events("boot", [Event(number, "route", None, {}) for number in it]) for it in (known, found))
+
+    assert missed == missed_between(before, after)
+
+
+def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
+    """New ones within a second, told apart by server; Ctrl-C is the ordinary end."""
+    with Daemon(tmp_path / "1").listening() as one, Daemon(tmp_path / "2").listening() as two:
+        (host, port), other = one.address, "{}:{}".format(*two.address)
+        where = f"{host}:{port}"
+        with Peer(one.address) as peer:
+            FIRST.register(peer)
+        follow = [*COMMAND, *at(where, other), "events", "-f", "--limit", "1", "-o", "json"]
+        with Terminal(follow, columns=400) as shown:
+            shown.wait_for('"evict"')
+            with Peer(two.address) as peer:
+                SECOND.register(peer)
+                shown.wait_for("broker-b")
+            one.stop()
+            shown.wait_for(f"namesrvctl: no connection to {where}")
+            flags = ("--listen-port", str(port), "--wait-for-service-seconds", "0")
+            with Daemon(tmp_path / "1", *flags).listening() as again:
+                shown.wait_for(f"namesrvctl: {where}: restarted")
+                with Peer(again.address) as peer:
+                    SECOND.register(peer)
+                    shown.wait_for('"register"', count=2)
+            shown.interrupt()
+            assert 0 == shown.wait()
+
+    told = [json.loads(line) for line in shown.shown.splitlines() if line.startswith("{")]
+    assert [where, other] == list(dict.fromkeys(event["server"] for event in told))
+    assert ["evict", "route", "register"] == [event["event"] for event in told if event["server"] == where][:3]
+    assert ["route", "register"] == [event["event"] for event in told if event["server"] == other][:2]
+
+
+# -- watch ------------------------------------------------------------------------------------------------------------
+
+
+def questions(server: InProcess) -> int:
+    """How many the one who watches has asked."""
+    return max((one.requests for one in server.namesrv.connections.values() if one.role == "client"), default=0)
+
+
+async def test_changes_are_told_as_they_happen(tmp_path: Path) -> None:
+    """First how it is, then each change, with what it was before and the whole new route."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER)
+        watching = asyncio.create_task(ctl(*at(where), "watch", "T", "X", "T", "--changes", "4", "-o", "json"))
+        # who it is, how it is, and what changes
+        await until(lambda: questions(server) == 3)
+        await peer.register(OTHER)
+        await until(lambda: questions(server) == 4)
+        await peer.call(205, {"brokerName": "broker-a"})
+        await until(lambda: questions(server) == 5)
+        await peer.call(216, {"topic": "T"})
+        await until(lambda: questions(server) == 6)
+        await peer.call(104, OTHER.ext)
+        await peer.register(OTHER)
+        done = await watching
+
+    told = [json.loads(line) for line in done.lines]
+    assert (0, "", {where}) == (done.code, done.err, {one["server"] for one in told})
+    assert ["T first", "X first", "T changed", "T changed", "T vanished", "T appeared"] == [
+        f"{one['topic']} {one['change']}" for one in told
+    ]
+    assert ({}, None, None) == (told[1]["facts"], told[1]["route"], told[4]["route"])
+    assert {
+        "address of broker-b/0": {"old": None, "new": "10.0.0.3:10911"},
+        "queues on broker-b": {"old": None, "new": RW},
+    } == told[2]["facts"]
+    assert ["broker-a", "broker-b"] == [queues["broker_name"] for queues in told[2]["route"]["queues"]]
+    assert {"queues on broker-a": {"old": RW, "new": RO}} == told[3]["facts"]
+
+
+async def test_apaches_server_is_asked_again_and_again(tmp_path: Path) -> None:
+    """It cannot be waited for."""
+    async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
+        peer = await server.connect()
+        watching = asyncio.create_task(ctl(*at(server, apache), "watch", "T", "--changes", "2"))
+        await until(lambda: (0, 105) in apache.asked and len(server.namesrv.watchers) == 1)
+        await peer.register(MASTER)
+        done = await watching
+
+        shown = [line.split("  ", 2)[1:] for line in done.lines]
+        for one in (server, apache):
+            assert ["T  absent", "T  appeared on broker-a"] == [text for name, text in shown if name == address_of(one)]
+
+
+def test_watch_goes_on_over_a_restart(tmp_path: Path) -> None:
+    """What is different afterwards is a change; Ctrl-C is the ordinary end."""
+    with Daemon(tmp_path / "data").listening() as daemon:
+        host, port = daemon.address
+        where = f"{host}:{port}"
+        with Peer(daemon.address) as peer:
+            FIRST.register(peer)
+            with Terminal([*COMMAND, "-s", where, "watch", "orders", "nothing"], columns=60) as shown:
+                shown.wait_for("nothing  absent")
+                daemon.stop()
+                shown.wait_for(f"namesrvctl: no connection to {where}")
+                flags = ("--listen-port", str(port), "--wait-for-service-seconds", "0")
+                with Daemon(tmp_path / "data", *flags).listening() as again, Peer(again.address) as new_peer:
+                    shown.wait_for("orders  vanished")
+                    SECOND.register(new_peer)
+                    shown.wait_for("orders  appeared on broker-b")
+                    FIRST.register(new_peer)
+                    shown.wait_for(f"queues on {FIRST.name}: - -> ")
+                    assert f"namesrvctl: {where}: answers again" in shown.shown
+                    shown.interrupt()
+                    assert 0 == shown.wait()
+                    assert "Traceback" not in shown.shown

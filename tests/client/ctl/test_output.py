@@ -1,0 +1,162 @@
+"""Tables, times and permissions; and a registered name does nothing to a terminal that shows it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
+
+from namesrv_client.ctl.output import cell, table, yaml_text
+from namesrv_client.ctl.wording import json_text, lasting, moment, perm_text, shown
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import address_of, asked, at, ctl
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import Broker, native, registration
+
+ROWS = [("broker-a", 0, None, True, "10.0.0.1:10911"), ("b", 10, None, False, "[::1]:1")]
+HEADS = ("name", "id", "zone", "wiped", "address")
+
+
+def rendered(width: int, *rows: tuple[object, ...], heads: tuple[str, ...] = HEADS) -> list[str]:
+    """A table as a console of that width prints it."""
+    console = Console(width=width, markup=False, color_system=None, highlight=False)
+    with console.capture() as captured:
+        for part in table(heads, rows):
+            console.print(part, crop=False)
+    return captured.get().splitlines()
+
+
+def test_table_is_columns_without_lines() -> None:
+    """Numbers to the right; a column that is empty in all rows is left out, and so is a table without rows."""
+    lines = ["NAME      ID  WIPED  ADDRESS", "broker-a   0  yes    10.0.0.1:10911", "b         10  no     [::1]:1"]
+    assert lines == rendered(100, *ROWS) == rendered(35, *ROWS)
+    assert [] == rendered(100)
+
+
+def test_rows_that_are_too_long_become_blocks() -> None:
+    """Nothing is folded or cut, however narrow the terminal."""
+    first = ["NAME     broker-a", "ID       0", "WIPED    yes", "ADDRESS  10.0.0.1:10911"]
+    second = ["NAME     b", "ID       10", "WIPED    no", "ADDRESS  [::1]:1"]
+    assert [*first, "", *second] == rendered(34, *ROWS) == rendered(5, *ROWS)
+
+
+def test_wide_characters_are_counted_as_they_are_shown() -> None:
+    """Two columns each."""
+    assert ["NAME      ID", "主题主题   1"] == rendered(12, ("主题主题", 1), heads=("name", "id"))
+    assert ["NAME  主题主题", "ID    1"] == rendered(11, ("主题主题", 1), heads=("name", "id"))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (True, "yes"), (False, "no"), (1.5, "1.5"), ("[red]\x1b", r"[red]\x1b"), (Text("x"), "x")],
+)
+def test_cells(value: object, text: str) -> None:
+    """Literally, whatever it is."""
+    assert text == cell(value).plain
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (0.349, "0.3 s"),
+        (-0.5, "-0.5 s"),
+        (59.9, "59.9 s"),
+        (60, "1 m 0 s"),
+        (-125.9, "-2 m 5 s"),
+        (3_600, "1 h 0 m"),
+        (86_399, "23 h 59 m"),
+        (90_000, "1 d 1 h"),
+        (1e18, "11574074074074 d 1 h"),
+    ],
+)
+def test_lasting(seconds: float | None, said: str | None) -> None:
+    """In the two largest units."""
+    assert said == lasting(seconds)
+
+
+@pytest.mark.parametrize("ts_ms", [None, 10**30, -(10**30)])
+def test_moment_that_is_none_is_shown_as_it_came(ts_ms: int | None) -> None:
+    """A server may say anything, or nothing."""
+    assert (None if ts_ms is None else str(ts_ms)) == moment(ts_ms)
+
+
+@pytest.mark.parametrize(("perm", "said"), [(0, "---"), (2, "-W-"), (4, "R--"), (6, "RW-"), (7, "RWX"), (8, "---")])
+def test_permissions_are_written_as_rocketmq_does(perm: int, said: str) -> None:
+    """Read, write, inherit."""
+    assert said == perm_text(perm)
+
+
+# -- hostile names ----------------------------------------------------------------------------------------------------
+
+# repaints the screen, looks like rich's markup, turns its neighbours around, is an emoji's name, rings
+EVIL = ("\x1b[2J\x1b[H", "[red]x[/red]", "\u202egnirts", ":smile:", "a\r\nb\x07", "\x9b31m", "tab\tbed")
+SHOWN = (r"\x1b[2J\x1b[H", "[red]x[/red]", r"\u202egnirts", ":smile:", r"a\r\nb\x07", r"\x9b31m", r"tab\tbed")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_nothing_unprintable_is_ever_shown(text: str) -> None:
+    """In no format; programs read what the server said."""
+    document = {"name": text, text: [text]}
+    as_json = json_text(json.dumps(document, ensure_ascii=False, indent=2))
+    as_yaml = yaml_text(document)
+
+    assert shown(text).isprintable()
+    for spelt in (as_json, as_yaml):
+        assert spelt.replace("\n", "").isprintable()
+    assert document == json.loads(as_json) == yaml.safe_load(as_yaml)
+    assert json_text(as_json, is_ascii=True).isascii()
+    assert document == json.loads(json_text(as_json, is_ascii=True))
+
+
+@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
+async def test_names_are_shown_literally(tmp_path: Path, spoken: str) -> None:
+    """Of topics, brokers, clusters and addresses, by every command that shows them."""
+    async with asked(tmp_path, spoken) as (server, where):
+        peer = await server.connect()
+        for number, name in enumerate(EVIL):
+            await peer.register(Broker(name, 0, f"10.0.0.{number}{name}", name), registration(name, "T"))
+            await peer.call(100, {"namespace": "ns", "key": name, "value": name})
+        commands = [
+            *[("brokers",), ("clusters",), ("topics",), ("config", "show"), ("status",), ("kv", "list", "ns")],
+            *[("route", *EVIL), ("explain", EVIL[0]), ("explain", "absent\x1b"), ("wipe-write-perm", EVIL[0])],
+            *[("kv", "get", "ns", EVIL[0]), ("kv", "get", "ns\x1b", EVIL[0])],
+            *([("events",), ("connections",)] if spoken == "native" else []),
+        ]
+        for command in commands:
+            for options in ((), ("-o", "json"), ("-o", "yaml")):
+                found = await ctl(*at(where), *command, *options)
+                assert (found.out + found.err).replace("\n", "").isprintable(), command
+                assert found.code in (0, 1, 2), command
+
+        # by its line breaks: a cell keeps its blanks
+        assert sorted(["T", *SHOWN]) == sorted((await ctl(*at(where), "topics")).lines[1:])
+        as_json, as_yaml = [await ctl(*at(where), "topics", "-o", it) for it in ("json", "yaml")]
+        for document in (as_json.json, as_yaml.yaml):
+            assert sorted(["T", *EVIL]) == sorted(document["servers"][0]["topics"])
+
+
+async def test_state_of_a_broker_and_refusals_are_shown_literally(tmp_path: Path) -> None:
+    """A broker names its members itself, and what is no number is none; a remark is a server's text, too."""
+    async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
+        peer = await server.connect()
+        await peer.register(Broker())
+        state = {"\x1b[2J": "[red]\x07", "n": float("nan")}
+        await peer.call(904, Broker().ext, native({"state": state}), spelling="native")
+        broker = await ctl(*at(server), "brokers")
+        found = await ctl(*at(server), "brokers", "-o", "json")
+        apache.remarks[206] = "[red]\x1b[2J\nnamesrvctl: all is well"
+        refused = await ctl(*at(apache), "topics")
+        error = await ctl(*at(apache), "topics", "-o", "json")
+
+    assert r"\x1b[2J=[red]\x07 n=nan" == broker.cells[1][-1]
+    assert {"\x1b[2J": "[red]\x07", "n": None} == found.json["servers"][0]["brokers"][0]["state"]
+    said = r"refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"
+    assert (1, "", f"namesrvctl: {address_of(apache)}: {said}\n") == refused
+    assert "refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well" == error.json["servers"][0]["error"]
