@@ -1,6 +1,7 @@
 """The broker agent: embed it in a broker, and every NameServer knows the broker."""
 
-from namesrv_broker_agent.agent import BrokerAgent, MasterInfo
+from namesrv_broker_agent.agent import BrokerAgent
+from namesrv_broker_agent.dialects import MasterInfo
 from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.sync import SyncBrokerAgent

@@ -6,10 +6,10 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from namesrv_broker_agent.dialects import MasterInfo
 from namesrv_broker_agent.identity import BrokerIdentity, BrokerState
 from namesrv_broker_agent.link import ServerLink, ServerState, report_bug
 from namesrv_broker_agent.settings import AgentSettings
@@ -26,14 +26,6 @@ from namesrv_runtime.name_servers import NameServerList
 T = TypeVar("T")
 
 logger: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class MasterInfo:
-    """Where the master of this slave is."""
-
-    master_addr: str
-    ha_server_addr: str | None
 
 
 class BrokerAgent:
@@ -313,12 +305,8 @@ class BrokerAgent:
             self._master = None
             return
         # what a server said that cannot be reached any more is old news
-        reachable = (other.master for other in self._links.values() if other.state.status == "registered")
-        named = Counter(
-            MasterInfo(known.master_addr, known.ha_server_addr)
-            for known in reachable
-            if known is not None and known.master_addr is not None
-        )
+        reachable = (link.master for link in self._links.values() if link.state.status == "registered")
+        named = Counter(master for master in reachable if master is not None)
         if not named:
             return
         most = named.most_common(1)[0][0]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_broker_agent.agent import BrokerAgent
-from namesrv_broker_agent.config_file import AgentConfig, ConfigFileError, read_config
 from namesrv_broker_agent.link import ServerState
+from namesrv_broker_agent.settings import AgentConfig, ConfigFileError, read_config
 from namesrv_broker_agent.topics import TopicStateError
 from namesrv_runtime import log, loops
 from namesrv_runtime.clock import SystemClock

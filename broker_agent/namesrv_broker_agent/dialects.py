@@ -33,12 +33,19 @@ _SECOND_TOPIC: Final = "SELF_TEST_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
+class MasterInfo:
+    """Where the master of this slave is."""
+
+    master_addr: str
+    ha_server_addr: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Registered:
     """What a server answered to a registration."""
 
-    # of the slave's master, where the server knows it
-    master_addr: str | None
-    ha_server_addr: str | None
+    # of a slave, where the server knows it
+    master: MasterInfo | None
     # which run of the server; None from a server that does not say
     boot_id: str | None
 
@@ -63,7 +70,8 @@ class Dialect(ABC):
         seconds = self._timeout + len(body) * SECONDS_PER_BYTE
         answer = await self._ask(client, RequestCode.REGISTER_BROKER, fields, body, seconds)
         said = answer.ext_fields or {}
-        return Registered(said.get("masterAddr"), said.get("haServerAddr"), said.get("boot_id"))
+        master = MasterInfo(said["masterAddr"], said.get("haServerAddr")) if "masterAddr" in said else None
+        return Registered(master, said.get("boot_id"))
 
     @abstractmethod
     async def heartbeat(self, client: RemotingClient, now: float) -> str | None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from namesrv_broker_agent.dialects import Dialect, NativeDialect, Registered, RocketmqDialect
+from namesrv_broker_agent.dialects import Dialect, MasterInfo, NativeDialect, RocketmqDialect
 from namesrv_broker_agent.identity import BrokerIdentity
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.aio.client import RemotingClient
@@ -37,6 +37,7 @@ _SLOW_BACKOFF: Final = Backoff(1.0, 15.0)
 _MAX_PATIENCE: Final = 4.0
 # how long a client's close() may take
 CLOSE_SECONDS: Final = 1.0
+_LOST: Final = "was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class ServerLink:
         self.address = address
         self.state = ServerState(address, "connecting", clock.wall())
         # what a slave was last told of its master here
-        self.master: Registered | None = None
+        self.master: MasterInfo | None = None
         self._identity = identity
         self._settings = identity.settings
         self._clock = clock
@@ -91,8 +92,8 @@ class ServerLink:
         self._dialect: Dialect | None = None
         # something is to be done before the next heartbeat
         self._wake = asyncio.Event()
-        self._is_lost = False
-        self._is_shared = False
+        # why the connection of now is of no use
+        self._useless: str | None = None
         self._needs_full = True
         # a slave wants to know who its master is now
         self._asks_master = False
@@ -137,7 +138,7 @@ class ServerLink:
 
     def reconnect(self) -> None:
         """Replace the connection, or the one that is being made: the child of a fork holds it, too."""
-        self._is_shared = True
+        self._useless = "was shared with the child of a fork"
         self.settled.clear()
         self._wake.set()
 
@@ -172,29 +173,25 @@ class ServerLink:
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
-        with suppress(TimeoutError):
-            async with timeout_on(self._clock, timeout_seconds):
-                await self._unregister(timeout_seconds)
-
-    async def _unregister(self, timeout_seconds: float) -> None:
         clients = [client for client in (self._client, self._former) if client is not None]
         connected = [client for client in clients if client.connected]
-        try:
-            if self._dialect is not None and connected:
-                # the rest is for closing: a server that does not answer need not read, either
-                await self._dialect.unregister(connected[0], max(timeout_seconds - CLOSE_SECONDS, timeout_seconds / 2))
-        except RemotingError as error:
-            self.state = replace(self.state, last_error=str(error))
-        finally:
-            self._becomes("stopped", error=self.state.last_error)
-            await asyncio.gather(*(client.close() for client in clients))
+        with suppress(TimeoutError, RemotingError):
+            async with timeout_on(self._clock, timeout_seconds):
+                try:
+                    if self._dialect is not None and connected:
+                        # the rest is for closing: a server that does not answer need not read, either
+                        seconds = max(timeout_seconds - CLOSE_SECONDS, timeout_seconds / 2)
+                        await self._dialect.unregister(connected[0], seconds)
+                finally:
+                    self._becomes("stopped")
+                    await asyncio.gather(*(client.close() for client in clients))
 
     def _new_client(self) -> RemotingClient:
         """Not connected yet; the one before is kept for now."""
 
         def lost(error: ConnectionClosedError) -> None:  # noqa: ARG001 - the next call says it in its own words
             if client is self._client:
-                self._is_lost = True
+                self._useless = self._useless or _LOST
                 self._wake.set()
 
         client = RemotingClient(
@@ -225,7 +222,7 @@ class ServerLink:
         longest = min(2.0**self._slow_failures, _MAX_PATIENCE)
         self._patience = 1.0 if longest == 1.0 else 1.0 + (longest - 1.0) * self._random_unit()
         self._former, self._client = self._client, self._new_client()
-        self._is_lost = self._is_shared = False
+        self._useless = None
         self._needs_full = True
         self._pending.clear()
         client = self._client
@@ -235,11 +232,12 @@ class ServerLink:
         # a phase of its own: the first heartbeat comes at a random moment of the period
         due = self._clock.monotonic() + self._period() * self._random_unit()
         while True:
-            await self._wait(due)
-            if self._is_lost:
-                raise ConnectionClosedError(f"connection to {self.address} was lost")
-            if self._is_shared:
-                raise ConnectionClosedError(f"connection to {self.address} was shared with the child of a fork")
+            with suppress(TimeoutError):
+                async with timeout_on(self._clock, max(0.0, due - self._clock.monotonic())):
+                    await self._wake.wait()
+            self._wake.clear()
+            if self._useless is not None:
+                raise ConnectionClosedError(f"connection to {self.address} {self._useless}")
             if self._needs_full or self._pending or self._asks_master:
                 await self._register(client, dialect)
             if self._clock.monotonic() >= due:
@@ -247,12 +245,6 @@ class ServerLink:
                 if not self._needs_full:
                     await self._beat(client, dialect)
                 due = self._clock.monotonic() + self._period()
-
-    async def _wait(self, due: float) -> None:
-        with suppress(TimeoutError):
-            async with timeout_on(self._clock, max(0.0, due - self._clock.monotonic())):
-                await self._wake.wait()
-        self._wake.clear()
 
     async def _choose(self, client: RemotingClient) -> Dialect:
         """The protocol that the settings name, or the one that the server understands."""
@@ -263,7 +255,7 @@ class ServerLink:
             known = client.speaks_native()
             is_native = await client.server_info(timeout_seconds) is not None if known is None else known
             # the connections that closed on the question are no loss
-            self._is_lost = False
+            self._useless = None if self._useless == _LOST else self._useless
         return (NativeDialect if is_native else RocketmqDialect)(self._identity, timeout_seconds)
 
     async def _register(self, client: RemotingClient, dialect: Dialect) -> None:
@@ -286,16 +278,13 @@ class ServerLink:
                 # the connection is fine, and the next heartbeat tries again
                 self._becomes("connecting", error=self.state.last_error)
             return
-        except RemotingError:
-            self._needs_full = True
-            raise
         boot_id = registered.boot_id or self.state.boot_id
         self._answered(boot_id=boot_id, registrations=self.state.registrations + 1)
         if self.state.status != "registered":
             self._becomes("registered")
-        if not (self._needs_full or self._pending or self._is_shared):
+        if not (self._needs_full or self._pending or self._useless):
             self.settled.set()
-        self.master = registered
+        self.master = registered.master
         self._on_registered()
 
     async def _beat(self, client: RemotingClient, dialect: Dialect) -> None:

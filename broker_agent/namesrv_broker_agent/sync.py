@@ -3,21 +3,22 @@
 One background thread with one loop; every method may be called from any thread.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from namesrv_broker_agent.agent import BrokerAgent, MasterInfo
+from namesrv_broker_agent.agent import BrokerAgent
+from namesrv_broker_agent.dialects import MasterInfo
 from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.settings import AgentSettings
-from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.codes import Permission
 from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
 
 __all__ = ["StoppedError", "SyncBrokerAgent"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # What a method may take beyond the agent's own deadlines before the caller gets its thread back.
@@ -38,6 +39,18 @@ class _ThreadAgent(BrokerAgent):
         for link in self._links.values():
             if not link.has_one_of(descriptors):
                 link.reconnect()
+
+
+def _blocking(
+    verb: Callable[Concatenate[BrokerAgent, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["SyncBrokerAgent", P], T]:
+    """The verb for threads."""
+
+    @functools.wraps(verb)
+    def call(self: "SyncBrokerAgent", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call(verb(self._started(), *args, **kwargs), self.settings.answer_timeout_seconds)
+
+    return call
 
 
 class SyncBrokerAgent:
@@ -136,33 +149,13 @@ class SyncBrokerAgent:
         """Wait until that many servers know everything; how many do. Raises TimeoutError as BrokerAgent does."""
         return self._call(self._started().registered(count, timeout_seconds), timeout_seconds)
 
-    def create_topic(self, topic: TopicConfig) -> None:
-        """Add a topic. Raises ValueError."""
-        self._call(self._started().create_topic(topic))
-
-    def update_topic(self, topic: TopicConfig) -> None:
-        """Replace a topic. Raises ValueError."""
-        self._call(self._started().update_topic(topic))
-
-    def delete_topic(self, name: str) -> None:
-        """Remove a topic. Raises ValueError."""
-        self._call(self._started().delete_topic(name))
-
-    def set_perm(self, name: str, perm: Permission) -> None:
-        """Change a topic's permission. Raises ValueError."""
-        self._call(self._started().set_perm(name, perm))
-
-    def replace_topics(self, topics: Iterable[TopicConfig]) -> TopicChange:
-        """Make the topics these; what differed. Raises ValueError."""
-        return self._call(self._started().replace_topics(topics))
-
-    def promote(self, state_version: int | None = None) -> None:
-        """Become the master."""
-        self._call(self._started().promote(state_version), self.settings.answer_timeout_seconds)
-
-    def demote(self, broker_id: int, state_version: int | None = None) -> None:
-        """Become a slave with that id. Raises ValueError."""
-        self._call(self._started().demote(broker_id, state_version), self.settings.answer_timeout_seconds)
+    create_topic = _blocking(BrokerAgent.create_topic)
+    update_topic = _blocking(BrokerAgent.update_topic)
+    delete_topic = _blocking(BrokerAgent.delete_topic)
+    set_perm = _blocking(BrokerAgent.set_perm)
+    replace_topics = _blocking(BrokerAgent.replace_topics)
+    promote = _blocking(BrokerAgent.promote)
+    demote = _blocking(BrokerAgent.demote)
 
     @property
     def servers(self) -> Mapping[str, ServerState]:

@@ -49,9 +49,8 @@ async def test_bench_of_apaches_server_asks_in_json(tmp_path: Path) -> None:
         assert (0, [f"asking {where} {known}"]) == (empty.code, empty.problems)
         assert (False, True) == (empty.json["servers"][0]["topic_known"], empty.json["servers"][0]["requests"] > 0)
         assert 0 == measured.code
-        assert (
-            ["SERVER", "PROTOCOL", "REQUESTS", "REQUESTS/S", "P50 MS", "P99 MS", "MAX MS", "ERRORS"]
-            == (measured.cells[0])
+        assert ["SERVER", "PROTOCOL", "REQUESTS", "REQUESTS/S", "P50 MS", "P99 MS", "MAX MS", "ERRORS"] == (
+            measured.cells[0]
         )
         assert [where, "rocketmq"] == measured.cells[1][:2]
         assert {(0, 105)} == set(apache.asked[-10:])

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from namesrv_broker_agent import AgentSettings, TopicConfig
-from namesrv_broker_agent import config_file as documented
-from namesrv_broker_agent.config_file import AgentConfig, ConfigFileError, read_config
+from namesrv_broker_agent import settings as documented
+from namesrv_broker_agent.settings import AgentConfig, ConfigFileError, read_config
 
 NEEDED: dict[str, Any] = {"cluster_name": "c1", "broker_name": "broker-a", "broker_addr": "10.0.0.5:10911"}
 BROKER = "".join(f'{name} = "{value}"\n' for name, value in NEEDED.items())
