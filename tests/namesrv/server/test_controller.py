@@ -1,7 +1,4 @@
-"""How a server starts, what it brings along from its last run, and how it leaves.
-
-In this process, on both loops; signals and exit codes are in tests/journeys.
-"""
+"""What keeps a server from starting, and how it leaves; what a process shows of both is in tests/journeys."""
 
 import asyncio
 import fcntl
@@ -27,18 +24,6 @@ def logged(caplog: pytest.LogCaptureFixture, *names: str) -> list[tuple[str, dic
 
 
 # -- starting --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.settings(listen_host="127.0.0.1,127.0.0.2")
-async def test_server_listens_on_several_addresses(server: InProcess) -> None:
-    """On one port."""
-    (first, port), (second, same) = server.controller.addresses
-    assert ("127.0.0.1", "127.0.0.2") == (first, second)
-    assert port == same
-    reader, writer = await asyncio.open_connection(second, port)
-    writer.write(b"\x00\x00\x00\x01")
-    assert b"" == await reader.read()
-    writer.close()
 
 
 def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -190,17 +190,6 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
 # -- connections -----------------------------------------------------------------------------------------------------
 
 
-async def test_own_shutdown_evicts_nobody(tmp_path: Path) -> None:
-    """It is we who close the connections: the brokers are expected back."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(A)
-        effects = server.effects
-    assert [] == [effect for effect in effects if isinstance(effect, Evicted)]
-    async with namesrv_in_process(tmp_path) as server:
-        assert ["broker-a"] == [missing.broker_name for missing in server.namesrv.readiness.missing]
-
-
 async def test_connections_are_logged_for_who_debugs(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
     """Who came and how it went."""
     caplog.set_level(logging.DEBUG)
