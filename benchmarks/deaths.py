@@ -13,7 +13,7 @@ import time
 from typing import Final
 
 from namesrv.fast_lane import RouteAnswers
-from namesrv.routeinfo.limits import TableLimits
+from namesrv.routeinfo.admission import TableLimits
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import Effect, Registration, RouteOptions

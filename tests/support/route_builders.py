@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from namesrv.routeinfo.admission import TableLimits, check_registration
 from namesrv.routeinfo.eviction import Removal, plan_removal
-from namesrv.routeinfo.limits import TableLimits
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import (
@@ -16,7 +16,7 @@ from namesrv.routeinfo.records import (
     RouteChanged,
     RouteOptions,
 )
-from namesrv.routeinfo.registration import Plan, check_registration, plan_registration
+from namesrv.routeinfo.registration import Plan, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import Changes, Rerouted, RouteTables
 from namesrv_remoting.bodies.dialects import JSON, NATIVE

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from namesrv.routeinfo.admission import TableLimits, check_registration, check_topics
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
-from namesrv.routeinfo.limits import TableLimits, check_topics
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
@@ -35,7 +35,7 @@ from namesrv.routeinfo.records import (
     Scanned,
     Unregistered,
 )
-from namesrv.routeinfo.registration import Plan, check_registration, master_of, plan_registration
+from namesrv.routeinfo.registration import Plan, master_of, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import MAX_CARRIERS, Carrier, Changes, Prepared, QueueRow, Rerouted, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic

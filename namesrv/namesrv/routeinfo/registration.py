@@ -4,10 +4,9 @@ After `RouteInfoManager.registerBroker`, step by step (the numbers are those of 
 refused registration changes nothing at all, a displaced master leaves entirely, and a wiped write permission stays so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from namesrv.routeinfo.limits import TableLimits, check_connection, check_new_broker, check_topics
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -19,9 +18,7 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables, place_in, plan_rows, row_with
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData, QueueData
-from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
-from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,76 +32,6 @@ class Plan:
     min_id_changed: MinBrokerIdChanged | None
 
 
-def check_registration(
-    tables: RouteTables, registration: Registration, options: RouteOptions, limits: TableLimits
-) -> Steps[None]:
-    """Refuse what must not be applied, before anything is worked out.
-
-    Raises:
-        QueryNotFoundError: a delta of a broker that is not known under this agent: it has to register fully.
-        BadRequestError: another address holds the id with a higher state version, or the tables would hold too much.
-        SystemError_: a first registration with exactly one topic, which could be a part taken for the whole.
-    """
-    key, live = registration.key, tables.broker_live_table.get(registration.key)
-    group = tables.broker_addr_table.get(registration.broker_name)
-    addrs = {} if group is None else group.broker_addrs
-    if registration.kind == "delta" and (
-        live is None
-        or live.agent_id != registration.agent_id
-        or live.broker_name != registration.broker_name
-        or addrs.get(registration.broker_id) != key.broker_addr
-    ):
-        raise QueryNotFoundError(f"broker {registration.broker_name} at {key.broker_addr} is not registered")
-    _check_registration_seq(registration, live)
-    _check_state_version(tables, registration, addrs)
-    if (
-        not registration.is_native
-        and registration.broker_id not in addrs
-        and _is_one_topic(registration.body.topic_configs)
-    ):
-        raise SystemError_("register broker failed", ext_fields={})
-    check_new_broker(tables, limits, registration)
-    check_connection(tables, limits, registration)
-    if _creates_routes(registration, _addrs_after(registration, addrs)):
-        configs = registration.body.topic_configs
-        yield from check_topics(
-            tables,
-            limits,
-            registration.broker_name,
-            (topic.topic_name for topic in configs),
-            len(configs),
-            _topics_dropped(tables, registration, options),
-        )
-
-
-def _is_one_topic(configs: Sequence[TopicConfig]) -> bool:
-    return bool(configs) and all(topic.topic_name == configs[0].topic_name for topic in configs)
-
-
-def _check_registration_seq(registration: Registration, live: BrokerLiveInfo | None) -> None:
-    """One agent counts its registrations: an older one that comes late says what is not so any more."""
-    if live is None or registration.agent_id is None or live.agent_id != registration.agent_id:
-        return
-    offered, known = registration.registration_seq or 0, live.registration_seq or 0
-    if offered < known:
-        raise BadRequestError(f"field registrationSeq: {offered} is older than the registered {known}")
-
-
-def _check_state_version(tables: RouteTables, registration: Registration, addrs: Mapping[int, str]) -> None:
-    holder = addrs.get(registration.broker_id)
-    if holder is None or holder == registration.broker_addr:
-        return
-    live = tables.broker_live_table.get(BrokerAddrInfo(registration.cluster_name, holder))
-    held = 0 if live is None or live.data_version is None else live.data_version.state_version
-    offered = 0 if registration.body.data_version is None else registration.body.data_version.state_version
-    if held > offered:
-        raise BadRequestError(
-            f"field stateVersion: {offered} is lower than {held} of {holder}, "
-            f"which holds id {registration.broker_id} of {registration.broker_name}",
-            ext_fields={},
-        )
-
-
 def plan_registration(
     tables: RouteTables, registration: Registration, options: RouteOptions, now: float, generation: int
 ) -> Steps[Plan]:
@@ -113,7 +40,7 @@ def plan_registration(
     before = tables.broker_addr_table.get(name)
     addrs_before = {} if before is None else dict(before.broker_addrs)
     holder = addrs_before.get(registration.broker_id)
-    addrs = _addrs_after(registration, addrs_before)
+    addrs = addrs_after(registration, addrs_before)
     changes = Changes(cluster_name=registration.cluster_name)
     changes.groups[name] = BrokerData(
         # the first cluster's: a name is global, as in Java
@@ -127,12 +54,12 @@ def plan_registration(
     changes.dropped.extend(displaced)
 
     live = tables.broker_live_table.get(key)
-    if _creates_routes(registration, addrs):
+    if creates_routes(registration, addrs):
         taken = 0
         if name in tables.wiped or (registration.broker_id != MASTER_ID and registration.enable_acting_master):
             taken = PERM_WRITE
         yield from _plan_rows(tables, registration, changes, without_perm=taken)
-        dropped = yield from _topics_dropped(tables, registration, options)
+        dropped = yield from topics_dropped(tables, registration, options)
         yield from plan_rows(tables, changes, dropped, lambda row: row_with(row, name, None))
         yield from _plan_mappings(tables, registration, changes)
 
@@ -160,14 +87,14 @@ def plan_registration(
     )
 
 
-def _addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[int, str]:
+def addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[int, str]:
     """4: the same address under another id is this broker in its former role. Ordered by id, as answers are."""
     own, broker_id = registration.broker_addr, registration.broker_id
     others = {i: addr for i, addr in before.items() if addr != own and i != broker_id}
     return dict(sorted({**others, broker_id: own}.items()))
 
 
-def _creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool:
+def creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool:
     """8: only a master creates routes, or the slave that stands in for one."""
     broker_id = registration.broker_id
     return broker_id == MASTER_ID or (registration.enable_acting_master is not None and broker_id == min(addrs))
@@ -212,7 +139,7 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
             yield
 
 
-def _topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
+def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
     """8a: what a full registration does not name goes, if it says so natively or the option is on."""
     known, body = tables.topics_of_broker.get(registration.broker_name, set()), registration.body
     if registration.kind == "delta":

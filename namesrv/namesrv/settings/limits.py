@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from namesrv.kv.store import KVLimits
-from namesrv.routeinfo.limits import TableLimits
+from namesrv.routeinfo.admission import TableLimits
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_runtime.line_files import Retention

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.limits import check_topics
+from namesrv.routeinfo.admission import check_registration, check_topics
 from namesrv.routeinfo.records import MinBrokerIdChanged, Registration, RouteOptions
-from namesrv.routeinfo.registration import check_registration, plan_registration
+from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Rerouted
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_
