@@ -67,10 +67,6 @@ class Counters:
             found[reason] += count
         return found
 
-    def late_heartbeat(self, seconds: float) -> None:
-        """Count a heartbeat that was late; there may be a hundred thousand others a second."""
-        self.late_heartbeats.observe(seconds)
-
     def lateness(self, heartbeats: int) -> Histogram:
         """By how much signs of life were late, of so many heartbeats and all renewals."""
         late, renewals = self.late_heartbeats, self.renewals

@@ -25,7 +25,7 @@ def test_late_heartbeats_are_told_apart(late: float, bucket: int) -> None:
     """Those that came in time are all others."""
     counters = Counters()
 
-    counters.late_heartbeat(late)
+    counters.late_heartbeats.observe(late)
 
     lateness = counters.lateness(heartbeats=4)
     assert {0: 3, bucket: 1} == {number: count for number, count in enumerate(lateness.counts) if count}

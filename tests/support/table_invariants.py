@@ -54,11 +54,6 @@ def _table_violations(tables: RouteTables) -> Iterator[str]:
 
 def _live_violations(tables: RouteTables) -> Iterator[str]:
     live = tables.broker_live_table
-    if tables.deadline_of.keys() != live.keys():
-        yield "deadline_of is not what the live table says"
-    for key, deadline in tables.deadline_of.items():
-        if deadline > live[key].expires_at() or (deadline, key) not in tables.deadlines:
-            yield f"{key} has no deadline"
     for key, entry in live.items():
         if entry.broker_name not in tables.cluster_addr_table.get(key.cluster_name, ()):
             yield f"{entry.broker_name} is not in its cluster {key.cluster_name}"

@@ -157,11 +157,9 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A search for silent brokers has decided."""
+    """A search for silent brokers, numbered from 1, has decided: in liveness seconds, among so many brokers."""
 
-    # from 1 within a run of the server
     scan: int
-    # the moment of decision, in liveness seconds, and how many brokers there were
     now: float
     brokers: int
 

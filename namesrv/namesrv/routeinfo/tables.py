@@ -1,7 +1,5 @@
 """The route tables of a NameServer and their indexes."""
 
-import heapq
-import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -35,8 +33,6 @@ _BROKER_BYTES: Final = 2048
 _NOBODY: Final[frozenset[str]] = frozenset()
 # Names of topics that are gone, and that are not worth clearing away.
 SPARE_NAMES: Final = 10_000
-# Outdated deadlines that are not worth clearing away.
-SPARE_DEADLINES: Final = 64
 
 
 @dataclass(slots=True)
@@ -132,10 +128,6 @@ class RouteTables:
         self.carriers: dict[BrokerAddrInfo, dict[int, Carrier]] = {}
         # the same the other way round: connection -> brokers
         self.carried_on: dict[int, set[BrokerAddrInfo]] = {}
-        # (deadline, key), earliest first; an entry's deadline may have moved on since it was put here, and an entry
-        # counts only if deadline_of says the same
-        self.deadlines: list[tuple[float, BrokerAddrInfo]] = []
-        self.deadline_of: dict[BrokerAddrInfo, float] = {}
         # one string object per topic, whoever registered it; those of some that have no queues may be left
         self.topic_names: dict[str, str] = {}
 
@@ -160,22 +152,9 @@ class RouteTables:
             self.brokers_on_connection.setdefault(live.connection_id, set()).add(key)
             self._forget_carrier(key, live.connection_id)
         self.broker_live_table[key] = live
-        # a later deadline is found when the heap's comes up; only a new or an earlier one has to be put in
-        if live.expires_at() < self.deadline_of.get(key, math.inf):
-            self.set_deadline(key, live.expires_at())
-
-    def set_deadline(self, key: BrokerAddrInfo, deadline: float) -> None:
-        """When to look at a live entry again."""
-        self.deadline_of[key] = deadline
-        heapq.heappush(self.deadlines, (deadline, key))
-        if len(self.deadlines) > 2 * len(self.deadline_of) + SPARE_DEADLINES:
-            # brokers that come and go leave theirs behind
-            self.deadlines = [(until, known) for known, until in self.deadline_of.items()]
-            heapq.heapify(self.deadlines)
 
     def _drop_live(self, key: BrokerAddrInfo) -> None:
         live = self.broker_live_table.pop(key, None)
-        self.deadline_of.pop(key, None)
         if live is not None:
             _discard(self.brokers_on_connection, live.connection_id, key)
         for connection_id in list(self.carriers.get(key, ())):
@@ -314,11 +293,7 @@ class RouteTables:
         return set(rerouted.groups_before)
 
     def apply(self, prepared: Prepared) -> None:
-        """Make the changes, in one step that nobody can see half of.
-
-        A hundred thousand topics at once are no reason for the loop to wait: what has to look at each of them is done
-        by `prepare`, and here whole tables are put into whole tables.
-        """
+        """Make the changes, in one step that nobody can see half of: whole tables are put into whole tables."""
         changes = prepared.changes
         for key in changes.dropped:
             self._drop_live(key)
@@ -406,8 +381,7 @@ def place_in(row: QueueRow, broker_name: str) -> tuple[int, bool]:
 def difference(before: QueueRow, after: QueueRow) -> tuple[QueueRow, QueueRow]:
     """What is only in the one row and what is only in the other, but for queues in between.
 
-    Ten thousand brokers may share a topic, and each that comes or goes changes its row: they are compared as tuples,
-    of which nearly all elements are the same objects, and not one by one.
+    Ten thousand brokers may share a topic, and each that comes or goes changes its row: they are compared as tuples.
     """
     shorter = min(len(before), len(after))
     start = _common(shorter, lambda low, high: before[low:high] == after[low:high])

@@ -252,7 +252,7 @@ class NamesrvController:
             sink=sink,
             is_connected=connections.__contains__,
             caches=(answers.json, answers.native),
-            on_late_heartbeat=counters.late_heartbeat,
+            on_late_heartbeat=counters.late_heartbeats.observe,
             on_touch=[*([] if log is None else [log.touched]), *self._touch_observers],
             on_publish=None if log is None else log.routes_published,
         )

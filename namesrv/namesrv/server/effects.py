@@ -82,7 +82,7 @@ class EffectSink:
             # a sign of life: slaves send an empty delta with every heartbeat, to be told of their master
             return
         key, live = effect.key, effect.live
-        self.readiness.broker_seen(key.cluster_name, live.broker_name, live.broker_id, key.broker_addr)
+        self.readiness.broker_seen(key.cluster_name, live.broker_name, live.broker_id)
         fields = {**_identity(effect), "kind": effect.kind, "topics": effect.topics}
         level = logging.INFO if effect.is_new else logging.DEBUG
         event(logger, level, "broker_registered", **fields, new=effect.is_new)

@@ -121,14 +121,8 @@ class Readiness:
         """Whether there were brokers in the last run, back or not."""
         return self._expected_count > 0 or self._is_lost
 
-    def broker_seen(
-        self,
-        cluster: str,
-        broker_name: str,
-        broker_id: int,
-        broker_addr: str,  # noqa: ARG002  # says nothing: a container comes back with another one
-    ) -> None:
-        """A broker has registered, expected or not."""
+    def broker_seen(self, cluster: str, broker_name: str, broker_id: int) -> None:
+        """A broker has registered, expected or not; its address says nothing: a container comes back with another."""
         self._missing.pop((cluster, broker_name, broker_id), None)
         self._is_ready = self._is_ready or not (self._missing or self._is_lost)
 
@@ -139,25 +133,21 @@ class Readiness:
 
     def reason(self, now: float) -> str:
         """Why it is ready or not, for people."""
-        ready = self.is_ready(now)
-        if self._is_lost:
-            left = self._ready_at - now
-            state = f"ready: waited {self._wait_seconds:g} s" if ready else f"not ready: waiting {left:.0f} s more"
-            return f"{state}, the snapshot of brokers to expect was lost"
-        if not self._expected_count:
-            return "ready: no brokers expected"
-        if not self._missing:
+        is_ready, left = self.is_ready(now), self._ready_at - now
+        if self.expects_brokers and not self._missing and not self._is_lost:
             return f"ready: all {self._expected_count} expected brokers are back"
-        missing = f"{len(self._missing)} of {self._expected_count} expected brokers: {self._names()}"
-        if ready:
-            return f"ready: waited {self._wait_seconds:g} s, without {missing}"
-        return f"not ready: waiting {self._ready_at - now:.0f} s more for {missing}"
-
-    def _names(self) -> str:
+        if not self.expects_brokers:
+            return "ready: no brokers expected"
+        if self._is_lost:
+            state = f"ready: waited {self._wait_seconds:g} s" if is_ready else f"not ready: waiting {left:.0f} s more"
+            return f"{state}, the snapshot of brokers to expect was lost"
         names = [str(broker) for broker in self.missing[:NAMED_BROKERS]]
         if len(self._missing) > NAMED_BROKERS:
             names.append(f"and {len(self._missing) - NAMED_BROKERS} more")
-        return ", ".join(names)
+        missing = f"{len(self._missing)} of {self._expected_count} expected brokers: {', '.join(names)}"
+        if is_ready:
+            return f"ready: waited {self._wait_seconds:g} s, without {missing}"
+        return f"not ready: waiting {left:.0f} s more for {missing}"
 
     def __repr__(self) -> str:
         state = "ready" if self._is_ready else "waiting"

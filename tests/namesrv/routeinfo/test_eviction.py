@@ -45,24 +45,6 @@ def test_expiry_that_became_another_counts_at_once(expiry: float, now: float) ->
     assert [M] == silent_brokers(tables, now)
 
 
-def test_broker_that_came_back_within_one_moment_is_found_once() -> None:
-    """It has the same deadline in the heap twice; one that is gone has none."""
-    tables = tables_of(registration("b1", 0, "m:1"), registration("b2", 0, "o:1"))
-    remove(tables, M)
-    assert [O] == silent_brokers(tables, 200.0)
-
-    tables.set_live(M, tables_of(registration("b1", 0, "m:1")).broker_live_table[M])
-    assert [M, O] == silent_brokers(tables, 200.0)
-
-
-def test_scan_costs_what_is_due() -> None:
-    """A thousand brokers that are heard are not looked at."""
-    tables = tables_of(*(registration(f"b{number}", 0, f"m:{number}") for number in range(1_000)))
-    tables.broker_live_table = {}
-
-    assert [] == silent_brokers(tables, 119.0)
-
-
 @pytest.mark.parametrize(("topics", "yields"), [(2, 0), (CHUNK_TOPICS - 1, 0), (3 * CHUNK_TOPICS, 3)])
 @pytest.mark.parametrize("acts", [None, True], ids=["alone", "with a slave"])
 def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts: bool | None) -> None:  # noqa: FBT001

@@ -32,7 +32,7 @@ from namesrv.routeinfo.records import (
     RouteChanged,
 )
 from namesrv.routeinfo.revisions import RouteRevisions
-from namesrv.routeinfo.tables import SPARE_DEADLINES, RouteTables
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import TopicRouteData, in_zone
@@ -509,7 +509,6 @@ class RouteMachine(RuleBasedStateMachine):
         found = facts_of(tables)
         for table, expected in self.model.facts().items():
             assert expected == found[table], f"{table}: {expected} is {found[table]}"
-        assert len(tables.deadlines) <= 2 * len(tables.broker_live_table) + SPARE_DEADLINES
         for topic in TOPICS:
             route = self.route(topic)
             assert as_json(route) == self.answer(topic)

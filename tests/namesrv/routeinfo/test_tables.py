@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.records import BrokerLiveInfo
 from namesrv.routeinfo.tables import (
-    SPARE_DEADLINES,
     SPARE_NAMES,
     Changes,
     Rerouted,
@@ -19,7 +17,7 @@ from namesrv.routeinfo.tables import (
 )
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv_remoting.bodies.route import BrokerData, QueueData
-from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
+from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.route_builders import (
     apply,
     body,
@@ -36,11 +34,6 @@ MASTER = registration("b1", 0, "m:1")
 SLAVE = registration("b1", 1, "s:1")
 OTHER = registration("b2", 0, "o:1", "t2", "t3")
 MAPPING = TopicQueueMappingInfo(topic="t1", bname="b1", epoch=1)
-
-
-def live(*, last_update: float = 0.0, connection_id: int = 1, expiry_seconds: float = 120.0) -> BrokerLiveInfo:
-    """A live entry of b1's master."""
-    return BrokerLiveInfo("b1", 0, last_update, expiry_seconds, DataVersion(), connection_id, None, 1)
 
 
 def test_topics_with_the_same_queues_share_one_row() -> None:
@@ -87,7 +80,7 @@ def test_last_broker_takes_everything_along() -> None:
 
     empty = RouteTables()
     for name, value in vars(tables).items():
-        if name not in {"deadlines", "revisions", "topic_names"}:  # what is left there is harmless, and bounded
+        if name not in {"revisions", "topic_names"}:  # what is left there is harmless, and bounded
             assert getattr(empty, name) == value, name
     assert [] == violations(tables)
 
@@ -164,29 +157,6 @@ def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
 
 
 # ---- live entries ----
-
-
-def test_heartbeats_do_not_touch_the_heap() -> None:
-    """Only a new deadline or an earlier one has to be put in: a hundred thousand heartbeats per second cost nothing."""
-    tables = tables_of(MASTER)
-    for second in range(1000):
-        tables.set_live(key("m:1"), live(last_update=float(second)))
-    assert [(120.0, key("m:1"))] == tables.deadlines
-
-    tables.set_live(key("m:1"), live(last_update=0.0, expiry_seconds=10.0))
-    assert (10.0, key("m:1")) == tables.deadlines[0]
-
-
-def test_flapping_broker_does_not_leak_deadlines() -> None:
-    """A broker that comes and goes ten thousand times within its expiry leaves a bounded heap behind."""
-    tables = tables_of(OTHER)
-    for moment in range(10_000):
-        tables.set_live(key("m:1"), live(last_update=moment / 1000, expiry_seconds=86_400.0))
-        apply(tables, Changes(dropped=[key("m:1")]))
-
-    assert len(tables.deadlines) <= 2 * 1 + SPARE_DEADLINES
-    assert {key("o:1"): 120.0} == tables.deadline_of
-    assert (120.0, key("o:1")) in tables.deadlines
 
 
 def test_dropping_what_is_not_there_does_nothing() -> None:
