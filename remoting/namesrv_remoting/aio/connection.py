@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -59,6 +59,28 @@ class FastLane(Protocol):
         ...
 
 
+@dataclass(slots=True, frozen=True)
+class Request:
+    """What a handler gets: the command, and the connection that it came over."""
+
+    command: RemotingCommand
+    connection: "ServerConnection"
+
+
+class RequestHandler(Protocol):
+    """Carries requests out; those of the codes in `concurrent` may take long, and hold up nobody behind them."""
+
+    concurrent: frozenset[int]
+
+    async def answer(self, request: Request) -> Answer:
+        """What comes of a request."""
+        ...
+
+    def busy(self, request: Request, remark: str) -> bytes:
+        """The answer in the place of one that there is no room for."""
+        ...
+
+
 class ConnectionOwner(Protocol):
     """The server, as its connections see it."""
 
@@ -66,12 +88,13 @@ class ConnectionOwner(Protocol):
     limits: ServerLimits
     budget: MemoryBudget
     fast_lane: FastLane
+    handler: RequestHandler
+    # owns the tasks of connections
+    tasks: asyncio.TaskGroup
+    # whose silence is somebody else's business
+    may_be_idle: "Callable[[ServerConnection], bool]"
     bytes_received: int
     bytes_sent: int
-
-    def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task that ends with the server."""
-        ...
 
     def connection_opened(self, connection: "ServerConnection") -> bool:
         """Let a peer in; whether it has to say first that it is a broker."""
@@ -85,22 +108,6 @@ class ConnectionOwner(Protocol):
         """Count and report a peer that broke a rule."""
         ...
 
-    def may_be_idle(self, connection: "ServerConnection") -> bool:
-        """Whether it may say nothing for as long as it likes."""
-        ...
-
-    def is_concurrent(self, command: RemotingCommand) -> bool:
-        """Whether a request may take long, and must not hold up those behind it."""
-        ...
-
-    async def answer(self, connection: "ServerConnection", command: RemotingCommand) -> Answer:
-        """Carry a request out."""
-        ...
-
-    def busy(self, connection: "ServerConnection", command: RemotingCommand, remark: str) -> bytes:
-        """The answer to a request whose own answer there is no room for."""
-        ...
-
 
 class _LargeFrame:
     """A frame whose header was judged, and whose body is received where it stays.
@@ -110,24 +117,19 @@ class _LargeFrame:
     """
 
     def __init__(self, data: bytes, header_end: int, size: int) -> None:
-        self.size = size
         self._serialize_type = data[4]
         self._header = data[8:header_end]
         self._body = mmap.mmap(-1, max(1, size - header_end))
-        self._left = size - header_end
+        # what is missing
+        self.left = size - header_end
         self.fill(data[header_end:size])
 
     def fill(self, data: bytes) -> bytes:
         """Take what belongs to it, and return the rest."""
-        taken = data[: self._left]
+        taken = data[: self.left]
         self._body.write(taken)
-        self._left -= len(taken)
+        self.left -= len(taken)
         return data[len(taken) :]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is missing."""
-        return not self._left
 
     def cut(self) -> Frame:
         """The frame. A slice of its body is bytes, and whoever reads a body of this size reads slices."""
@@ -154,6 +156,12 @@ class ServerConnection(asyncio.Protocol):
     requests: int = field(default=0, init=False)
     opened_wall: float = field(init=False)
     last_read: float = field(init=False)
+    # whether answers can still reach the peer
+    is_open: bool = field(default=True, init=False)
+    # it has answers to read before it gets another
+    is_write_paused: bool = field(default=False, init=False)
+    # it has a broker's place and has not begun as one
+    is_on_probation: bool = field(default=False, init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
     # What was received and is not answered yet: the beginning of a frame, or frames that have to wait; None when the
     # last read ended with a frame's end. From `_needed` bytes on there is something new to see in it.
@@ -163,9 +171,8 @@ class ServerConnection(asyncio.Protocol):
     _large: _LargeFrame | None = field(default=None, init=False)
     # what the two are charged with
     _buffer_bytes: int = field(default=0, init=False)
-    # a PROXY header may come first; a broker's request has to
+    # a PROXY header may come first
     _preamble: bool = field(init=False)
-    _is_on_probation: bool = field(default=False, init=False)
     # its next frame is one that may come before that
     _has_passed: bool = field(default=False, init=False)
     # whole frames wait in the buffer until earlier ones are answered and read
@@ -176,10 +183,8 @@ class ServerConnection(asyncio.Protocol):
     _queued_bytes: int = field(default=0, init=False)
     # tasks of the requests that may take long; the queue has one of its own while it is not empty
     _watches: set[asyncio.Task[None]] | None = field(default=None, init=False)
-    _closing: bool = field(default=False, init=False)
     # nothing that still comes is looked at; the last answers may be on their way
     _is_refused: bool = field(default=False, init=False)
-    _is_write_paused: bool = field(default=False, init=False)
     # waits for the end of that pause, once somebody does
     _answers_read: asyncio.Event | None = field(default=None, init=False)
     # what of the unsent data is charged
@@ -219,25 +224,24 @@ class ServerConnection(asyncio.Protocol):
         self.peer = address_text(transport.get_extra_info("peername"))
         self.ip = self.peer.rpartition(":")[0]
         self._transport.set_write_buffer_limits(high=min(_HIGH_WATER_BYTES, self._owner.limits.write_buffer_bytes))
-        self._is_on_probation = self._owner.connection_opened(self)
-        if self._preamble or self._is_on_probation:
+        self.is_on_probation = self._owner.connection_opened(self)
+        if self._preamble or self.is_on_probation:
             self._buffer = bytearray()
             self._needed = 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone, or we closed the connection: watches end, and the owner is notified."""
-        self._closing = self._is_refused = True
+        self.is_open, self._is_refused = False, True
         self._owner.connection_closed(self, "reset" if exc else "closed")
         self._drop_buffer()
-        self.release(self._unsent_bytes)
-        self._unsent_bytes = 0
+        self._charge_unsent(0)
         # what was asked in order is still done, as a peer that asks and goes expects; watches have nobody to tell
         self._note_answers_read()
         self._cancel_watches()
 
     def close(self) -> None:
         """Close once everything written is sent."""
-        self._closing = self._is_refused = True
+        self.is_open, self._is_refused = False, True
         if self._transport is None:
             return
         if self._deadline_write == _NEVER and self.unsent_bytes:
@@ -247,7 +251,7 @@ class ServerConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once."""
-        self._closing = self._is_refused = True
+        self.is_open, self._is_refused = False, True
         if self._transport is not None:
             self._transport.abort()
 
@@ -264,16 +268,6 @@ class ServerConnection(asyncio.Protocol):
             self.close()
         else:
             self._throttle()
-
-    @property
-    def is_on_probation(self) -> bool:
-        """Whether it has a broker's place and has not begun as one."""
-        return self._is_on_probation
-
-    @property
-    def is_open(self) -> bool:
-        """Whether answers can still reach the peer."""
-        return not self._closing
 
     @property
     def socket(self) -> socket.socket | None:
@@ -299,37 +293,27 @@ class ServerConnection(asyncio.Protocol):
         """Close the connection if the peer is too late with something."""
         if self._deadline_write < now:
             self._give_up_slow_reader()
-        elif self._is_short_of_memory and self._deadline_frame >= now:
+        elif self._deadline_frame < now:
+            if self._is_short_of_memory:
+                self.refuse(RemoteProtocolError(f"no memory for a frame of {self._needed} bytes", reason="memory"))
+            elif self._is_input_unread():
+                # it may have come in time
+                self._deadline_frame = now
+            else:
+                what = "rest of a frame" if self._has_spoken else "first frame"
+                self.refuse(RemoteProtocolError(f"timed out waiting for the {what}", reason="slow_frame"))
+        elif self._is_short_of_memory:
             # others may have given some back
             self._is_short_of_memory = False
             self._needed = 0
             self.data_received(b"")
-        elif self._deadline_frame < now:
-            self._check_frame_deadline(now)
         elif not self.is_inside_frame and not self.in_flight:
-            self._check_silence(now)
-
-    def _check_frame_deadline(self, now: float) -> None:
-        if self._is_short_of_memory:
-            self.refuse(RemoteProtocolError(f"no memory for a frame of {self._needed} bytes", reason="memory"))
-        elif self._is_input_unread():
-            # it may have come in time
-            self._deadline_frame = now
-        else:
-            what = "rest of a frame" if self._has_spoken else "first frame"
-            self.refuse(RemoteProtocolError(f"timed out waiting for the {what}", reason="slow_frame"))
-
-    def _check_silence(self, now: float) -> None:
-        limits = self._owner.limits
-        if self._is_on_probation:
-            seconds, reason = limits.first_frame_seconds, "silent"
-        elif not self._has_spoken:
-            seconds, reason = limits.silent_seconds, "silent"
-        else:
-            seconds = 0.0 if self._owner.may_be_idle(self) else limits.idle_seconds
-            reason = "idle"
-        if seconds and self.last_read + seconds < now and not self._is_input_unread():
-            self.refuse(RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason))
+            limits, reason = self._owner.limits, "silent"
+            seconds = limits.first_frame_seconds if self.is_on_probation else limits.silent_seconds
+            if self._has_spoken and not self.is_on_probation:
+                seconds, reason = 0.0 if self._owner.may_be_idle(self) else limits.idle_seconds, "idle"
+            if seconds and self.last_read + seconds < now and not self._is_input_unread():
+                self.refuse(RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason))
 
     @property
     def _has_spoken(self) -> bool:
@@ -368,40 +352,35 @@ class ServerConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send, unless the peer has left more unread than a peer may: then its connection is closed at once."""
         transport = self._transport
-        if transport is None or self._closing:
+        if transport is None or not self.is_open:
             return
-        if self._is_write_paused and self.unsent_bytes + len(data) > self._owner.limits.write_buffer_bytes:
+        if self.is_write_paused and self.unsent_bytes + len(data) > self._owner.limits.write_buffer_bytes:
             self._give_up_slow_reader()
             return
         self._owner.bytes_sent += len(data)
         transport.write(data)
         # below the high-water mark there is nothing to look at
-        if self._is_write_paused:
+        if self.is_write_paused:
             # all of it: the transport keeps an answer whole until its last byte is sent
             self._charge_unsent(self._unsent_bytes + len(data))
 
     async def until_answers_read(self) -> None:
         """Return when the peer has read enough for a further answer, or is gone."""
-        while self._is_write_paused and not self._closing:
+        while self.is_write_paused and self.is_open:
             if self._answers_read is None:
                 self._answers_read = asyncio.Event()
             await self._answers_read.wait()
 
-    @property
-    def is_write_paused(self) -> bool:
-        """Whether the peer has answers to read before it gets another."""
-        return self._is_write_paused
-
     def pause_writing(self) -> None:
         """The peer reads more slowly than it asks: stop reading its questions."""
-        self._is_write_paused = True
+        self.is_write_paused = True
         self._start_write_deadline()
         self._throttle()
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
-        self._is_write_paused = False
-        if not self._closing:
+        self.is_write_paused = False
+        if self.is_open:
             self._deadline_write = _NEVER
         self._charge_unsent(0)
         self._note_answers_read()
@@ -422,8 +401,8 @@ class ServerConnection(asyncio.Protocol):
         self.abort()
 
     def _start_write_deadline(self) -> None:
-        if self._owner.limits.whole_frame_seconds:
-            self._deadline_write = self._owner.clock.monotonic() + self._owner.limits.whole_frame_seconds
+        seconds = self._owner.limits.whole_frame_seconds
+        self._deadline_write = self._owner.clock.monotonic() + seconds if seconds else _NEVER
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -478,7 +457,7 @@ class ServerConnection(asyncio.Protocol):
                         self.write(b"".join(answers))
                         answers.clear()
                         pending = 0
-                        if self._is_write_paused:
+                        if self.is_write_paused:
                             # the loop has to send these first; a peer that pipelines a lot may read well
                             at = end
                             self._is_held = True
@@ -520,7 +499,7 @@ class ServerConnection(asyncio.Protocol):
         data = bytes(buffer)
         if self._preamble:
             data = self._strip_proxy_header(data)
-        if data and self._is_on_probation:
+        if data and self.is_on_probation:
             return self._probed(data)
         return data
 
@@ -540,7 +519,7 @@ class ServerConnection(asyncio.Protocol):
     def _filled(self, large: _LargeFrame, data: bytes) -> bytes:
         """What comes behind the large frame, if this read completes it; else nothing."""
         data = large.fill(data)
-        if not large.is_complete:
+        if large.left:
             return b""
         # there is something only if the frame was complete when it was let in
         data = bytes(self._buffer or b"") + data
@@ -559,7 +538,7 @@ class ServerConnection(asyncio.Protocol):
         if not self._is_held:
             try:
                 needed = needed_bytes(data, 0, limits.max_frame_bytes, limits.max_header_bytes)
-                if len(data) >= 8 and (needed > limits.small_frame_bytes or self._is_on_probation):
+                if len(data) >= 8 and (needed > limits.small_frame_bytes or self.is_on_probation):
                     needed = self._look_at_header(data, needed)
             except RemoteProtocolError as error:
                 # what came before is answered
@@ -591,9 +570,9 @@ class ServerConnection(asyncio.Protocol):
         if len(data) < header_end:
             return header_end
         code = decode_frame(Frame(data[4], data[8:header_end], b"")).code
-        if self._is_on_probation:
-            self._is_on_probation = code not in BROKER_CODES
-            if self._is_on_probation and code not in PROBING_CODES:
+        if self.is_on_probation:
+            self.is_on_probation = code not in BROKER_CODES
+            if self.is_on_probation and code not in PROBING_CODES:
                 others = limits.max_connections - limits.reserved_connections
                 message = f"too many connections that are not brokers', limit {others}"
                 raise RemoteProtocolError(message, reason="connections")
@@ -634,7 +613,7 @@ class ServerConnection(asyncio.Protocol):
     def _has_room(self) -> bool:
         """Whether the peer may ask more."""
         return (
-            not self._is_write_paused
+            not self.is_write_paused
             and self.in_flight < self._owner.limits.max_in_flight
             and self._queued_bytes < _MAX_QUEUED_BYTES
         )
@@ -642,7 +621,7 @@ class ServerConnection(asyncio.Protocol):
     def _throttle(self) -> None:
         """Read from the peer, or do not, as there is room for what it asks."""
         transport = self._transport
-        if transport is None or self._closing or transport.is_closing():
+        if transport is None or not self.is_open or transport.is_closing():
             return
         has_room = self._is_refused or self._has_room
         if has_room and self._is_held:
@@ -655,7 +634,7 @@ class ServerConnection(asyncio.Protocol):
                 transport.resume_reading() if wants else transport.pause_reading()
 
     def _go_on(self) -> None:
-        if self._is_held and self._has_room and not self._closing:
+        if self._is_held and self._has_room and self.is_open:
             self._is_held = False
             self.data_received(b"")
             self._throttle()
@@ -678,26 +657,20 @@ class ServerConnection(asyncio.Protocol):
         size = len(frame.header) + len(frame.body)
         charge = size if size > _SMALL_BYTES else 0
         self._owner.budget.charge(self.ip, charge)
-        if self._owner.is_concurrent(command):
+        if command.code in self._owner.handler.concurrent:
             # what waits for a change holds up nothing behind it
-            self._watch(command, charge)
-            self._throttle()
-            return None
-        self._queued_bytes += charge
-        if self._queue is None:
-            self._queue = deque(((command, charge),))
-            self._owner.create_task(self._answer_in_turn(self._queue))
+            task = self._owner.tasks.create_task(self._answer(command, charge))
+            self._watches = self._watches or set()
+            self._watches.add(task)
+            task.add_done_callback(self._watch_ended)
         else:
+            self._queued_bytes += charge
+            if self._queue is None:
+                self._queue = deque()
+                self._owner.tasks.create_task(self._answer_in_turn(self._queue))
             self._queue.append((command, charge))
         self._throttle()
         return None
-
-    def _watch(self, command: RemotingCommand, charge: int) -> None:
-        if self._watches is None:
-            self._watches = set()
-        task = self._owner.create_task(self._answer(command, charge))
-        self._watches.add(task)
-        task.add_done_callback(self._watch_ended)
 
     def _watch_ended(self, task: "asyncio.Task[None]") -> None:
         if self._watches is not None:
@@ -724,16 +697,17 @@ class ServerConnection(asyncio.Protocol):
             self.close()
 
     async def _answer(self, command: RemotingCommand, charge: int) -> None:
+        request = Request(command, self)
         try:
-            answer = await self._owner.answer(self, command)
+            answer = await self._owner.handler.answer(request)
         finally:
-            self._owner.budget.release(self.ip, charge)
+            self.release(charge)
         data, reserved = answer.data, 0
         if len(data) > _HIGH_WATER_BYTES:
             if self.reserve(len(data)):
                 reserved = len(data)
             else:
-                data = self._owner.busy(self, command, f"no memory for an answer of {len(data)} bytes")
+                data = self._owner.handler.busy(request, f"no memory for an answer of {len(data)} bytes")
         if data:
             self.write(data)
         # what the peer has not read at once is accounted for by now

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from namesrv_remoting.aio.connection import Answer, ServerConnection
+from namesrv_remoting.aio.connection import Answer, Request
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import (
@@ -25,14 +25,6 @@ from namesrv_remoting.frames import MAX_FRAME_BYTES
 from namesrv_remoting.serializers import encode_command
 
 logger: Final = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, frozen=True)
-class Request:
-    """What a handler gets: the command, and the connection that it came over."""
-
-    command: RemotingCommand
-    connection: ServerConnection
 
 
 @dataclass(slots=True, frozen=True)
@@ -137,3 +129,6 @@ class Dispatcher:
             body=reply.body,
             serialize_type=answer_type(command.serialize_type),
         )
+
+
+__all__ = ["SUCCESS", "Answer", "Dispatcher", "Handler", "Reply", "Request"]

@@ -3,16 +3,15 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.connection import Answer, FastLane, ServerConnection
-from namesrv_remoting.aio.dispatch import Dispatcher, Request
+from namesrv_remoting.aio.connection import FastLane, RequestHandler, ServerConnection
+from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.periodic import Periodic
@@ -59,6 +58,7 @@ class RemotingServer:
         may_be_idle: Callable[[ServerConnection], bool],
     ) -> None:
         self.dispatcher = dispatcher
+        self.handler: RequestHandler = dispatcher
         self.clock = clock
         self.limits = limits
         self.fast_lane = fast_lane
@@ -73,7 +73,7 @@ class RemotingServer:
         self.bytes_received = 0
         self.bytes_sent = 0
         self._listener = listener
-        self._tasks = tasks
+        self.tasks = tasks
         self._sockets_per_ip: Counter[str] = Counter()
         # who came when only brokers' places were left, and may not have begun as one yet; longest ago first
         self._on_probation: dict[int, ServerConnection] = {}
@@ -101,7 +101,7 @@ class RemotingServer:
                 name = listening.getsockname()
                 bound.append((str(name[0]), int(name[1])))
             port = port or bound[0][1]
-        self.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
+        self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
         return bound
 
     def _connection(self) -> ServerConnection:
@@ -139,10 +139,6 @@ class RemotingServer:
             connection.abort()
 
     # -- what connections call ----------------------------------------------------------------------------------------
-
-    def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task that the server's TaskGroup owns."""
-        return self._tasks.create_task(work)
 
     def connection_opened(self, connection: ServerConnection) -> bool:
         """Let a peer in, or not; whether it has to say first that it is a broker."""
@@ -202,18 +198,6 @@ class RemotingServer:
         """Count and report a peer that broke a rule."""
         self.refusals[error.reason] += 1
         self._listener.connection_refused(connection, error)
-
-    def is_concurrent(self, command: RemotingCommand) -> bool:
-        """Whether a request may take long, and must not hold up those behind it."""
-        return command.code in self.dispatcher.concurrent
-
-    async def answer(self, connection: ServerConnection, command: RemotingCommand) -> Answer:
-        """Carry a request out."""
-        return await self.dispatcher.answer(Request(command, connection))
-
-    def busy(self, connection: ServerConnection, command: RemotingCommand, remark: str) -> bytes:
-        """The answer to a request whose own answer there is no room for."""
-        return self.dispatcher.busy(Request(command, connection), remark)
 
     async def _sweep(self, lateness: float) -> None:
         # a loop that was itself late has not read what may have come in time
