@@ -169,24 +169,3 @@ async def test_change_of_the_smallest_id_arrives_as_a_callback(tmp_path: Path) -
         end()
         await until(lambda: len(told) == 2)
         assert ((1, ADDR, M1.master_addr), 1_000.0, M1) == (told[1], clock.monotonic(), agent.master)
-
-
-async def test_callbacks_that_fail_do_not_end_a_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The log says what the broker's own code did."""
-
-    def fails(_: object) -> None:
-        raise ZeroDivisionError
-
-    clock = FakeClock()
-    how: dict[str, Any] = {"broker_id": 1, "options": {"on_min_broker_id_changed": fails, "on_master_changed": fails}}
-    async with (
-        namesrv_in_process(tmp_path, clock=clock, notify_min_broker_id_changed=True) as server,
-        running(clock, address_of(server), **how) as agent,
-    ):
-        await agent.registered()
-        await master_on(server)
-        await until(lambda: agent.master)
-        await clock.advance(120)
-        assert "registered" == agent.servers[address_of(server)].status
-        assert ({NAME: {0: M1.master_addr, 1: ADDR}}, []) == (brokers(server), server.effects_of(Evicted))
-    assert 2 == len([record for record in caplog.records if "callback" in record.getMessage()])

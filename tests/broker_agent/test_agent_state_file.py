@@ -10,7 +10,7 @@ import pytest
 
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.codes import Permission
-from tests.support.agents import TOPICS, brokers, heartbeats, queues, real, registrations, running, versions
+from tests.support.agents import TOPICS, brokers, heartbeats, queues, real, registrations, versions
 from tests.support.fake_clock import settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.passing_time import passing
@@ -57,24 +57,6 @@ def slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], SlowD
         return disk
 
     return begin
-
-
-async def test_topics_and_version_survive_the_broker(tmp_path: Path, path: Path) -> None:
-    """A second life registers what the first one had, under the version it had."""
-    async with real(tmp_path, state_file=path) as it:
-        await it.agent.create_topic(REFUNDS)
-        await it.agent.promote(4)
-        await it.agent.registered()
-        await it.agent.stop()
-        first = versions(it.server)[-1]
-        assert ("full", 2, 4) == first[:3]
-        it.server.effects.clear()
-
-        await it.clock.advance(60.0)
-        async with running(it.clock, it.proxy.address, (), state_file=path) as agent:
-            await agent.registered()
-            assert [*TOPICS, REFUNDS] == list(agent.topics.values())
-        assert [first] == versions(it.server)
 
 
 async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path) -> None:

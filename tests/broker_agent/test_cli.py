@@ -4,26 +4,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from namesrv_broker_agent.cli import main
+from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
 from tests.support.peer import Peer
 from tests.support.talking_process import TalkingProcess
 
 MODULE = (sys.executable, "-m", "namesrv_broker_agent")
 SCRIPT = (str(Path(sys.executable).with_name("namesrv-broker-agent")),)
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer in a process of its own, for all tests here; each uses a broker of its own."""
-    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
-        yield daemon.listening()
 
 
 class ConfigFile:
@@ -35,12 +28,9 @@ class ConfigFile:
         self._namesrv = namesrv
         host, port = namesrv.address
         self.server = f"{host}:{port}"
-        self._perms: dict[str, int] = {}
-        self._settings: dict[str, object] = {}
 
     def write(self, perms: dict[str, int], **settings: object) -> None:
         """Put it there, in one step, with these topics and their permissions."""
-        self._perms, self._settings = perms, settings
         values = {
             "cluster_name": "c1",
             "broker_name": self.name,
@@ -63,23 +53,7 @@ class ConfigFile:
 
     def wait_until_known(self, **perms: int | None) -> None:
         """Return once clients are told just this of the broker: the permission of each topic, None without it."""
-        with Peer(self._namesrv.address, native=True) as peer:
-            answer: dict[str, Any] = {"boot_id": None, "revision": 0}
-            known: dict[str, int | None] = {}
-            while perms != known:
-                answer = peer.call(
-                    20001,
-                    topics=list(perms),
-                    boot_id=answer["boot_id"],
-                    since=answer["revision"],
-                    wait_ms=20_000,
-                )
-                assert answer["routes"] or answer["full"], f"still {known}"
-                known |= {topic: self._perm(route) for topic, route in answer["routes"].items()}
-
-    def _perm(self, route: dict[str, Any] | None) -> int | None:
-        queues = [] if route is None else route["queue_datas"]
-        return next((found["perm"] for found in queues if found["broker_name"] == self.name), None)
+        wait_until_routed(self._namesrv, self.name, **perms)
 
     def wait_until_left(self, reason: str = "unregistered") -> None:
         """Return once the server has let the broker go."""

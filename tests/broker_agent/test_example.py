@@ -4,25 +4,16 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
-
+from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
 from tests.support.guard import GUARD_SECONDS
-from tests.support.peer import Peer
 from tests.support.talking_process import TalkingProcess
 
 EXAMPLE = Path(__file__).parents[2] / "broker_agent" / "examples" / "memory_broker.py"
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer in a process of its own, for all tests here; each uses a broker and topics of its own."""
-    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
-        yield daemon.listening()
 
 
 def example(namesrv: Daemon, command: str, *flags: str) -> TalkingProcess:
@@ -77,20 +68,6 @@ class Broker:
         self.process.__exit__(*raised)
 
 
-def wait_for_perm(namesrv: Daemon, topic: str, perm: int | None) -> None:
-    """Return once clients are told this permission of a topic that one broker has; None when it is gone."""
-    with Peer(namesrv.address, native=True) as peer:
-        answer: dict[str, Any] = {"boot_id": None, "revision": 0}
-        known: int | None = -1
-        while perm != known:
-            answer = peer.call(
-                20001, topics=[topic], boot_id=answer["boot_id"], since=answer["revision"], wait_ms=20_000
-            )
-            assert answer["routes"] or answer["full"], f"still {known}"
-            route = answer["routes"].get(topic)
-            known = None if route is None else route["queue_datas"][0]["perm"]
-
-
 def test_messages_that_were_produced_are_consumed(namesrv: Daemon) -> None:
     """Over the routes that the NameServer gives: one queue after the other, and all of them back."""
     with Broker(namesrv, "b-messages", "--topic", "greetings") as broker:
@@ -113,7 +90,7 @@ def test_line_protocol(namesrv: Daemon) -> None:
     """Create, produce, consume: one answer for each line, and the new topic is known everywhere."""
     with Broker(namesrv, "b-lines") as broker:
         assert {"ok": True} == broker.ask({"op": "create", "topic": "lines", "queues": 2})
-        wait_for_perm(namesrv, "lines", 6)
+        wait_until_routed(namesrv, broker.name, lines=6)
         assert {"error": "topic lines exists already"} == broker.ask({"op": "create", "topic": "lines"})
 
         assert [{"offset": 0}, {"offset": 1}] == [
@@ -171,21 +148,14 @@ def _ended(connection: socket.socket) -> bool:
         return True
 
 
-def test_consume_goes_on_until_a_queue_is_empty(namesrv: Daemon) -> None:
-    """Also when it holds more than one answer does."""
+def test_consume_goes_on_until_a_queue_is_empty_and_end_hangs_up(namesrv: Daemon) -> None:
+    """Also when it holds more than one answer does; with a client that is still connected, and without a word."""
     with Broker(namesrv, "b-many", "--topic", "many") as broker:
         for number in range(250):
             broker.ask({"op": "produce", "topic": "many", "queue": 2, "body": str(number)})
 
         code, consumed = said_by(namesrv, "consume", "--topic", "many")
-        assert 0 == code
-        assert [str(number) for number in range(250)] == [message["body"] for message in consumed]
-
-
-def test_end_unregisters_and_hangs_up(namesrv: Daemon) -> None:
-    """With a client that is still connected, and without a word about it."""
-    with Broker(namesrv, "b-end", "--topic", "end") as broker:
-        broker.ask({"op": "produce", "topic": "end"})
+        assert (0, [str(number) for number in range(250)]) == (code, [message["body"] for message in consumed])
         assert 0 == broker.process.stop()
         assert broker.hangs_up()
         assert [] == broker.process.said("Traceback|ERROR")
@@ -197,7 +167,7 @@ def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
     with Broker(namesrv, "b-drain", "--topic", "drain", "--poll-seconds", "3600") as broker:
         said_by(namesrv, "produce", "--topic", "drain", "last")
         broker.process.send_signal(signal.SIGUSR1)
-        wait_for_perm(namesrv, "drain", 4)
+        wait_until_routed(namesrv, broker.name, drain=4)
 
         assert (1, ["memory_broker: no queue of 'drain' can be written to"]) == said_by(
             namesrv, "produce", "--topic", "drain", "too late"
@@ -206,11 +176,8 @@ def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
         assert (0, ["last"]) == (code, [message["body"] for message in consumed])
         assert 0 == broker.process.stop()
         broker.wait_until_left()
-
-
-def test_drained_broker_ends_by_itself(namesrv: Daemon) -> None:
-    """When clients had the time to hear of it."""
-    with Broker(namesrv, "b-drained", "--topic", "drained", "--poll-seconds", "0") as broker:
+    # by itself, when clients had the time to hear of it
+    with Broker(namesrv, "b-drained", "--poll-seconds", "0") as broker:
         broker.process.send_signal(signal.SIGUSR1)
         assert 0 == broker.process.wait()
         broker.wait_until_left()

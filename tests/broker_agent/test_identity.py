@@ -20,29 +20,11 @@ def identity_of(*topics: TopicConfig, state: Any = None, **settings: Any) -> Bro
 
 
 def test_fields_in_rocketmqs_names() -> None:
-    """What there is nothing to say about is left out; the expiry in milliseconds; the id of now."""
+    """What there is nothing to say about is left out; the id is that of now."""
     plain = identity_of()
-    assert ADDRESS == plain.address_fields()
     assert {**ADDRESS, "enableActingMaster": "false"} == plain.registration_fields()
     plain.broker_id = 2
-    assert "2" == plain.address_fields()["brokerId"]
-
-    identity = identity_of(
-        broker_id=3,
-        ha_server_addr="10.0.0.5:10912",
-        zone_name="eu-1",
-        enable_acting_master=True,
-        heartbeat_seconds=1.0,
-        expiry_seconds=2.5004,
-    )
-    assert {
-        **ADDRESS,
-        "brokerId": "3",
-        "haServerAddr": "10.0.0.5:10912",
-        "enableActingMaster": "true",
-        "heartbeatTimeoutMillis": "2500",
-        "__ZONE_NAME": "eu-1",
-    } == identity.registration_fields()
+    assert {**ADDRESS, "brokerId": "2"} == plain.address_fields()
 
 
 def test_registrations_are_numbered_in_one_process() -> None:

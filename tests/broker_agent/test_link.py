@@ -93,26 +93,6 @@ async def test_broker_that_the_server_forgot_registers_at_once(tmp_path: Path) -
         assert [("full", 2), ("full", 2)] == registrations(it.server)
 
 
-async def test_restart_behind_the_same_connection_is_noticed_with_the_next_heartbeat(tmp_path: Path) -> None:
-    """A balancer keeps the connection and puts an empty server behind it: that one says that it knows nobody."""
-    clock = FakeClock()
-    async with (
-        name_servers(tmp_path, clock, 2) as (first, second),
-        TcpProxy(first.address) as proxy,
-        running(clock, proxy.address) as agent,
-    ):
-        await agent.registered()
-        assert first.namesrv.boot_id == agent.servers[proxy.address].boot_id
-        await clock.advance(14)
-        proxy.switch(second.address)
-        await settle()
-
-        await clock.advance(0.25)
-        await until(lambda: brokers(second))
-        await until(lambda: agent.servers[proxy.address].boot_id == second.namesrv.boot_id)
-        assert (1, [("full", 2)]) == (proxy.accepted, registrations(second))
-
-
 async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
     """Even if the restarted server says that it knows the broker; once, under the next number of the same agent."""
     async with played() as it:
@@ -132,24 +112,6 @@ async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
-
-
-async def test_change_travels_at_once_as_a_delta() -> None:
-    """Only what changed, under the DataVersion of the whole table."""
-    async with played() as it:
-        peer = await it.registers()
-        now = it.clock.monotonic()
-        await it.agent.create_topic(REFUNDS)
-        delta = await it.registered_over(peer)
-
-        assert "delta" == ext_of(delta)["kind"]
-        body = msgspec.msgpack.decode(delta.body)
-        assert (now, ["refunds"], 1, []) == (
-            it.clock.monotonic(),
-            topics_in(delta),
-            body["data_version"]["counter"],
-            body["deleted_topics"],
-        )
 
 
 async def test_changes_during_a_registration_follow_in_one_delta() -> None:

@@ -31,12 +31,10 @@ from tests.support.agents import (
     agent_settings,
     brokers,
     ext_of,
-    heartbeats,
     native_answer,
     played,
     queues,
     real,
-    registrations,
 )
 from tests.support.fake_clock import FakeClock
 from tests.support.passing_time import passing
@@ -46,12 +44,17 @@ from tests.support.steps import finished
 
 REGISTER, UNREGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 322, 904, 20002
 DATA: Final = {"counter": 0, "stateVersion": 0, "timestamp": 1_700_000_000_000}
-WHOLE: Final[dict[str, Any]] = {"ha_server_addr": "10.0.0.1:10912", "zone_name": "z1", "expiry_seconds": 60.0}
+WHOLE: Final[dict[str, Any]] = {
+    "ha_server_addr": "10.0.0.1:10912",
+    "zone_name": "z1",
+    "expiry_seconds": 60.0004,
+    "enable_acting_master": True,
+}
 WHOLE_FIELDS: Final = {
     **IDENTITY,
     "haServerAddr": "10.0.0.1:10912",
     "heartbeatTimeoutMillis": "60000",
-    "enableActingMaster": "false",
+    "enableActingMaster": "true",
     "__ZONE_NAME": "z1",
 }
 TOPICS: Final = (TopicConfig("orders", 8, 4, 6, 1), TopicConfig("bills", 2, 2, 4, 0))
@@ -182,20 +185,6 @@ async def test_rocketmq_server_with_another_data_version_gets_everything(answer:
         assert 1 == await it.agent.registered()
         await passing(it.clock, lambda: it.pending)
         assert (DATA_VERSION if answer.get("code") else HEARTBEAT) == (await peer.receive()).code
-
-
-async def test_rocketmq_reaches_our_server_too(tmp_path: Path) -> None:
-    """Registration, heartbeat, change, leave, as for a Java broker."""
-    async with real(tmp_path, protocol="rocketmq") as it:
-        assert ("rocketmq", None) == (it.state.protocol, it.state.boot_id)
-        await it.clock.advance(28.5)
-        await until(lambda: heartbeats(it.server))
-        await it.agent.create_topic(TopicConfig("refunds", 2, 2))
-        await it.agent.registered()
-        assert (2, 2, 6) == queues(it.server, "refunds")
-        assert [("full", 2), ("full", 3)] == registrations(it.server)
-        await it.agent.stop()
-        await until(lambda: not brokers(it.server))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,13 @@ import pytest
 from namesrv_broker_agent import AgentSettings, MasterInfo, SyncBrokerAgent, TopicConfig, TopicStateError
 from namesrv_broker_agent.sync import StoppedError
 from namesrv_remoting.codes import Permission
+from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
 from tests.support.guard import GUARD_SECONDS
 from tests.support.peer import Peer
 
 ORDERS = TopicConfig("orders", 8, 8)
 BILLS = TopicConfig("bills", 4, 4)
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer in a process of its own, for all tests here; each uses a broker of its own."""
-    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
-        yield daemon.listening()
 
 
 @pytest.fixture
@@ -225,15 +219,10 @@ def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> No
     agent = SyncBrokerAgent(settings_of(namesrv, name, client_poll_seconds=3600.0), [ORDERS, BILLS])
     agent.start()
     agent.registered()
-    with ThreadPoolExecutor(2) as pool, Peer(namesrv.address, native=True) as peer:
+    with ThreadPoolExecutor(2) as pool:
         waiting = pool.submit(agent.registered, count=2, timeout_seconds=3600.0)
         draining = pool.submit(agent.drain)
-        answer: dict[str, Any] = {"boot_id": None, "revision": 0, "routes": {}}
-        while not answer["routes"] or answer["routes"]["orders"]["queue_datas"][0]["perm"] == 6:
-            answer = peer.call(
-                20001, topics=["orders"], boot_id=answer["boot_id"], since=answer["revision"], wait_ms=20_000
-            )
-        assert {"orders": 4, "bills": 4} == routes_of(namesrv, name, "orders", "bills")
+        wait_until_routed(namesrv, name, orders=4, bills=4)
         assert not draining.done()
         agent.stop()
 

@@ -112,13 +112,6 @@ tell(registered=agent.registered())
 )
 
 
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer in a process of its own, for all tests here; each uses a broker of its own."""
-    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
-        yield daemon.listening()
-
-
 @contextmanager
 def running(script: str, address: tuple[str, int], *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A script that talks to the server at that address; loop, name of the broker, when to fork."""

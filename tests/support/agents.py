@@ -11,6 +11,8 @@ import msgpack
 from namesrv.routeinfo.records import Registered
 from namesrv_broker_agent import AgentSettings, BrokerAgent, ServerState, TopicConfig
 from namesrv_remoting.aio.server_protocols import ServerProtocols
+from tests.support import peer as native_peer
+from tests.support.daemon import Daemon
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -240,3 +242,17 @@ async def accepted(server: ScriptedServer) -> Peer:
     assert (103, "full") == (question.code, ext_of(question)["kind"])
     peer.send(native_answer(question))
     return peer
+
+
+def wait_until_routed(namesrv: Daemon, broker_name: str, **perms: int | None) -> None:
+    """Return once clients are told just this of a broker: the permission of each topic, None without it."""
+    with native_peer.Peer(namesrv.address, native=True) as peer:
+        answer: dict[str, Any] = {"boot_id": None, "revision": 0}
+        known: dict[str, int | None] = {}
+        while perms != known:
+            asked = {"boot_id": answer["boot_id"], "since": answer["revision"], "wait_ms": 20_000}
+            answer = peer.call(20001, topics=list(perms), **asked)
+            assert answer["routes"] or answer["full"], f"still {known}"
+            for topic, route in answer["routes"].items():
+                queues = [] if route is None else route["queue_datas"]
+                known[topic] = next((it["perm"] for it in queues if it["broker_name"] == broker_name), None)
