@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from namesrv.routeinfo.admission import TableLimits, check_registration
-from namesrv.routeinfo.eviction import Removal, plan_removal
+from namesrv.routeinfo.eviction import plan_removal
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import (
@@ -16,7 +16,7 @@ from namesrv.routeinfo.records import (
     RouteChanged,
     RouteOptions,
 )
-from namesrv.routeinfo.registration import Plan, plan_registration
+from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import Changes, Rerouted, RouteTables
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
@@ -85,13 +85,13 @@ def apply(tables: RouteTables, changes: Changes) -> Rerouted:
 
 def register(
     tables: RouteTables, *brokers: Registration, options: RouteOptions | None = None, now: float = 0.0
-) -> list[Plan]:
+) -> list[tuple[Changes, RegisterResult]]:
     """Check, work out and apply registrations; what each came to."""
     plans = []
     for number, broker in enumerate(brokers, start=1):
         finished(check_registration(tables, broker, options or RouteOptions(), ROOMY))
         plans.append(finished(plan_registration(tables, broker, options or RouteOptions(), now, number)))
-        apply(tables, plans[-1].changes)
+        apply(tables, plans[-1][0])
     return plans
 
 
@@ -102,11 +102,11 @@ def tables_of(*brokers: Registration, options: RouteOptions | None = None, now: 
     return tables
 
 
-def remove(tables: RouteTables, broker: BrokerAddrInfo, options: RouteOptions | None = None) -> Removal:
+def remove(tables: RouteTables, broker: BrokerAddrInfo, options: RouteOptions | None = None) -> Changes:
     """Take a broker out of tables."""
-    removal = finished(plan_removal(tables, broker, tables.broker_live_table[broker], options or RouteOptions()))
-    apply(tables, removal.changes)
-    return removal
+    changes = finished(plan_removal(tables, broker, tables.broker_live_table[broker], options or RouteOptions()))
+    apply(tables, changes)
+    return changes
 
 
 def rows(tables: RouteTables) -> dict[str, dict[str, int]]:

@@ -1,7 +1,5 @@
 """Plans removals: which brokers leave, and what that changes."""
 
-from dataclasses import dataclass
-
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged, RouteOptions
 from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows, row_with
 from namesrv.routeinfo.topics import plan_perms
@@ -10,50 +8,37 @@ from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 
 
-def silent_brokers(tables: RouteTables, now: float) -> list[BrokerAddrInfo]:
+def silent_brokers(tables: RouteTables, now: float) -> list[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
     """Brokers not heard from within their expiry, longest overdue first.
 
     A broker may be silent for exactly its expiry; the first instant after that it is due. To look at all of ten
     thousand is quicker than to keep their deadlines in order.
     """
-    due = [(live.expires_at(), key) for key, live in tables.broker_live_table.items() if live.expires_at() < now]
-    return [key for _, key in sorted(due)]
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A broker's leaving, worked out."""
-
-    changes: Changes
-    min_id_changed: MinBrokerIdChanged | None
+    due = [(key, live) for key, live in tables.broker_live_table.items() if live.expires_at() < now]
+    return sorted(due, key=lambda found: (found[1].expires_at(), found[0]))
 
 
 def plan_removal(
     tables: RouteTables, key: BrokerAddrInfo, live: BrokerLiveInfo, options: RouteOptions
-) -> Steps[Removal]:
+) -> Steps[Changes]:
     """Work out what the leaving of one broker changes, yielding about every millisecond."""
-    changes = Changes(dropped=[key])
-    name = live.broker_name
+    changes, name = Changes(dropped=[key]), live.broker_name
     group = tables.broker_addr_table.get(name)
     if group is None:
-        return Removal(changes, None)
+        return changes
     addrs = {i: addr for i, addr in group.broker_addrs.items() if addr != key.broker_addr}
     if not addrs:
         changes.groups[name] = None
         topics = tables.topics_of_broker.get(name, ())
         yield from plan_rows(tables, changes, topics, lambda row: row_with(row, name, None))
-        return Removal(changes, None)
+        return changes
     changes.groups[name] = BrokerData(group.cluster, name, addrs, group.zone_name, group.enable_acting_master)
     if group.enable_acting_master and min(addrs) > MASTER_ID:
         # nobody takes writes until the master is back
         yield from plan_perms(tables, changes, name, lambda perm: perm & ~PERM_WRITE)
-    notice = None
     if options.notify_min_broker_id_changed and group.enable_acting_master and min(addrs) != min(group.broker_addrs):
-        notice = MinBrokerIdChanged(
-            name,
-            min(addrs),
-            addrs[min(addrs)],
-            tuple(addr for _, addr in sorted(addrs.items())),
-            offline_broker_addr=key.broker_addr,
+        recipients = tuple(addr for _, addr in sorted(addrs.items()))
+        changes.notice = MinBrokerIdChanged(
+            name, min(addrs), addrs[min(addrs)], recipients, offline_broker_addr=key.broker_addr
         )
-    return Removal(changes, notice)
+    return changes

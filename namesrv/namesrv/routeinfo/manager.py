@@ -35,7 +35,7 @@ from namesrv.routeinfo.records import (
     Scanned,
     Unregistered,
 )
-from namesrv.routeinfo.registration import Plan, master_of, plan_registration
+from namesrv.routeinfo.registration import master_of, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import MAX_CARRIERS, Carrier, Changes, Prepared, QueueRow, Rerouted, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
@@ -145,26 +145,27 @@ class RouteInfoManager:
                 # the process at this address was another broker before; nothing would ever end that one
                 await self._remove(key, former, "superseded", effects, broker_name=former.broker_name)
             self._last_generation += 1
-            plan = await run_in_steps(
+            changes, result = await run_in_steps(
                 plan_registration(self.tables, registration, self.options, self.now(), self._last_generation)
             )
-            prepared = await self._prepared(plan.changes)
+            prepared = await self._prepared(changes)
             if not is_connected():
                 # it hung up meanwhile, and nothing would ever report its end
                 return RegisterResult()
-            self._take_in(registration, plan, prepared, effects)
-            return plan.result
+            self._take_in(registration, prepared, effects)
+            return result
 
-    def _take_in(self, registration: Registration, plan: Plan, prepared: Prepared, effects: list[Effect]) -> None:
+    def _take_in(self, registration: Registration, prepared: Prepared, effects: list[Effect]) -> None:
         key, now, table = registration.key, self.now(), self.tables.broker_live_table
         before, on = table.get(key), registration.connection_id
         if before is not None and before.connection_id > on and self._is_connected(before.connection_id):
             # a registration over a newer connection was faster: the end of the older one will mean nothing
             on = before.connection_id
-        plan.changes.live[key] = plan.changes.live[key].heard(now, on, None if before is None else before.state)
+        changes = prepared.changes
+        changes.live[key] = changes.live[key].heard(now, on, None if before is None else before.state)
         effects.extend(
             Evicted(displaced, table[displaced], "superseded", now - table[displaced].last_update)
-            for displaced in plan.displaced
+            for displaced in changes.dropped
         )
         if self._apply(prepared, effects):
             # two of a group may register topics, a master and an id below 0: what the other one says counts again
@@ -178,12 +179,12 @@ class RouteInfoManager:
             self.tables.digests.pop(key, None)
         else:
             self.tables.digests[key] = registration.digest
-        self.membership += before is None or bool(plan.displaced) or before.broker_id != live.broker_id
+        self.membership += before is None or bool(changes.dropped) or before.broker_id != live.broker_id
         silent = 0.0 if before is None else now - before.last_update
         topics = len(registration.body.topic_configs)
         effects.append(Registered(key, live, registration.kind, topics, before is None, silent))
-        if plan.min_id_changed is not None:
-            effects.append(plan.min_id_changed)
+        if changes.notice is not None:
+            effects.append(changes.notice)
 
     def register_unchanged(
         self, key: BrokerAddrInfo, digest: bytes, connection_id: int, registration_seq: int | None
@@ -314,16 +315,9 @@ class RouteInfoManager:
             now = self.now()
             self.scans += 1
             effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
-            for key in silent_brokers(self.tables, now):
-                live = self.tables.broker_live_table.get(key)
-                if live is None:
-                    continue
-                if live.expires_at() < now:
-                    # another connection alone is no sign of life
-                    evicted += await self._remove(key, live, "silent", effects, last_update=live.last_update)
-                else:
-                    # heard while another one was taken out
-                    effects.append(Fenced(key, live, "silent", self.scans))
+            for key, live in silent_brokers(self.tables, now):
+                # another connection alone is no sign of life
+                evicted += await self._remove(key, live, "silent", effects, last_update=live.last_update)
         return evicted
 
     def leave_connection(self, connection_id: int) -> None:
@@ -355,8 +349,8 @@ class RouteInfoManager:
         self, key: BrokerAddrInfo, live: BrokerLiveInfo, reason: Reason, effects: list[Effect], **fence: object
     ) -> bool:
         """Remove a broker, if its entry still has these values after that was worked out."""
-        removal = await run_in_steps(plan_removal(self.tables, key, live, self.options))
-        prepared = await self._prepared(removal.changes)
+        changes = await run_in_steps(plan_removal(self.tables, key, live, self.options))
+        prepared = await self._prepared(changes)
         latest = self.tables.broker_live_table.get(key)
         if latest is None:
             return False
@@ -369,8 +363,8 @@ class RouteInfoManager:
             self.tables.wiped.discard(live.broker_name)
         self.membership += 1
         effects.append(Evicted(key, latest, reason, self.now() - latest.last_update, scan))
-        if removal.min_id_changed is not None:
-            effects.append(removal.min_id_changed)
+        if changes.notice is not None:
+            effects.append(changes.notice)
         return True
 
     def forget_who_did_not_return(self, *, somebody_is_missing: bool) -> None:

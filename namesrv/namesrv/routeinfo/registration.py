@@ -4,8 +4,7 @@ After `RouteInfoManager.registerBroker`, step by step (the numbers are those of 
 refused registration changes nothing at all, a displaced master leaves entirely, and a wiped write permission stays so.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -21,21 +20,13 @@ from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The plan of a registration: its changes, the answer to the broker, and notifications to others."""
-
-    changes: Changes
-    result: RegisterResult
-    # live entries that end with it: who held the id, and its own address under another cluster
-    displaced: tuple[BrokerAddrInfo, ...]
-    min_id_changed: MinBrokerIdChanged | None
-
-
 def plan_registration(
     tables: RouteTables, registration: Registration, options: RouteOptions, now: float, generation: int
-) -> Steps[Plan]:
-    """Work out what a registration changes, yielding about every millisecond; `check_registration` comes before."""
+) -> Steps[tuple[Changes, RegisterResult]]:
+    """Work out what a registration changes, and its answer, in steps of a millisecond; it has been let in.
+
+    Live entries that end with it are dropped: who held the id, and its own address under another cluster.
+    """
     name, key = registration.broker_name, registration.key
     before = tables.broker_addr_table.get(name)
     addrs_before = {} if before is None else dict(before.broker_addrs)
@@ -50,9 +41,7 @@ def plan_registration(
         registration.zone_name,
         registration.enable_acting_master is True,
     )
-    displaced = _displaced(tables, name, key, holder)
-    changes.dropped.extend(displaced)
-
+    changes.dropped.extend(_displaced(tables, name, key, holder))
     live = tables.broker_live_table.get(key)
     if creates_routes(registration, addrs):
         taken = 0
@@ -79,12 +68,17 @@ def plan_registration(
     )
     if registration.body.filter_servers is not None:
         changes.filter_servers[key] = registration.body.filter_servers
-    return Plan(
-        changes,
-        master_of(tables, registration.cluster_name, addrs, registration.broker_id),
-        displaced,
-        _min_id_changed(registration, addrs_before, addrs) if options.notify_min_broker_id_changed else None,
-    )
+    if options.notify_min_broker_id_changed and registration.broker_id < min(addrs_before, default=0):
+        # 12: an empty group counts as one whose smallest id is 0, so that its first member changes nothing
+        others = tuple(addr for i, addr in sorted(addrs.items()) if i != registration.broker_id)
+        changes.notice = MinBrokerIdChanged(
+            name,
+            registration.broker_id,
+            key.broker_addr,
+            others or (key.broker_addr,),
+            ha_broker_addr=registration.ha_server_addr,
+        )
+    return changes, master_of(tables, registration.cluster_name, addrs, registration.broker_id)
 
 
 def addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[int, str]:
@@ -100,16 +94,14 @@ def creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool
     return broker_id == MASTER_ID or (registration.enable_acting_master is not None and broker_id == min(addrs))
 
 
-def _displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> tuple[BrokerAddrInfo, ...]:
+def _displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> Iterator[BrokerAddrInfo]:
     """A name is global: whoever is displaced may have registered under another cluster."""
-    candidates = [
-        BrokerAddrInfo(cluster, addr)
-        for cluster, names in tables.cluster_addr_table.items()
-        if name in names
-        for addr in {key.broker_addr, holder or key.broker_addr}
-    ]
-    live = tables.broker_live_table
-    return tuple(found for found in candidates if found != key and found in live and live[found].broker_name == name)
+    for cluster, names in tables.cluster_addr_table.items():
+        for addr in {key.broker_addr, holder or key.broker_addr} if name in names else ():
+            found = BrokerAddrInfo(cluster, addr)
+            live = tables.broker_live_table.get(found)
+            if found != key and live is not None and live.broker_name == name:
+                yield found
 
 
 def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int) -> Steps[None]:
@@ -183,19 +175,3 @@ def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], 
         return RegisterResult()
     live = tables.broker_live_table.get(BrokerAddrInfo(cluster_name, addrs[MASTER_ID]))
     return RegisterResult() if live is None else RegisterResult(addrs[MASTER_ID], live.ha_server_addr)
-
-
-def _min_id_changed(
-    registration: Registration, before: Mapping[int, str], after: Mapping[int, str]
-) -> MinBrokerIdChanged | None:
-    """12: an empty group counts as one whose smallest id is 0, so that its first member changes nothing."""
-    if registration.broker_id >= min(before, default=0):
-        return None
-    others = tuple(addr for i, addr in sorted(after.items()) if i != registration.broker_id)
-    return MinBrokerIdChanged(
-        registration.broker_name,
-        registration.broker_id,
-        registration.broker_addr,
-        others or (registration.broker_addr,),
-        ha_broker_addr=registration.ha_server_addr,
-    )

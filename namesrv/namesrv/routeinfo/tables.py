@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData, QueueData
@@ -52,6 +52,8 @@ class Changes:
     # live entries to set, and filter servers (empty: to drop)
     live: dict[BrokerAddrInfo, BrokerLiveInfo] = field(default_factory=dict)
     filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = field(default_factory=dict)
+    # who is to be told of it
+    notice: MinBrokerIdChanged | None = None
 
 
 @dataclass(slots=True)
