@@ -144,7 +144,7 @@ DECODERS: Final = {
         (b"",),
         (b"\n", b"\r", b"\\", b"=", b":", b" ", b"a", b"#", b"!", b"\\u0041", b"\\\n", b"#=1\n", b"\xe9"),
         bytes_per_byte=200,
-        calls_per_byte=8,
+        calls_per_byte=12,
     ),
 }
 

@@ -29,15 +29,16 @@ _POSITION: Final = re.compile(r" \(byte (\d+)\)")
 
 _INTEGER_KEY: Final = re.compile(rb"(?<=[{,])(-?\d++)(?=:)")
 
-# blanks; a string; a bare key; anything else, in which there is no beginning of a string
+# blanks; a string; a bare key; any other word or number, or run of other characters, but of those that begin a string
 _TOKEN: Final = re.compile(
     r"([ \t\n\r\f\b]++)"
     r'|"((?:[^"\\]++|\\.)*+)"'
     r"|'((?:[^'\\]++|\\.)*+)'"
     r"|(-?+(?:0|[1-9][0-9]*+)|[A-Za-z_$][A-Za-z0-9_]*+)(?=[ \t\n\r\f\b]*+:)"
-    r"""|([^"'\\])""",
+    r"""|([A-Za-z0-9_$.+-]++|[^"'\\ \t\n\r\f\bA-Za-z0-9_$.+-]++)""",
     re.DOTALL,
 )
+_BLANKS, _KEY, _OTHER = 1, 4, 5
 # in a string: an escape, or what standard JSON has only escaped
 _UNUSUAL: Final = re.compile(r'\\x([0-9a-fA-F]{2})|\\(.)|(["\x00-\x1f])', re.DOTALL)
 _ESCAPES: Final = {"'": "'", "v": r"\u000b", "F": r"\f", **{digit: rf"\u000{digit}" for digit in "01234567"}}
@@ -91,16 +92,14 @@ def _in_standard_json(data: bytes) -> bytes:
         token = _TOKEN.match(text, at)
         if token is None:
             raise FastjsonError(f"unterminated string {text[at : at + _EXCERPT_CHARACTERS]!r}")
-        blanks, double_quoted, single_quoted, key, other = token.groups()
-        if other is not None:
-            written.append(other)
-        elif blanks is not None:
+        if token.lastindex == _OTHER:
+            written.append(token[_OTHER])
+        elif token.lastindex == _KEY:
+            written.append(f'"{token[_KEY]}"')
+        elif token.lastindex == _BLANKS:
             written.append(" ")
-        elif key is not None:
-            written.append(f'"{key}"')
         else:
-            string = single_quoted if double_quoted is None else double_quoted
-            written.append(f'"{_UNUSUAL.sub(_usual, string)}"')
+            written.append(f'"{_UNUSUAL.sub(_usual, token[token.lastindex or 0])}"')
         at = token.end()
     return "".join(written).encode()
 

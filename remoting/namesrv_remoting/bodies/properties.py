@@ -45,7 +45,8 @@ def _logical_lines(text: str) -> Iterator[str]:
         if line.startswith(("#", "!")):
             continue
         parts = []
-        while _is_continued(line):
+        # an odd number of backslashes at the end
+        while line.endswith("\\") and (len(line) - len(line.rstrip("\\"))) % 2:
             parts.append(line[:-1])
             line = next(lines, "").lstrip(_BLANKS)
         parts.append(line)
@@ -53,12 +54,8 @@ def _logical_lines(text: str) -> Iterator[str]:
             yield joined
 
 
-def _is_continued(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
 def _unescaped(text: str) -> str:
-    plain = _ESCAPE.sub(_meaning, text)
+    plain = _ESCAPE.sub(_meaning, text) if "\\" in text else text
     if plain.isascii():
         return plain
     try:
