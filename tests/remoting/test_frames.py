@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
+from namesrv_remoting.errors import LocalProtocolError
 from namesrv_remoting.frames import Frame, FrameReader, encode_frame
 from tests.support.feeding import Fed, feed
 
@@ -110,17 +110,6 @@ def test_reader_knows_whether_it_is_inside_a_frame() -> None:
 
     assert len(reader.receive_data(JSON_FRAME[-1:])) == 1
     assert not reader.is_inside_frame
-
-
-def test_nothing_comes_out_after_an_error() -> None:
-    """The stream has lost its meaning: what looks like a frame behind the error is none."""
-    reader = FrameReader()
-    reader.receive_data(b"\x00\x00\x00\x00")
-    error = reader.error
-
-    assert [] == reader.receive_data(JSON_FRAME)
-    assert error is reader.error
-    assert isinstance(error, RemoteProtocolError)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
