@@ -30,7 +30,7 @@ FULL_FILE = dict(
         """,
     )
 )
-NO_MILLISECONDS = "is not a whole number of milliseconds (from file f, scanNotActiveBrokerInterval)"
+NO_MILLISECONDS = "is not a whole number of milliseconds (from {key})"
 
 
 def values(translation: Translation) -> dict[str, object]:
@@ -83,52 +83,45 @@ def test_switched_settings(properties: dict[str, str], expected: dict[str, str])
 
 
 @pytest.mark.parametrize(
-    ("properties", "problem"),
+    ("key", "value", "problems", "warnings"),
     [
+        # Java would take yes for false and ignore a wrong number
+        ("enableTopicList", "yes", ["enable-topic-list: yes is not true or false (from {key})"], []),
+        ("needWaitForService", "1", ["needWaitForService: 1 is not true or false (from {key})"], []),
+        ("scanNotActiveBrokerInterval", "5s", [f"scan-interval-seconds: 5s {NO_MILLISECONDS}"], []),
         (
-            {"enableTopicList": "yes"},
-            "enable-topic-list: yes is not true or false (from file f, enableTopicList)",
+            "scanNotActiveBrokerInterval",
+            "9" * 5000,
+            [f"scan-interval-seconds: {'9' * 256}...[+4744] {NO_MILLISECONDS}"],
+            [],
+        ),
+        # nobody is to believe to have set what was not understood
+        ("listnPort", "1", [], ["file f has unknown keys: listnPort (did you mean listenPort?)"]),
+        ("x\ny", "", [], ['file f has unknown keys: "x\\ny"']),
+        ("clusterTest", "true", [], ["{key} has no effect: there is no cluster test mode"]),
+        (
+            "enableControllerInNamesrv",
+            "true",
+            [],
+            ["{key} has no effect: there is no controller in this server; run it on its own"],
         ),
         (
-            {"needWaitForService": "1"},
-            "needWaitForService: 1 is not true or false (from file f, needWaitForService)",
-        ),
-        (
-            {"scanNotActiveBrokerInterval": "5s"},
-            f"scan-interval-seconds: 5s {NO_MILLISECONDS}",
-        ),
-        (
-            {"scanNotActiveBrokerInterval": "9" * 5000},
-            f"scan-interval-seconds: {'9' * 256}...[+4744] {NO_MILLISECONDS}",
+            "serverChannelMaxIdleTimeSeconds",
+            "60",
+            [],
+            ["{key} has no effect: see broker-expiry-seconds and idle-timeout-seconds"],
         ),
     ],
 )
-def test_wrong_values_are_refused(properties: dict[str, str], problem: str) -> None:
-    """Java would take yes for false and ignore a wrong number; both are mistakes to hear about."""
-    translation = translate(properties, "file f")
+def test_wrong_values_and_keys_without_effect_are_named(
+    key: str, value: str, problems: list[str], warnings: list[str]
+) -> None:
+    """The first are refused, the others are warned about; neither sets anything."""
+    translation = translate({key: value}, "file f")
 
-    assert [problem] == translation.problems
+    assert [text.replace("{key}", f"file f, {key}") for text in problems] == translation.problems
+    assert [text.replace("{key}", f"file f, {key}") for text in warnings] == translation.warnings
     assert {} == translation.given
-
-
-@pytest.mark.parametrize(
-    ("properties", "warning"),
-    [
-        ({"listnPort": "1", "x\ny": ""}, 'file f has unknown keys: listnPort (did you mean listenPort?), "x\\ny"'),
-        ({"clusterTest": "true"}, "file f, clusterTest has no effect: there is no cluster test mode"),
-        (
-            {"enableControllerInNamesrv": "true"},
-            "file f, enableControllerInNamesrv has no effect: there is no controller in this server; run it on its own",
-        ),
-        (
-            {"serverChannelMaxIdleTimeSeconds": "60"},
-            "file f, serverChannelMaxIdleTimeSeconds has no effect: see broker-expiry-seconds and idle-timeout-seconds",
-        ),
-    ],
-)
-def test_keys_without_effect_are_named(properties: dict[str, str], warning: str) -> None:
-    """Nobody believes to have set what was not understood."""
-    assert [warning] == translate(properties, "file f").warnings
 
 
 def test_every_setting_has_a_java_name() -> None:
