@@ -2,11 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-from namesrv_client import ClientSettings
-from namesrv_client.sync import SyncRouteClient
-from tests.support.daemon import Daemon
 from tests.support.heartbeat_files import of, only, read_log
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
@@ -57,27 +52,3 @@ async def test_failed_sends_and_isolations_are_told(tmp_path: Path) -> None:
         ["send_failed", "broker-b", None],
         ["isolated", "broker-b", 10_000],
     ] == [[line["event"], line["broker_name"], line.get("for_ms")] for line in of(lines, "send_failed", "isolated")]
-
-
-def test_threads_may_report(tmp_path: Path) -> None:
-    """The client with threads writes the same."""
-    with (
-        Daemon(tmp_path / "server") as daemon,
-        SyncRouteClient(
-            ClientSettings(
-                name_servers=":".join(map(str, daemon.address)),
-                heartbeat_log_dir=tmp_path / "log",
-                client_name="sync-1",
-            )
-        ) as client,
-    ):
-        client.report("broker-a", 0.01, failed=True)
-
-    assert ["broker-a"] == [line["broker_name"] for line in of(read_log(tmp_path / "log"), "send_failed")]
-
-
-@pytest.mark.parametrize("name", ["", "a/b", ".hidden", "x" * 65])
-def test_the_name_must_be_fit_for_a_file(name: str) -> None:
-    """Nothing that is configured chooses a path."""
-    with pytest.raises(ValueError, match="client_name"):
-        ClientSettings(client_name=name)

@@ -35,6 +35,8 @@ def test_defaults() -> None:
         ({"probe": "ping"}, "probe"),
         ({"default_topic_queue_nums": 0}, "default_topic_queue_nums"),
         ({"poll_second": 30}, "poll_second"),
+        # it is part of the names of files
+        *(({"client_name": name}, "client_name") for name in ("", "a/b", ".hidden", "x" * 65)),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_it(values: dict[str, Any], message: str) -> None:

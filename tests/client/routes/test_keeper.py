@@ -226,17 +226,6 @@ async def test_another_server_shrinks_a_route_when_it_is_warm(tmp_path: Path, *,
         assert ["broker-b"] == scene.names()
 
 
-async def test_a_young_server_tells_of_the_death_of_a_broker_that_it_knew(tmp_path: Path) -> None:
-    """It has just started, and it saw the broker go."""
-    async with route_scene(tmp_path) as scene:
-        _, peer = await scene.restarted(BROKER_A, BROKER_B)
-        await scene.client.route("orders")
-        await unregister(peer, BROKER_B)
-
-        assert await scene.client.refresh()
-        assert ["broker-a"] == scene.names()
-
-
 # -- the watch --------------------------------------------------------------------------------------------------------
 
 

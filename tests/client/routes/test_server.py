@@ -17,7 +17,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.guard import GUARD_SECONDS
 from tests.support.in_process import namesrv_in_process
 from tests.support.raw_peer import until
-from tests.support.route_clients import BROKER_A, INFO, PULL, address_of, asked, client_settings, registered
+from tests.support.route_clients import BROKER_A, INFO, PULL, address_of, asked, client_settings
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
@@ -321,29 +321,3 @@ async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
 
             assert answer.routes["T"] is not None
             assert ([], None) == (answer.routes["T"].broker_datas, answer.routes["none"])
-
-
-# -- its connection ---------------------------------------------------------------------------------------------------
-
-
-async def test_hanging_up_fails_what_waits_and_connects_anew(tmp_path: Path) -> None:
-    """The next question meets whoever is there."""
-    clock = FakeClock()
-    async with namesrv_in_process(tmp_path, clock=clock) as namesrv:
-        await registered(namesrv, BROKER_A)
-        async with server_at(address_of(namesrv), clock) as server:
-            await server.identify(1.0)
-            before = server.socket_descriptor
-            revision = namesrv.namesrv.manager.revisions.revision
-            held = asyncio.ensure_future(server.pull(["orders"], 1.0, since=revision, wait_seconds=20.0))
-            await until(lambda: len(namesrv.namesrv.watchers) == 1)
-
-            await server.disconnect()
-
-            assert before is not None
-            assert server.socket_descriptor is None
-            with pytest.raises(ConnectionClosedError):
-                await held
-            await until(lambda: len(namesrv.namesrv.watchers) == 0)
-            await server.identify(1.0)
-            assert server.is_native
