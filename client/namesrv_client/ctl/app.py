@@ -9,7 +9,7 @@ import typer
 from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]  # not declared
 
 from namesrv_client.ctl import PROGRAM
-from namesrv_client.ctl.commands import bench, brokers, config, diff, explain, following, mqadmin, status, topics
+from namesrv_client.ctl.commands import bench, brokers, config, diff, explain, following, mqadmin, topics
 from namesrv_client.ctl.options import Options, command, group
 
 # What typer does for its options --install-completion and --show-completion, which the command `completion` stands
@@ -25,12 +25,11 @@ app = typer.Typer(
 )
 
 
-@group(app)
-def root() -> None:
-    """Inspect and change NameServers, ours and Apache RocketMQ's.
-
-    Exit codes: 0 success; 1 absent, different, unhealthy or refused; 2 usage error, or no server answered.
-    """
+group(
+    app,
+    "Inspect and change NameServers, ours and Apache RocketMQ's.\n\n"
+    "Exit codes: 0 success; 1 absent, different, unhealthy or refused; 2 usage error, or no server answered.",
+)
 
 
 def completion(
@@ -49,7 +48,7 @@ def completion(
 
 # by name; a name of two words is a command of a group
 _COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
-    "status": status.status,
+    "status": brokers.status,
     "brokers": brokers.brokers,
     "clusters": brokers.clusters,
     "topics": topics.topics,

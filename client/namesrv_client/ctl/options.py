@@ -122,17 +122,14 @@ def duration(text: str, option: str, *, at_least: float = 0.001) -> float:
     return seconds
 
 
-def group(app: typer.Typer) -> Callable[[Callable[[], None]], None]:
+def group(app: typer.Typer, text: str) -> None:
     """Register what `app` itself says in its help, with the common options before the command."""
 
-    def register(function: Callable[[], None]) -> None:
-        def callback(ctx: typer.Context, *, version: bool, **common: Any) -> None:  # noqa: ARG001 - is printed already
-            ctx.obj = common
+    def callback(ctx: typer.Context, *, version: bool, **common: Any) -> None:  # noqa: ARG001 - is printed already
+        ctx.obj = common
 
-        own = inspect.Parameter("version", inspect.Parameter.KEYWORD_ONLY, annotation=_Version, default=False)
-        app.callback()(_with_signature(callback, function, [own, *_COMMON.values()]))
-
-    return register
+    own = inspect.Parameter("version", inspect.Parameter.KEYWORD_ONLY, annotation=_Version, default=False)
+    app.callback()(_with_signature(callback, text, [own, *_COMMON.values()]))
 
 
 def command(
@@ -156,7 +153,9 @@ def command(
         merged["server"] = [*(ctx.obj["server"] or ()), *(after["server"] or ())]
         function(options_of(**merged), **values)
 
-    app.command(name, hidden=spelled is not None)(_with_signature(run, function, [*own, *common.values()]))
+    app.command(name, hidden=spelled is not None)(
+        _with_signature(run, function.__doc__ or "", [*own, *common.values()])
+    )
 
 
 def _check_text(values: Mapping[str, Any]) -> None:
@@ -168,16 +167,14 @@ def _check_text(values: Mapping[str, Any]) -> None:
 
 
 def _with_signature(
-    function: Callable[..., None], of: Callable[..., None], parameters: Iterable[inspect.Parameter]
+    function: Callable[..., None], text: str, parameters: Iterable[inspect.Parameter]
 ) -> Callable[..., None]:
-    """The function as typer shall see it: the other's name and text, and these parameters."""
+    """The function as typer shall see it: with this text and these parameters."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     taken = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
     taken += [parameter.replace(kind=keyword) for parameter in parameters]
-    function.__name__ = of.__name__
     # typer keeps the line breaks of all paragraphs but the first
-    paragraphs = (of.__doc__ or "").split("\n\n")
-    function.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    function.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
     function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]  # what inspect looks for
     return function

@@ -12,9 +12,8 @@ from rich.console import RenderableType
 from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Output, Report, complain, table
+from namesrv_client.ctl.output import Output, Report, complain, shown, table
 from namesrv_client.ctl.servers import Answers, Servers
-from namesrv_client.ctl.wording import shown
 from namesrv_runtime import loops
 
 T = TypeVar("T")
@@ -41,30 +40,28 @@ def show(options: Options, ask: Callable[[Servers], Awaitable[Report]]) -> NoRet
             output.report(report, head=f"every {seconds:g} s, at {time.strftime('%H:%M:%S')}; Ctrl-C ends")
             await servers.clock.sleep(seconds)
 
-    _run(options, stream, ExitCode.INTERRUPTED if seconds is None else ExitCode.OK)
+    run(options, stream, ExitCode.INTERRUPTED if seconds is None else ExitCode.OK, may_repeat=True)
 
 
-def run_once(options: Options, stream: Stream, when_interrupted: ExitCode) -> NoReturn:
-    """Run what cannot be repeated; ends the command."""
-    _check_once(options)
-    _run(options, stream, when_interrupted)
+def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_repeat: bool = False) -> NoReturn:
+    """Do it; ends the command."""
+    if not may_repeat:
+        _check_once(options)
+
+    async def work() -> int:
+        async with Servers(options.addresses, timeout_seconds=options.timeout_seconds) as servers:
+            return await stream(servers, Output(options))
+
+    try:
+        code = loops.run(work)
+    except KeyboardInterrupt:
+        code = when_interrupted
+    raise typer.Exit(code)
 
 
 def _check_once(options: Options) -> None:
     if options.watch_seconds is not None:
         raise typer.BadParameter("this command cannot be repeated", param_hint="--watch")
-
-
-def _run(options: Options, stream: Stream, when_interrupted: ExitCode) -> NoReturn:
-    async def run() -> int:
-        async with Servers(options.addresses, timeout_seconds=options.timeout_seconds) as servers:
-            return await stream(servers, Output(options))
-
-    try:
-        code = loops.run(run)
-    except KeyboardInterrupt:
-        code = when_interrupted
-    raise typer.Exit(code)
 
 
 # -- questions and changes --------------------------------------------------------------------------------------------

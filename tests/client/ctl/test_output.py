@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from namesrv_client.ctl.output import cell, table, yaml_text
-from namesrv_client.ctl.wording import json_text, lasting, moment, perm_text, shown
+from namesrv_client.ctl.output import cell, json_text, lasting, moment, perm_text, shown, table, yaml_text
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl
 from tests.support.in_process import namesrv_in_process

@@ -12,7 +12,7 @@ from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain, table
-from namesrv_client.ctl.running import run_once
+from namesrv_client.ctl.running import run
 from namesrv_client.ctl.servers import Servers, reason
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
@@ -24,13 +24,6 @@ MAX_CONNECTIONS: Final = 256
 # asked for where there is no topic at all
 _ABSENT_TOPIC: Final = "namesrvctl-bench"
 _ANSWERS: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST})
-
-
-# heads of the table, and the members that stand there
-_COLUMNS: Final = (
-    *(("protocol", "protocol"), ("requests", "requests"), ("requests/s", "requests_per_second")),
-    *(("p50 ms", "p50_ms"), ("p99 ms", "p99_ms"), ("max ms", "max_ms"), ("errors", "errors")),
-)
 
 
 @dataclass(slots=True)
@@ -104,11 +97,12 @@ def bench(
         given = answers.given.items()
         failed = [f"{at}: {it.errors} errors, the last: {it.last_error}" for at, it in given if it.errors]
         found = {server: figures.document(connections) for server, figures in given}
+        names = ("protocol", "requests", "requests_per_second", "p50_ms", "p99_ms", "max_ms", "errors")
+        heads = {name.replace("_per_second", "/s").replace("_ms", " ms"): name for name in names}
         report = Report(
             {"servers": answers.documents(lambda figures: figures.document(connections))},
             table(
-                ("server", *(head for head, _ in _COLUMNS)),
-                [(server, *(members[name] for _, name in _COLUMNS)) for server, members in found.items()],
+                ("server", *heads), [(server, *(it[name] for name in heads.values())) for server, it in found.items()]
             ),
             max(answers.code(), ExitCode.NO if failed else ExitCode.OK),
             [*answers.problems(), *failed],
@@ -116,7 +110,7 @@ def bench(
         output.report(report)
         return report.code
 
-    run_once(options, measure, ExitCode.INTERRUPTED)
+    run(options, measure, ExitCode.INTERRUPTED)
 
 
 async def _plan(server: NameServer, topic: str | None) -> Figures:

@@ -11,10 +11,9 @@ from rich.text import Text
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, cell, table
+from namesrv_client.ctl.output import Report, cell, perm_text, table
 from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Servers
-from namesrv_client.ctl.wording import perm_text
 from namesrv_remoting.bodies.route import ClusterInfo, TopicRouteData
 from namesrv_remoting.errors import RemotingError
 

@@ -12,10 +12,9 @@ from namesrv_client.ctl.commands.diff import Facts, View, difference_table, diff
 from namesrv_client.ctl.commands.topics import TopicArgument, joined
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report
+from namesrv_client.ctl.output import Report, ago, lasting, perm_text
 from namesrv_client.ctl.running import Columns, absences_in, server_table, show
 from namesrv_client.ctl.servers import Answers, Servers
-from namesrv_client.ctl.wording import ago, lasting, perm_text
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import QueueData
 

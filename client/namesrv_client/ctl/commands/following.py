@@ -1,10 +1,10 @@
 """`events` and `watch`: what happened last on each server, and what happens now."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Annotated, Any, Final, NoReturn, Protocol, TypeVar
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.text import Text
@@ -14,16 +14,13 @@ from namesrv_client.ctl.commands.diff import disagreements, facts_with_addresses
 from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_members
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import ABSENT, Output, complain
-from namesrv_client.ctl.running import Columns, Question, run_once, show_list
+from namesrv_client.ctl.output import ABSENT, Output, complain, moment, shown
+from namesrv_client.ctl.running import Columns, Question, run, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
-from namesrv_client.ctl.wording import moment, shown
 from namesrv_remoting.bodies.extensions import Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 from namesrv_runtime.clock import Clock
-
-T = TypeVar("T")
 
 # what a server remembers
 _MAX_EVENTS: Final = 1000
@@ -39,25 +36,15 @@ _LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 # -- following --------------------------------------------------------------------------------------------------------
 
 
-class _Follower(Protocol[T]):
-    """Follows one server."""
-
-    server: NameServer
-
-    async def ask(self) -> T:
-        """What there is to tell; the first time at once."""
-        ...
-
-    def tell(self, found: T) -> None:
-        """Tell it."""
-        ...
+# asks one server what there is to tell, the first time at once; what tells it
+Ask = Callable[[], Awaitable[Callable[[], None]]]
 
 
 class _EnoughError(Exception):
     """As much as was asked for has been told."""
 
 
-def _follow(options: Options, start: Callable[[Servers, Output], Iterable[_Follower[T]]]) -> NoReturn:
+def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask]) -> NoReturn:
     """Print what comes from each server until enough was told, or until Ctrl-C, which is the ordinary end.
 
     Nobody to follow ends it at once.
@@ -71,21 +58,21 @@ def _follow(options: Options, start: Callable[[Servers, Output], Iterable[_Follo
         code = ExitCode.NO
         try:
             async with asyncio.TaskGroup() as tasks:
-                for follower in start(servers, output):
-                    tasks.create_task(_keep_asking(follower, servers.clock))
+                for server in servers.all:
+                    tasks.create_task(_keep_asking(server.address, start(server, servers, output), servers.clock))
         except* _EnoughError:
             code = ExitCode.OK
         return code
 
-    run_once(options, stream, ExitCode.OK)
+    run(options, stream, ExitCode.OK)
 
 
-async def _keep_asking(follower: _Follower[T], clock: Clock) -> None:
+async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
     """For ever; that a server does not answer, and that it does again, is said once."""
-    address, trouble = follower.server.address, ""
+    trouble = ""
     while True:
         try:
-            found = await follower.ask()
+            tell = await ask()
         except RemotingError as error:
             if reason(error) != trouble:
                 trouble = reason(error)
@@ -98,7 +85,7 @@ async def _keep_asking(follower: _Follower[T], clock: Clock) -> None:
         if trouble:
             trouble = ""
             complain([f"{address}: answers again"])
-        follower.tell(found)
+        tell()
 
 
 # -- events -----------------------------------------------------------------------------------------------------------
@@ -147,10 +134,7 @@ def events(
         return await server.events(since, _MAX_EVENTS if kinds else limit)
 
     if follows:
-        _follow(
-            options,
-            lambda servers, output: [_Events(it, servers, output, ask, limit, kinds) for it in servers.all],
-        )
+        _follow(options, lambda server, servers, output: _Events(server, servers, output, ask, limit, kinds).ask)
     show_list(
         options,
         ask,
@@ -178,17 +162,19 @@ class _Events:
     # what it said last
     known: Events | None = None
 
-    async def ask(self) -> Events:
+    async def ask(self) -> Callable[[], None]:
         """What happened since the last one that is known."""
         if self.known is None:
-            return await self.first(self.server)
-        await self.servers.clock.sleep(_EVENTS_SECONDS)
-        found = await self.server.events(last_number(self.known), _MAX_EVENTS)
-        # of another run all are new
-        return found if found.boot_id == self.known.boot_id else await self.server.events(0, _MAX_EVENTS)
+            found = await self.first(self.server)
+        else:
+            await self.servers.clock.sleep(_EVENTS_SECONDS)
+            found = await self.server.events(last_number(self.known), _MAX_EVENTS)
+            if found.boot_id != self.known.boot_id:
+                # of another run all are new
+                found = await self.server.events(0, _MAX_EVENTS)
+        return lambda: self._tell(found)
 
-    def tell(self, found: Events) -> None:
-        """Tell it, and what is missing."""
+    def _tell(self, found: Events) -> None:
         known, events = self.known, _chosen(found, self.kinds)
         if known is None:
             events = events[-self.limit :]
@@ -232,7 +218,7 @@ def watch(
     names = list(dict.fromkeys(topics))
     # a change uses up one of them
     left = iter(range(changes - 1, -1, -1)) if changes else repeat(1)
-    _follow(options, lambda servers, output: [_Routes(it, servers, output, names, left) for it in servers.all])
+    _follow(options, lambda server, servers, output: _Routes(server, servers, output, names, left).ask)
 
 
 @dataclass(slots=True)
@@ -251,24 +237,25 @@ class _Routes:
     # topic -> route; None: positively absent
     known: dict[str, TopicRouteData | None] = field(default_factory=dict)
 
-    async def ask(self) -> Routes:
+    async def ask(self) -> Callable[[], None]:
         """What changed, as soon as something does or may have."""
         if not await self.server.is_native():
             if self.known:
                 await self.servers.clock.sleep(_ROUTES_SECONDS)
-            return await self.server.routes(self.topics)
-        wait_seconds = 0.0 if self.boot_id is None else _WAIT_SECONDS
-        pulled = await self.server.pull_routes(
-            self.topics, boot_id=self.boot_id, since=self.revision, wait_seconds=wait_seconds
-        )
-        self.boot_id, self.revision = pulled.boot_id, pulled.revision
-        return pulled.routes
+            found: Routes = await self.server.routes(self.topics)
+        else:
+            wait_seconds = 0.0 if self.boot_id is None else _WAIT_SECONDS
+            pulled = await self.server.pull_routes(
+                self.topics, boot_id=self.boot_id, since=self.revision, wait_seconds=wait_seconds
+            )
+            self.boot_id, self.revision, found = pulled.boot_id, pulled.revision, pulled.routes
 
-    def tell(self, found: Routes) -> None:
-        """Tell what differs from what is known."""
-        for topic in self.topics:
-            if topic in found:
-                self._tell(topic, found[topic])
+        def tell() -> None:
+            for topic in self.topics:
+                if topic in found:
+                    self._tell(topic, found[topic])
+
+        return tell
 
     def _tell(self, topic: str, new: TopicRouteData | None) -> None:
         is_first, old = topic not in self.known, self.known.get(topic)
