@@ -76,11 +76,9 @@ class TopicLists:
         size, limit = 0, self._max_bytes()
         found: list[str] = []
         async for part in in_parts(list(rows), _SLICE):
-            for name in part:
-                row = rows.get(name)
-                if row is not None and is_wanted(row):
-                    found.append(name)
-                    size += len(name) + _SPARE_BYTES
+            wanted = [name for name in part if (row := rows.get(name)) is not None and is_wanted(row)]
+            found += wanted
+            size += sum(map(len, wanted)) + _SPARE_BYTES * len(wanted)
             if size > limit:
                 return f"list of more than {limit} bytes"
         return found

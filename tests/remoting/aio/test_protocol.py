@@ -89,7 +89,7 @@ async def test_concurrent_requests_are_answered_out_of_order() -> None:
 
 
 async def test_many_pipelined_requests_of_one_peer_leave_the_loop_to_others() -> None:
-    """Handlers that never wait are not run back to back: others get their turn in between."""
+    """Of handlers that never wait eight are run back to back: others get their turn in between."""
     turns: list[str] = []
 
     async def note(request: Request) -> Reply:
@@ -104,7 +104,7 @@ async def test_many_pipelined_requests_of_one_peer_leave_the_loop_to_others() ->
             turns.append("other")
 
     first, last = turns.index("pipelined"), len(turns) - turns[::-1].index("pipelined")
-    assert turns[first:last].count("other") > 50
+    assert turns[first:last].count("other") >= 12
 
 
 # -- what is not answered ---------------------------------------------------------------------------------------------
