@@ -40,6 +40,7 @@ _OWN_TOPICS: Final = 200
 _PULLS_A_SECOND: Final = 200
 _NEWCOMERS_A_SECOND: Final = 4
 _SCRAPES_A_SECOND: Final = 2
+TABLE_BYTES: Final = "nameserver_table_bytes"
 # for anything that is answered at all: slow is not refused
 PATIENCE_SECONDS: Final = 120.0
 _NEWCOMERS_ADDRESS: Final = "127.0.0.3"
@@ -114,16 +115,21 @@ def scraped(http_port: int) -> str:
         raise BenchError(f"{url}: {error}") from error
 
 
-def scan_count(metrics: str) -> int:
-    """Searches for silent brokers since the start.
+def metric(metrics: str, name: str) -> float:
+    """One without labels.
 
     Raises:
         BenchError: the metrics do not say.
     """
-    found = re.search(r"^nameserver_scan_seconds_count (\S+)$", metrics, re.MULTILINE)
+    found = re.search(rf"^{name} (\S+)$", metrics, re.MULTILINE)
     if found is None:
-        raise BenchError("no nameserver_scan_seconds_count in the metrics")
-    return int(float(found[1]))
+        raise BenchError(f"no {name} in the metrics")
+    return float(found[1])
+
+
+def scan_count(metrics: str) -> int:
+    """Searches for silent brokers since the start. Raises BenchError."""
+    return int(metric(metrics, "nameserver_scan_seconds_count"))
 
 
 def has_broker(name: str, route: bytes) -> bool:
@@ -233,14 +239,14 @@ class _Scraper:
 
     def __init__(self, http_port: int) -> None:
         self._http_port = http_port
-        # (when it was here, searches for silent brokers until then); nothing where there was no answer
-        self.scans: list[tuple[float, int]] = []
+        # when they were here, searches for silent brokers until then, memory of the tables; nothing without an answer
+        self.seen: list[tuple[float, int, float]] = []
 
     def run(self, stopped: threading.Event) -> None:
         while not stopped.wait(1 / _SCRAPES_A_SECOND):
             with contextlib.suppress(BenchError):
-                scans = scan_count(scraped(self._http_port))
-                self.scans.append((time.monotonic(), scans))
+                metrics = scraped(self._http_port)
+                self.seen.append((time.monotonic(), scan_count(metrics), metric(metrics, TABLE_BYTES)))
 
 
 class _Newcomers:
@@ -292,7 +298,7 @@ def main() -> None:
     seen = {
         "pulls": [dataclasses.astuple(pull) for pull in puller.pulls],
         "newcomers": [dataclasses.astuple(one) for one in newcomers.seen],
-        "scans": scraper.scans,
+        "metrics": scraper.seen,
         "lost": puller.lost + brokers.lost,
     }
     json.dump(seen, sys.stdout)

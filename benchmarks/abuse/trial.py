@@ -23,10 +23,12 @@ from benchmarks.abuse.attacks import Attack
 from benchmarks.abuse.bystanders import (
     DEAD,
     PATIENCE_SECONDS,
+    TABLE_BYTES,
     Newcomer,
     Pull,
     broker_frame,
     has_broker,
+    metric,
     route_frame,
     scan_count,
     scraped,
@@ -88,6 +90,8 @@ class Result:
     # of the server's process, beyond what it computes without the attack
     cpu_seconds: float
     peak_mib: float
+    # of that the tables', by the server's own estimate: what the attacker may register
+    tables_mib: float
     # resident when everything is over
     held_mib: float
     # the puller's longest wait, in all, and of it the computing of the server
@@ -160,7 +164,7 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         seen = beside.seen()
         stopped_seconds = _stopped(server)
     last_dead = max((pull.asked_at for pull in seen.pulls if pull.has_dead), default=0.0)
-    dead_scans = max((count - scans for at, count in seen.scans if at < last_dead), default=0)
+    dead_scans = max((count - scans for at, count, _ in seen.metrics if at < last_dead), default=0)
     during = [pull for pull in seen.pulls if began <= pull.asked_at + pull.seconds and pull.asked_at <= ended]
     quiet = [pull for pull in seen.pulls if before.at < pull.asked_at < began or ended + 0.2 < pull.asked_at]
     newcomers = [one for one in seen.newcomers if began <= one.came_at <= ended]
@@ -174,6 +178,7 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         closed=attacker.closed,
         cpu_seconds=max(0.0, cpu_seconds - before.cpu_seconds - idle / pace.quiet_seconds * watched_seconds),
         peak_mib=(after.peak_bytes - before.resident_bytes) / _MIB,
+        tables_mib=max((held - before.table_bytes for _, _, held in seen.metrics), default=0.0) / _MIB,
         held_mib=(after.resident_bytes - before.resident_bytes) / _MIB,
         longest_seconds=max((pull.seconds for pull in during), default=0.0),
         longest_cpu_seconds=max((pull.cpu_seconds for pull in during), default=0.0),
@@ -230,15 +235,25 @@ class _Reading:
     cpu_seconds: float
     resident_bytes: int
     peak_bytes: int
+    # by the server's own estimate
+    table_bytes: float
     # upper bound -> delays of the loop that were not longer, since the start
     lags: dict[float, int]
 
     @classmethod
     def of(cls, server: Server, http_port: int | None) -> Self:
-        lags = {} if http_port is None else _lags(scraped(http_port))
+        metrics = "" if http_port is None else scraped(http_port)
+        table_bytes = metric(metrics, TABLE_BYTES) if metrics else 0.0
         status = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
         # after the scrape, which costs something, too
-        return cls(time.monotonic(), server.cpu_seconds(), _kib(status, "VmRSS"), _kib(status, "VmHWM"), lags)
+        return cls(
+            time.monotonic(),
+            server.cpu_seconds(),
+            _kib(status, "VmRSS"),
+            _kib(status, "VmHWM"),
+            table_bytes,
+            _lags(metrics),
+        )
 
     def longest_lag_until(self, after: "_Reading") -> float | None:
         """The bucket of the longest delay between the two."""
@@ -315,8 +330,8 @@ class _Seen:
     pulls: list[Pull]
     newcomers: list[Newcomer]
     lost: int
-    # (when, searches for silent brokers since the start)
-    scans: list[tuple[float, int]]
+    # when, searches for silent brokers since the start, memory of the tables
+    metrics: list[tuple[float, int, float]]
 
 
 class _Bystanders:
@@ -339,7 +354,7 @@ class _Bystanders:
         output, _ = self._process.communicate("", 2 * PATIENCE_SECONDS)
         said = json.loads(output)
         pulls = [Pull(*pull) for pull in said["pulls"]]
-        return _Seen(pulls, [Newcomer(*one) for one in said["newcomers"]], said["lost"], said["scans"])
+        return _Seen(pulls, [Newcomer(*one) for one in said["newcomers"]], said["lost"], said["metrics"])
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ProcessLookupError):

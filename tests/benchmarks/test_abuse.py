@@ -22,6 +22,7 @@ AT_ITS_BOUNDS = Result(
     closed=9,
     cpu_seconds=0.4,
     peak_mib=64.0,
+    tables_mib=0.0,
     held_mib=64.0,
     longest_seconds=9.0,
     longest_cpu_seconds=9.0,
@@ -55,6 +56,7 @@ AT_ITS_BOUNDS = Result(
         # the bound for many peers is one of memory
         ({"cpu_seconds": 9.0, "peers": 200}, []),
         ({"peak_mib": 64.1}, ["memory"]),
+        ({"peak_mib": 84.0, "tables_mib": 20.0}, []),
         ({"peak_mib": 512.0, "peers": 200}, []),
         ({"peak_mib": 512.1, "peers": 200}, ["memory"]),
         ({"p99_seconds": 0.0061}, ["p99"]),

@@ -133,6 +133,7 @@ def _state_families(survey: Survey) -> Iterator[Metric]:
     yield _gauge("brokers", "Registered brokers; a suspect one has missed a heartbeat.", survey.brokers, "state")
     yield _gauge("topics", "Topics with a route.", len(tables.topic_queue_table))
     yield _gauge("queues", "Queues of all topics on all brokers.", tables.queue_count)
+    yield _gauge("table_bytes", "Estimated memory of the tables, part of max-memory-bytes.", tables.estimated_bytes())
     yield _gauge("table_revision", "Route changes since the start.", namesrv.manager.revisions.revision)
 
 

@@ -396,6 +396,7 @@ async def test_scrape_of_many_brokers_and_connections(server: InProcess) -> None
     assert 1000 == metrics("nameserver_brokers", state="live")
     assert 100 == metrics("nameserver_connections", proto="json", role="broker")
     assert (1000, 80_000) == (metrics("nameserver_topics"), metrics("nameserver_queues"))
+    assert 1000 * 2048 + 1000 * 600 == metrics("nameserver_table_bytes")
     assert (1000, 100) == (found.brokers["live"], found.connections["json", "broker"])
     assert calls < MOST_CALLS
 
