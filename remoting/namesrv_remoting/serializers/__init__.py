@@ -5,7 +5,6 @@ from typing import Final
 
 from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import MAX_FRAME_BYTES, Frame, encode_frame
 from namesrv_remoting.serializers import json_header, msgpack_header, rocketmq_header
 
@@ -37,10 +36,7 @@ def decode_frame(frame: Frame) -> RemotingCommand:
     Raises:
         RemoteProtocolError: the header is not one.
     """
-    try:
-        return _DECODE[frame.serialize_type](frame)
-    except RecursionError as error:
-        raise RemoteProtocolError("header nested too deeply", reason="header") from error
+    return _DECODE[frame.serialize_type](frame)
 
 
 __all__ = ["decode_frame", "encode_command"]

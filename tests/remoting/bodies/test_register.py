@@ -275,6 +275,8 @@ def test_compressed_body_that_is_none_is_refused(body: bytes, version: int, erro
         b"\x81\xbctopic_queue_mapping_info_map\x81\xa1T\x81\xabcurr_id_map\x81\x00\xce\x80\x00\x00\x00",
         b"\x81\xaedeleted_topics\x91\xa0",
         b"\x81\xacdata_version\x81\xa7counter\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x81\xc1",
+        b"\x81\xadtopic_configs\x91\xc1",
         NATIVE_BODY[:-1],
         NATIVE_BODY + b"\x80",
         # our own agents say whether they compress: nothing is sniffed
