@@ -207,3 +207,10 @@ def test_large_registration_lets_others_run(known: tuple[Registration], asked: R
 
     assert yields == steps_and_result(plan_registration(tables, asked, RouteOptions(), 0.0, 1))[0]
     assert before == repr(tables)
+
+
+def test_addresses_are_ordered_by_id() -> None:
+    """Masters come first in every answer, however their group grew."""
+    tables = tables_of(registration("b1", 2, "t:1"), SLAVE, MASTER)
+
+    assert [0, 1, 2] == list(tables.broker_addr_table["b1"].broker_addrs)
