@@ -63,7 +63,7 @@ async def written_lines(root: Path) -> list[Line]:
         await clock.advance(11.0)
         await a.call(UNREGISTER, A.ext)
         assert namesrv.heartbeat_log is not None
-        log = namesrv.heartbeat_log.log
+        log = namesrv.heartbeat_log
         # two brokers are due, and the second is heard while the first is taken out
         await a.register(C)
         clock.stall(130.0)

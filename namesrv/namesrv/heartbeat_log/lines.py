@@ -6,7 +6,7 @@ the lines too: what the loop hands over are things that happened, in the order i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -24,14 +24,11 @@ from namesrv_runtime.line_log import Item
 from namesrv_runtime.line_log import encoded as _json
 
 
-class Started(NamedTuple):
-    """The server is up."""
+class Told(NamedTuple):
+    """Something that is told as it is: the event, and its fields."""
 
-
-class Stopped(NamedTuple):
-    """The server has left in good order."""
-
-    dropped: int
+    event: bytes
+    fields: Mapping[str, Any]
 
 
 class RegisteredWith(NamedTuple):
@@ -66,31 +63,6 @@ class RoutesPublished(NamedTuple):
     rerouted: Rerouted
     # all groups now; values are frozen
     groups: Mapping[str, BrokerData]
-
-
-class Served(NamedTuple):
-    """A connection got this revision of a topic for the first time."""
-
-    client: str
-    topics: Sequence[str]
-    revisions: Sequence[int]
-
-
-class ClientGone(NamedTuple):
-    """A connection that was served has ended."""
-
-    client: str
-
-
-class LatePulls(NamedTuple):
-    """Answers that may have named a dead broker."""
-
-    topics: Sequence[str]
-    revisions: Sequence[int]
-    counts: Sequence[int]
-
-
-_AS_THEY_ARE: Final = {Served: b"served", ClientGone: b"client_gone", LatePulls: b"pulls"}
 
 
 @dataclass
@@ -151,12 +123,10 @@ class HeartbeatLines:
             fields,
         )
 
-    def _members(self, what: Any) -> tuple[bytes, dict[str, Any]]:  # noqa: PLR0911 - one for each event
+    def _members(self, what: Any) -> tuple[bytes, Mapping[str, Any]]:  # noqa: PLR0911 - one for each event
         match what:
-            case Started():
-                return b"start", self.shape
-            case Stopped(dropped):
-                return b"stop", {"version": self.shape["version"], "dropped": dropped}
+            case Told():
+                return what
             case RegisteredWith(effect, topics):
                 broker = self._broker(effect, topics)
                 return b"register", {**broker, "kind": effect.kind, "silent_ms": _ms(effect.silent_seconds)}
@@ -174,7 +144,7 @@ class HeartbeatLines:
             case HeldUp(seconds):
                 self._late_ms += seconds * 1000
                 return b"late", {"late_ms": _ms(seconds)}
-        return _AS_THEY_ARE[type(what)], what._asdict()
+        raise TypeError(what)
 
     def _broker(
         self, effect: Registered | Unregistered | Evicted | Fenced, topics: int | None = None
@@ -250,7 +220,7 @@ def _spelt(names: set[str], groups: Mapping[str, BrokerData]) -> bytes:
     return _json([groups[name].logged() for name in sorted(names)])
 
 
-def _inner(fields: dict[str, Any]) -> bytes:
+def _inner(fields: Mapping[str, Any]) -> bytes:
     return _json(fields)[1:-1]
 
 

@@ -11,16 +11,7 @@ from typing import Any, Final, TypeVar
 
 from namesrv import version
 from namesrv.heartbeat_log.late_brokers import LateBrokers
-from namesrv.heartbeat_log.lines import (
-    ClientGone,
-    HeartbeatLines,
-    LatePulls,
-    RegisteredWith,
-    RoutesPublished,
-    Served,
-    Started,
-    Stopped,
-)
+from namesrv.heartbeat_log.lines import HeartbeatLines, RegisteredWith, RoutesPublished, Told
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -75,7 +66,7 @@ class ServedAnswers(dict[str, object]):
         self.revisions: dict[str, int] = {}
 
 
-class HeartbeatLog:
+class HeartbeatLog(LineLog):
     """The log of one run of the server."""
 
     def __init__(  # noqa: PLR0913 - by keyword: what it looks at
@@ -98,54 +89,40 @@ class HeartbeatLog:
         self._served_pairs = 0
         # a connection's record of an earlier epoch counts for nothing
         self._served_epoch = 0
-        lines = HeartbeatLines(
-            settings.nameserver_name,
-            boot_id,
-            {
-                "scan_interval_ms": round(settings.scan_interval_seconds * 1000),
-                "broker_expiry_ms": round(settings.broker_expiry_seconds * 1000),
-                "evict_on_disconnect": settings.evict_on_disconnect,
-                "version": version(),
-            },
-        )
-        self.log = LineLog(
+        # the wall clock is that much ahead of the monotonic one; as of the last tick, or anything but a heartbeat
+        self._wall_offset = 0.0
+        self._shape = {
+            "scan_interval_ms": round(settings.scan_interval_seconds * 1000),
+            "broker_expiry_ms": round(settings.broker_expiry_seconds * 1000),
+            "evict_on_disconnect": settings.evict_on_disconnect,
+            "version": version(),
+        }
+        super().__init__(
             LineFiles(settings.heartbeat_log_path or Path(), settings.nameserver_name, boot_id),
-            lines,
+            HeartbeatLines(settings.nameserver_name, boot_id, self._shape),
             retention,
             report=lambda level, name, fields: event(logger, level, name, **fields),
         )
-        self._put = self.log.put
-        # the wall clock is that much ahead of the monotonic one; as of the last tick, or anything but a heartbeat
-        self._wall_offset = 0.0
 
     def __repr__(self) -> str:
-        return f"<HeartbeatLog [{self.log!r} | {len(self.late.topics)} late topics]>"
-
-    # -- life ---------------------------------------------------------------------------------------------------------
+        return f"<HeartbeatLog [{super().__repr__()} | {len(self.late.topics)} late topics]>"
 
     def start(self) -> None:
         """Begin to write."""
-        self.log.start()
-        self._note(self._clock.monotonic(), Started())
+        super().start()
+        self._note(self._clock.monotonic(), Told(b"start", self._shape))
 
-    async def run(self) -> None:
-        """Return when the log is closed.
-
-        Raises:
-            Exception: a bug in a writing thread.
-        """
-        await self.log.run()
-
-    async def close(self) -> None:
+    async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Write what is left, as far as the disk allows it in a few seconds."""
-        self._take_pulls()
-        self._note(self._clock.monotonic(), Stopped(self.log.dropped))
+        self._note_pulls(self.late.take())
+        fields = {"version": self._shape["version"], "dropped": self.dropped}
+        self._note(self._clock.monotonic(), Told(b"stop", fields))
         # what still happens until the process ends comes after the last line
         self._is_closed = True
-        if not await self.log.close(CLOSE_SECONDS):
-            event(logger, logging.WARNING, "heartbeat_log_incomplete", lost=self.log.queued, seconds=CLOSE_SECONDS)
-
-    # -- what happened ------------------------------------------------------------------------------------------------
+        is_complete = await super().close(seconds)
+        if not is_complete:
+            event(logger, logging.WARNING, "heartbeat_log_incomplete", lost=self.queued, seconds=seconds)
+        return is_complete
 
     def __call__(self, effect: Effect) -> None:
         """Take note of an effect."""
@@ -158,7 +135,7 @@ class HeartbeatLog:
                 self.late.left(key)
                 self._note(live.last_update + effect.silent_seconds + late, effect)
             case Scanned(now=now):
-                self._take_pulls()
+                self._note_pulls(self.late.take())
                 self._note(now + late, effect)
             case Unregistered() | Fenced() | HeldUp():
                 self._note(self._clock.monotonic(), effect)
@@ -168,7 +145,7 @@ class HeartbeatLog:
         monotonic = live.last_update + self._liveness.late_seconds
         if not self._is_closed:
             # as Item(…) does, without the Python function that a NamedTuple puts in between
-            self._put(_new_tuple(Item, (monotonic + self._wall_offset, monotonic, (key, live, silent_seconds), 1)))
+            self.put(_new_tuple(Item, (monotonic + self._wall_offset, monotonic, (key, live, silent_seconds), 1)))
 
     def routes_published(self, revision: int, rerouted: Rerouted) -> None:
         """Take note of new routes at the moment from which they are answered, without a look at each of them."""
@@ -186,8 +163,6 @@ class HeartbeatLog:
         self._read_wall()
         await run_in_steps(self.late.update(self._liveness.now()))
 
-    # -- routes served ------------------------------------------------------------------------------------------------
-
     def served(self, connection: ServerConnection, topic: str, answer: object) -> None:
         """A connection was given an answer for a topic that is not the object it was given before."""
         record = self._record(connection)
@@ -196,7 +171,7 @@ class HeartbeatLog:
         if record.revisions.get(topic) != revision:
             self._served_pairs += topic not in record.revisions
             record.revisions[topic] = revision
-            self._note(self._clock.monotonic(), Served(client_name(connection), (topic,), (revision,)))
+            self._note_served(connection, (topic,), (revision,))
         record[topic] = answer
 
     def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
@@ -210,7 +185,7 @@ class HeartbeatLog:
         self._served_pairs += sum(topic not in known for topic, _ in news)
         known.update(news)
         names, numbers = zip(*news, strict=True)
-        self._note(self._clock.monotonic(), Served(client_name(connection), names, numbers), _weight(news))
+        self._note_served(connection, names, numbers)
 
     def gone(self, connection: ServerConnection) -> None:
         """A connection has ended."""
@@ -219,13 +194,17 @@ class HeartbeatLog:
             if record.epoch == self._served_epoch:
                 self._served_pairs -= len(record.revisions)
             connection.keep(None)
-            self._note(self._clock.monotonic(), ClientGone(client_name(connection)))
+            self._note(self._clock.monotonic(), Told(b"client_gone", {"client": client_name(connection)}))
 
     def pulled(self, topics: Iterable[str]) -> None:
         """Answers were given that the fast lane did not give."""
         late = self.late
         if late.topics:
             late.pulls.update(topic for topic in topics if topic in late.topics)
+
+    def _note_served(self, connection: ServerConnection, topics: Sequence[str], revisions: Sequence[int]) -> None:
+        fields = {"client": client_name(connection), "topics": topics, "revisions": revisions}
+        self._note(self._clock.monotonic(), Told(b"served", fields), _weight(topics))
 
     def _record(self, connection: ServerConnection) -> ServedAnswers:
         if self._served_pairs >= MAX_SERVED_PAIRS:
@@ -237,23 +216,19 @@ class HeartbeatLog:
             connection.keep(record)
         return record
 
-    # -- handing over -------------------------------------------------------------------------------------------------
-
-    def _take_pulls(self) -> None:
-        self._note_pulls(self.late.take())
-
     def _note_pulls(self, pulls: list[tuple[str, int]]) -> None:
         find, now = self._last_change, self._clock.monotonic()
         for part in _parts(pulls):
             topics, counts = zip(*part, strict=True)
-            self._note(now, LatePulls(topics, [find(topic) for topic in topics], counts), _weight(part))
+            fields = {"topics": topics, "revisions": [find(topic) for topic in topics], "counts": counts}
+            self._note(now, Told(b"pulls", fields), _weight(part))
 
     def _note(self, monotonic: float, what: Any, weight: int = 1) -> None:
         if self._is_closed:
             return
         self._read_wall()
         # the wall clock at that moment, which may be a little ago
-        self._put(Item(monotonic + self._wall_offset, monotonic, what, weight))
+        self.put(Item(monotonic + self._wall_offset, monotonic, what, weight))
 
     def _read_wall(self) -> None:
         self._wall_offset = self._clock.wall() - self._clock.monotonic()

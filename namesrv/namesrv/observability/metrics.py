@@ -163,8 +163,8 @@ def _life_families(survey: Survey) -> Iterator[Metric]:
     )
     yield _counter("log_lines_lost", "Log lines lost because standard error was not read in time.", lines_lost())
     if (log := namesrv.heartbeat_log) is not None:
-        yield _gauge("eventlog_queue", "Heartbeat log lines that wait to be written.", log.log.queued)
-        yield _counter("eventlog_dropped", "Heartbeat log lines that were lost.", log.log.dropped)
+        yield _gauge("eventlog_queue", "Heartbeat log lines that wait to be written.", log.queued)
+        yield _counter("eventlog_dropped", "Heartbeat log lines that were lost.", log.dropped)
     yield _histogram("eventloop_lag_seconds", "Lag of the event loop, measured ten times a second.", counters.lag)
     yield _histogram(
         "lock_wait_seconds",

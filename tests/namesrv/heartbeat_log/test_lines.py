@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.heartbeat_log.lines import ClientGone, HeartbeatLines, RoutesPublished
+from namesrv.heartbeat_log.lines import HeartbeatLines, RoutesPublished, Told
 from namesrv.routeinfo.tables import Rerouted
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_runtime.line_log import Item
@@ -120,7 +120,7 @@ def test_topics_with_the_same_difference_stand_together() -> None:
 @pytest.mark.parametrize("name", ["\x9b2J", "\u202etxt", "a\u2028b", "\ud800", "\x1b[2J\x7f", "名前", "\U000e0001"])
 def test_names_act_on_nobody(name: str) -> None:
     """Whatever a peer calls itself: the line is printable ASCII, and says the same."""
-    line = new_lines().line(at(ClientGone(name)))
+    line = new_lines().line(at(Told(b"client_gone", {"client": name})))
 
     assert line.endswith(b"}\n")
     assert line[:-1].decode("ascii").isprintable()

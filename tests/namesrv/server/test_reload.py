@@ -110,7 +110,7 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
 
         assert namesrv.heartbeat_log is not None
         enforced = {"server": remoting.limits, "tables": namesrv.manager.limits, "kv": namesrv.kv.limits}
-        enforced |= {"log": namesrv.heartbeat_log.log.retention}
+        enforced |= {"log": namesrv.heartbeat_log.retention}
         for _, value, who, limit, other in BOUNDS:
             assert (value if other is None else other) == getattr(enforced[who], limit), limit
         assert 65536 == remoting.dispatcher.max_frame_bytes
