@@ -200,8 +200,6 @@ class FastLane:
             return self._data_version(connection, asked, asked.ext, data[body_at:end])
         return None
 
-    # -- route questions ----------------------------------------------------------------------------------------------
-
     def _pull(
         self, connection: ServerConnection, asked: _JsonHeader | _NativeHeader, ext: _Ext, serialize_type: int
     ) -> bytes | None:
@@ -226,8 +224,6 @@ class FastLane:
         if serialize_type == _JSON:
             return _json_frame(answer, asked.opaque)
         return _native_frame(answer, asked.opaque)
-
-    # -- heartbeats ---------------------------------------------------------------------------------------------------
 
     def _heartbeat(  # noqa: PLR0911 - likewise
         self,

@@ -159,6 +159,11 @@ class RouteScene:
         self.closed.add(connection_id)
         await self.manager.connection_closed(connection_id)
 
+    def data_version(self, broker: BrokerAddrInfo, connection_id: int) -> DataVersion | None:
+        """What 322 compares; asking counts as a heartbeat."""
+        live = self.manager.touch(broker, connection_id)
+        return None if live is None else live.data_version
+
     def pass_time(self, seconds: float) -> None:
         """Let time pass with nothing happening in it."""
         self.clock.stall(seconds)

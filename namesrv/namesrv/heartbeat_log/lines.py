@@ -84,8 +84,6 @@ class HeartbeatLines:
     def __post_init__(self) -> None:
         self._who = b'"nameserver":%b,"boot_id":%b,"event":' % (_json(self.nameserver), _json(self.boot_id))
 
-    # -- what the log asks for ----------------------------------------------------------------------------------------
-
     def line(self, item: Item) -> bytes:
         """The line of an item, with its end."""
         what = item.what
@@ -109,8 +107,6 @@ class HeartbeatLines:
         self.seq += count
         self._told.clear()
         return self._line(item, b"dropped", b'"count":%d' % count)
-
-    # -- one kind each ------------------------------------------------------------------------------------------------
 
     def _line(self, item: Item, event: bytes, fields: bytes) -> bytes:
         self.seq += 1

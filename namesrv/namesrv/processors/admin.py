@@ -13,7 +13,7 @@ from namesrv.routeinfo.tables import QueueRow
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, UNIT_FLAG, UNIT_SUB_FLAG, RequestCode
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 from namesrv_remoting.headers import (
     BrokerNameRequestHeader,
@@ -98,18 +98,18 @@ class AdminProcessor:
 
     async def unit_topics(self, request: Request) -> Reply:
         """311: like the two below, by the flags of a topic's first queues, which is where Java looks."""
-        return await self._list(request, "unit", lambda row: views.is_unit(row[0].topic_sys_flag))
+        return await self._list(request, "unit", lambda row: bool(row[0].topic_sys_flag & UNIT_FLAG))
 
     async def unit_sub_topics(self, request: Request) -> Reply:
         """312."""
-        return await self._list(request, "unit sub", lambda row: views.has_unit_sub(row[0].topic_sys_flag))
+        return await self._list(request, "unit sub", lambda row: bool(row[0].topic_sys_flag & UNIT_SUB_FLAG))
 
     async def unit_sub_not_unit_topics(self, request: Request) -> Reply:
         """313."""
         return await self._list(
             request,
             "unit sub, not unit",
-            lambda row: views.has_unit_sub(row[0].topic_sys_flag) and not views.is_unit(row[0].topic_sys_flag),
+            lambda row: row[0].topic_sys_flag & (UNIT_FLAG | UNIT_SUB_FLAG) == UNIT_SUB_FLAG,
         )
 
     async def _list(self, request: Request, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> Reply:

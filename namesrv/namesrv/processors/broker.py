@@ -172,7 +172,8 @@ class BrokerProcessor:
         header = QueryDataVersionRequestHeader.from_ext(request.command.ext_fields)
         offered = dialect.read_data_version(request.command.body)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
-        stored = self._manager.query_data_version(key, request.connection.id)
+        live = self._manager.touch(key, request.connection.id)
+        stored = None if live is None else live.data_version
         changed = "true" if offered is None or offered != stored else "false"
         return Reply(b"" if stored is None else dialect.encode(stored), {"changed": changed})
 

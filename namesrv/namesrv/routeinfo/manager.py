@@ -42,7 +42,6 @@ from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_registe
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.route import QueueData
-from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 
 # Heartbeats over a connection that is not the broker's own are noted this often: it only matters for which of several
@@ -96,16 +95,13 @@ class RouteInfoManager:
     def __repr__(self) -> str:
         return f"<RouteInfoManager [{self.tables!r} | revision {self.revisions.revision} | {self.lock!r}]>"
 
-    # -- time ---------------------------------------------------------------------------------------------------------
-
     def now(self) -> float:
         """Liveness seconds."""
         return self._liveness.now()
 
     def was_stopped(self, seconds: float) -> float:
         """This process did not run that long: move every deadline; by how much, see `LivenessClock`."""
-        granted = self._liveness.credit(seconds)
-        if not granted:
+        if not (granted := self._liveness.credit(seconds)):
             return granted
         now = self.now()
         for key, live in list(self.tables.broker_live_table.items()):
@@ -114,8 +110,6 @@ class RouteInfoManager:
                 self.tables.set_live(key, live.heard(now, live.connection_id, None))
         self._sink(HeldUp(granted))
         return granted
-
-    # -- brokers ------------------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _changing(self) -> AsyncIterator[list[Effect]]:
@@ -273,11 +267,6 @@ class RouteInfoManager:
             and (agent_id is None or agent_id == live.agent_id)
         )
 
-    def query_data_version(self, key: BrokerAddrInfo, connection_id: int) -> DataVersion | None:
-        """The stored DataVersion of a broker; asking counts as a heartbeat."""
-        live = self.touch(key, connection_id)
-        return None if live is None else live.data_version
-
     async def unregister(
         self,
         key: BrokerAddrInfo,
@@ -373,8 +362,6 @@ class RouteInfoManager:
         # the snapshot names them still, and the next start would wait for them again
         self.membership += somebody_is_missing
 
-    # -- topics and permissions ---------------------------------------------------------------------------------------
-
     async def delete_topic(self, topic: str, cluster_name: str | None) -> None:
         """Drop a topic, or take one cluster's brokers out of it; unknown ones change nothing."""
         async with self._changing() as effects:
@@ -424,8 +411,6 @@ class RouteInfoManager:
             self._apply(prepared, effects)
             return len(self.tables.topics_of_broker.get(broker_name, ()))
 
-    # -- publishing ---------------------------------------------------------------------------------------------------
-
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
         """Something outside the tables changed what routes look like (order configuration, options); None: anything."""
         if topics is None:
@@ -436,9 +421,8 @@ class RouteInfoManager:
             self._sink(RouteChanged(None, self.revisions.everything_changed()))
             return
         before = {topic: self.tables.topic_queue_table.get(topic) for topic in topics}
-        after = {topic: row for topic, row in before.items() if row is not None}
         effects: list[Effect] = []
-        self._publish(Rerouted(before, after), effects)
+        self._publish(Rerouted(before, {topic: row for topic, row in before.items() if row}), effects)
         for effect in effects:
             self._sink(effect)
 
@@ -447,10 +431,7 @@ class RouteInfoManager:
         return self._publish(prepared.rerouted, effects)
 
     def _publish(self, rerouted: Rerouted, effects: list[Effect]) -> bool:
-        """Answer by the tables as they are now: without a look at each topic, of which there may be a hundred thousand.
-
-        Whether any route is another one.
-        """
+        """Answer by the tables as they are now, without a look at each topic; whether any route is another one."""
         topics = rerouted.before.keys()
         if topics:
             for cache in self._caches:

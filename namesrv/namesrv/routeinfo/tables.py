@@ -143,8 +143,6 @@ class RouteTables:
         """About how much memory the tables take, without a look at each entry."""
         return _TOPIC_BYTES * len(self.topic_queue_table) + _BROKER_BYTES * len(self.broker_live_table)
 
-    # -- live entries -------------------------------------------------------------------------------------------------
-
     def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Put or replace a live entry."""
         known = self.broker_live_table.get(key)
@@ -189,8 +187,6 @@ class RouteTables:
         for key in list(self.carried_on.get(connection_id, ())):
             self._forget_carrier(key, connection_id)
 
-    # -- queues -------------------------------------------------------------------------------------------------------
-
     def queues_of(self, topic: str, broker_name: str) -> QueueData | None:
         """The queues of a topic on one broker."""
         row = self.topic_queue_table.get(topic, ())
@@ -207,8 +203,6 @@ class RouteTables:
                 if name in names:
                     for addr in data.broker_addrs.values():
                         self.digests.pop(BrokerAddrInfo(cluster, addr), None)
-
-    # -- changes ------------------------------------------------------------------------------------------------------
 
     def prepare(self, changes: Changes) -> Steps[Prepared]:
         """Look at each topic of the changes, yielding about every millisecond; they must be the next to be applied."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
-from namesrv_remoting.codes import MASTER_ID, PERM_WRITE, SYNC_BROKER_MEMBER_PREFIX, UNIT_FLAG, UNIT_SUB_FLAG
+from namesrv_remoting.codes import MASTER_ID, PERM_WRITE, SYNC_BROKER_MEMBER_PREFIX
 
 
 def topic_route(
@@ -59,13 +59,3 @@ def system_topics(tables: RouteTables) -> tuple[list[str], str | None]:
     for name in sorted(tables.broker_addr_table):
         return names, next(iter(tables.broker_addr_table[name].broker_addrs.values()))
     return names, None
-
-
-def is_unit(flags: int) -> bool:
-    """Whether a topicSysFlag marks a unit topic."""
-    return bool(flags & UNIT_FLAG)
-
-
-def has_unit_sub(flags: int) -> bool:
-    """Whether a topicSysFlag marks a topic with unit subscriptions."""
-    return bool(flags & UNIT_SUB_FLAG)

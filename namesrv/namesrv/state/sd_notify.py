@@ -22,10 +22,10 @@ class ServiceManager:
     def __init__(self, address: str = "", *, has_watchdog: bool = False) -> None:
         # a path, or a name in the abstract namespace after an @; empty when nobody wants to know
         self._address = address
-        # how the kernel is told that a name is abstract
-        self._target = f"\0{address[1:]}" if address.startswith("@") else address
         self._has_watchdog = has_watchdog and bool(address)
-        self._socket: socket.socket | None = None
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) if address else None
+        if self._socket is not None:
+            self._socket.setblocking(False)  # noqa: FBT003 - positional only
         self._is_failing = False
 
     @classmethod
@@ -70,20 +70,16 @@ class ServiceManager:
             self._socket = None
 
     def _send(self, *lines: str) -> None:
-        if not self._address:
+        if self._socket is None:
             return
         message = "\n".join(line.replace("\n", " ") for line in lines)
+        # how the kernel is told that a name is abstract
+        target = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         try:
-            self._datagram_socket().sendto(message.encode(), self._target)
+            self._socket.sendto(message.encode(), target)
             self._is_failing = False
         except OSError as error:
             # its reader may be slow, or restarting; what we do does not depend on it
             if not self._is_failing:
                 event(logger, logging.WARNING, "service_manager_not_told", address=self._address, error=error)
             self._is_failing = True
-
-    def _datagram_socket(self) -> socket.socket:
-        if self._socket is None:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-            self._socket.setblocking(False)  # noqa: FBT003 - positional only
-        return self._socket

@@ -188,7 +188,7 @@ async def test_submit_multi_un_register_requests(scene: RouteScene) -> None:
 async def test_is_broker_topic_config_changed(scene: RouteScene) -> None:
     """Every part of a DataVersion counts."""
     await scene.register(master(body=body("baseTopic", "t", data_version=DataVersion(7, 0, 100))))
-    stored = scene.manager.query_data_version(M, 1)
+    stored = scene.data_version(M, 1)
 
     assert DataVersion(7, 0, 100) == stored
     assert stored not in (DataVersion(7, 0, 101), DataVersion(8, 0, 100), DataVersion(7, 1, 100), None)
@@ -196,12 +196,12 @@ async def test_is_broker_topic_config_changed(scene: RouteScene) -> None:
 
 async def test_is_topic_config_changed(scene: RouteScene) -> None:
     """A broker that is not known has no version, so that everything of it counts as changed."""
-    assert scene.manager.query_data_version(M, 1) is None
+    assert scene.data_version(M, 1) is None
 
     await scene.register(master("TestTopic"))
 
-    assert DataVersion(1) == scene.manager.query_data_version(M, 1)
-    assert scene.manager.query_data_version(S, 1) is None
+    assert DataVersion(1) == scene.data_version(M, 1)
+    assert scene.data_version(S, 1) is None
 
 
 async def test_wipe_write_perm_of_broker_by_lock(scene: RouteScene) -> None:
@@ -349,7 +349,7 @@ async def test_query_broker_topic_config(scene: RouteScene) -> None:
         registration("default-broker-1", 1234, MASTER_ADDR, body=body("a", "b", counter=20), cluster_name="c2"),
     )
 
-    versions = [scene.manager.query_data_version(key(MASTER_ADDR, cluster), 1) for cluster in ("c1", "c2")]
+    versions = [scene.data_version(key(MASTER_ADDR, cluster), 1) for cluster in ("c1", "c2")]
     assert [DataVersion(10), DataVersion(20)] == versions
 
 

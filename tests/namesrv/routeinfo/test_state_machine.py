@@ -428,7 +428,7 @@ class RouteMachine(RuleBasedStateMachine):
         revision = self.manager.revisions.revision
         number = self.connection(connection)
         if state is None:
-            stored = self.manager.query_data_version(key, number)
+            stored = self.scene.data_version(key, number)
             assert (None if life is None else life.data_version) == stored
         else:
             assert (life is None) == (self.manager.touch(key, number, state) is None)
