@@ -62,26 +62,24 @@ class TopicLists:
         return self._manager.revisions.revision, self._manager.membership
 
     async def _make(self, dialect: Dialect, key: Hashable, is_wanted: Callable[[QueueRow], bool]) -> bytes | str:
-        made_of = self._now()
-        names = await self._names(is_wanted)
-        made = names if isinstance(names, str) else dialect.encode(TopicList(names))
+        made_of, rows, limit = self._now(), self._manager.tables.topic_queue_table, self._max_bytes()
+        names: list[str] = []
+        size = 0
+        made: bytes | str
+        async for part in in_parts(list(rows), _SLICE):
+            wanted = [name for name in part if (row := rows.get(name)) is not None and is_wanted(row)]
+            names += wanted
+            size += sum(map(len, wanted)) + _SPARE_BYTES * len(wanted)
+            if size > limit:
+                made = f"list of more than {limit} bytes"
+                break
+        else:
+            made = dialect.encode(TopicList(names))
         if made_of != self._made_of or sum(map(len, self._made.values())) + len(made) > _MAX_BYTES:
             self._made.clear()
         self._made[key] = made
         self._made_of = made_of
         return made
-
-    async def _names(self, is_wanted: Callable[[QueueRow], bool]) -> list[str] | str:
-        rows = self._manager.tables.topic_queue_table
-        size, limit = 0, self._max_bytes()
-        found: list[str] = []
-        async for part in in_parts(list(rows), _SLICE):
-            wanted = [name for name in part if (row := rows.get(name)) is not None and is_wanted(row)]
-            found += wanted
-            size += sum(map(len, wanted)) + _SPARE_BYTES * len(wanted)
-            if size > limit:
-                return f"list of more than {limit} bytes"
-        return found
 
 
 class LargeLists:
