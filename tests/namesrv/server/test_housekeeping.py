@@ -19,7 +19,6 @@ from tests.support.table_invariants import violations
 
 A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")
-C = Broker("broker-c", 0, "10.0.0.3:10911")
 
 
 def alive(server: InProcess) -> list[str]:
