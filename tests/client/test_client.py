@@ -57,9 +57,6 @@ async def brokers_picked(client: RouteClient) -> set[str]:
     return {(await client.select_queue("orders")).broker_name for _ in range(20)}
 
 
-# -- routes -----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_route_is_asked_once_and_then_served_from_memory(tmp_path: Path) -> None:
     """testQueryTopicRouteData, testGetAnExistTopicRouteData: the second use of a topic asks nobody."""
     async with route_scene(tmp_path, [BROKER_A, BROKER_B]) as scene:
@@ -173,9 +170,6 @@ async def test_too_old_and_only_a_young_server_to_ask(tmp_path: Path) -> None:
         assert ["broker-a", "broker-b"] == scene.names()
 
 
-# -- no route ---------------------------------------------------------------------------------------------------------
-
-
 async def test_no_such_topic_is_positive(tmp_path: Path) -> None:
     """A server that has had time to hear of all brokers says so; the topic is not kept an eye on."""
     async with route_scene(tmp_path) as scene:
@@ -217,9 +211,6 @@ async def test_a_topic_that_went_is_marked_and_still_served(tmp_path: Path) -> N
         assert (await client.route("orders")).confirmed_absent_since is None
 
 
-# -- changes ----------------------------------------------------------------------------------------------------------
-
-
 async def test_changes_are_told_with_what_differs(tmp_path: Path) -> None:
     """To callbacks, which find the client as it is after the change, and to those who iterate."""
     async with route_scene(tmp_path) as scene:
@@ -243,9 +234,6 @@ async def test_changes_are_told_with_what_differs(tmp_path: Path) -> None:
         assert {"orders"} == {change.topic for change in seen}
     with pytest.raises(StopAsyncIteration):
         await anext(changes)
-
-
-# -- producers --------------------------------------------------------------------------------------------------------
 
 
 async def test_messages_go_round_the_queues(tmp_path: Path) -> None:
@@ -322,52 +310,35 @@ async def test_a_failed_broker_is_left_out_until_it_is_back(tmp_path: Path, prob
             assert {"broker-a", "broker-b"} == await brokers_picked(client)
 
 
-# -- brokers ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("ids", "wanted", "only_this", "expected"),
+    ("ids", "wanted", "this_one", "any_one"),
     [
         # MQClientInstanceTest.testFindBrokerAddressInSubscribe and Go's TestFindBrokerAddressInSubscribe
-        ((0, 1, 2), 0, False, 0),
-        ((0, 1, 2), 0, True, 0),
-        ((0, 1, 2), 1, False, 1),
-        ((0, 1, 2), 1, True, 1),
+        ((0, 1, 2), 0, 0, 0),
+        ((0, 1, 2), 1, 1, 1),
+        ((0, 1, 2), 4, None, 0),
         # ids shift by one after an election: 1 is gone, and 2 is what is meant
-        ((0, 2, 3), 1, False, 2),
-        ((0, 2, 3), 1, True, 2),
-        # Go: any that is there
-        ((0, 1, 2), 4, False, 0),
-        ((0, 1, 2), 4, True, None),
+        ((0, 2, 3), 1, 2, 2),
         # …WithOneBroker: only the master is there
-        ((0,), 1, False, 0),
-        ((0,), 1, True, None),
+        ((0,), 1, None, 0),
         # a master that is missing is replaced by a slave for readers, and by nobody for those who need it
-        ((1, 2), 0, False, 1),
-        ((1, 2), 0, True, None),
-        ((2,), 0, False, 2),
+        ((1, 2), 0, None, 1),
+        ((2,), 0, None, 2),
     ],
 )
 async def test_finding_an_instance_of_a_broker(
-    ids: tuple[int, ...],
-    wanted: int,
-    only_this: bool,  # noqa: FBT001 - a case
-    expected: int | None,
-    tmp_path: Path,
+    ids: tuple[int, ...], wanted: int, this_one: int | None, any_one: int, tmp_path: Path
 ) -> None:
     """Section 3.1: that id, or the next one, or any unless only this one will do; messages are written to masters."""
-    instances = [Broker("broker-a", broker_id, f"10.0.{broker_id}.1:10911") for broker_id in ids]
+    instances = {broker_id: Broker("broker-a", broker_id, f"10.0.{broker_id}.1:10911") for broker_id in ids}
     async with route_scene(tmp_path, []) as scene:
-        await (registered if 0 in ids else only_slaves)(scene.server, *instances)
+        await (registered if 0 in ids else only_slaves)(scene.server, *instances.values())
         await scene.client.route("orders")
 
-        found = scene.client.find_broker("broker-a", wanted, only_this=only_this)
-
-        if expected is None:
-            assert found is None
-        else:
-            assert BrokerAddress("broker-a", expected, f"10.0.{expected}.1:10911") == found
-            assert (expected != 0) == found.is_slave
+        for only_this, expected in ((True, this_one), (False, any_one)):
+            found = scene.client.find_broker("broker-a", wanted, only_this=only_this)
+            assert (None if expected is None else BrokerAddress(*instances[expected][:3])) == found
+            assert found is None or (expected != 0) == found.is_slave
         assert ("10.0.0.1:10911" if 0 in ids else None) == scene.client.master_of("broker-a")
         assert scene.client.find_broker("stranger", 0, only_this=False) is None
 
@@ -388,18 +359,6 @@ async def test_a_queue_is_its_own_brokers_unless_its_topic_is_static() -> None:
             assert logical == await client.subscribe_queues("static")
             queues = (plain, *logical, MessageQueue("unknown", "broker-z", 3))
             assert ["broker-a", "broker-a", "__syslo__none__", "broker-z"] == list(map(client.broker_of, queues))
-
-
-# -- where the servers are --------------------------------------------------------------------------------------------
-
-
-async def test_servers_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NAMESRV_ADDR when nothing is said, as RocketMQ's clients look."""
-    async with route_scene(tmp_path) as scene:
-        monkeypatch.setenv("NAMESRV_ADDR", address_of(scene.server))
-        async with route_client(scene.clock, "") as client:
-            await client.route("orders")
-            assert address_of(scene.server) == client.chosen_server
 
 
 async def test_servers_from_a_file(tmp_path: Path) -> None:
@@ -426,9 +385,6 @@ async def test_servers_from_a_file(tmp_path: Path) -> None:
             await clock.advance(1.0)
             await until(lambda: client.chosen_server == address_of(second))
             await until(lambda: len(first.namesrv.connections) == 1)
-
-
-# -- life -------------------------------------------------------------------------------------------------------------
 
 
 async def test_the_end_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -7,21 +7,6 @@ import pytest
 from namesrv_client import ClientSettings
 
 
-def test_defaults() -> None:
-    """RocketMQ's numbers, but for the timeouts, which leave time for another server."""
-    found = ClientSettings()
-
-    assert ("", "auto", 30.0, False, None, None) == (
-        found.name_servers, found.protocol, found.poll_seconds, found.watch, found.cache_ttl_seconds,
-        found.snapshot_file,
-    )  # fmt: skip
-    assert (1.0, 3.0, 45.0, "TBW102", 4) == (
-        found.attempt_timeout_seconds, found.call_timeout_seconds, found.warm_up_seconds, found.default_topic,
-        found.default_topic_queue_nums,
-    )  # fmt: skip
-    assert (False, "5", "off") == (found.fault_tolerance, found.fault_table, found.probe)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

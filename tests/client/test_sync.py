@@ -80,9 +80,6 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
 ]
 
 
-# -- start and stop ---------------------------------------------------------------------------------------------------
-
-
 def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
     """Each says what the client in the loop says; a thread is there as long, and starting or stopping twice is once."""
     client = SyncRouteClient(settings_of(namesrv))
@@ -147,9 +144,6 @@ def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:
         assert ["orders", "orders"] == topics.result(GUARD_SECONDS)
 
 
-# -- threads ----------------------------------------------------------------------------------------------------------
-
-
 def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClient) -> None:
     """It may be busy."""
     client.route("orders")
@@ -205,9 +199,6 @@ def test_failed_sends_refresh_the_route(namesrv: Daemon) -> None:
         client.report("broker-x", 0.1, failed=True)
 
         until(lambda: client.route("x1").confirmed_absent_since is not None)
-
-
-# -- callbacks --------------------------------------------------------------------------------------------------------
 
 
 def test_changes_are_told_in_the_clients_thread(namesrv: Daemon) -> None:

@@ -42,9 +42,6 @@ def mapping(
     return TopicQueueMappingInfo("t", broker, scope, epoch, total, curr_id_map=dict.fromkeys(ids, 0))
 
 
-# -- which queues -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("groups", "rows", "conf", "expected"),
     [
@@ -101,9 +98,6 @@ def test_a_billion_queues_cost_nothing() -> None:
     assert (2**31 - 1, "broker-a") == (found.count, found.select(ME).broker_name)
 
 
-# -- static topics ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("conf", "mappings", "writes", "reads"),
     [
@@ -157,9 +151,6 @@ def test_scopes_come_by_queue_id() -> None:
 
     assert [("__syslo__eu", 0), ("__syslo__us", 0), ("__syslo__eu", 1)] == [run[:2] for run in runs]
     assert [GLOBAL, "__syslo____eu"] == [logical_broker("__global__"), logical_broker("__eu")]
-
-
-# -- whose turn it is -------------------------------------------------------------------------------------------------
 
 
 def test_round_robin_as_in_go() -> None:

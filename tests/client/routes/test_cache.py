@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from namesrv_client import Route, RouteChange
-from namesrv_client.routes.cache import Answer, RouteCache
-from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_client.routes.cache import Answer, RouteCache, RouteInterner
+from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from tests.support.fake_clock import FakeClock
-from tests.support.route_clients import group, topic_route
+from tests.support.route_clients import group, queues, topic_route
 
 A, AB, B = topic_route("broker-a"), topic_route("broker-a", "broker-b"), topic_route("broker-b")
 SLAVE = TopicRouteData([group("broker-a", 0, 1)], [])
@@ -72,9 +72,6 @@ def scene() -> Scene:
     return Scene()
 
 
-# -- what is said -----------------------------------------------------------------------------------------------------
-
-
 def test_a_route_is_known_from_when_it_was_told(scene: Scene) -> None:
     """With its age and its source; one that was handed out does not grow younger when it is confirmed."""
     [change] = scene.told({"t": A}, revision=7)
@@ -113,9 +110,6 @@ def test_absence_is_noted_and_the_route_is_kept(scene: Scene) -> None:
 
     [change] = scene.told({"t": A})
     assert (None, ("broker-a",)) == (scene.absent_since(), change.brokers_added)
-
-
-# -- whom to believe --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -158,9 +152,6 @@ def test_a_young_server_can_take_back_what_it_said_itself(scene: Scene) -> None:
 
     scene.told({"t": None}, warm=False)
     assert 100.0 == scene.absent_since()
-
-
-# -- up to which revision ---------------------------------------------------------------------------------------------
 
 
 TOPICS = st.lists(st.sampled_from("tuv"), min_size=1, unique=True)
@@ -298,20 +289,6 @@ def test_only_what_was_asked_about_is_confirmed(scene: Scene) -> None:
     assert 8 == scene.cache.point.revision
 
 
-def test_a_doubted_topic_is_asked_about_fully_until_it_is_believed(scene: Scene) -> None:
-    """The server tells a change once: without this, a broker that never came back would stay in the route for ever."""
-    scene.told({"t": AB, "u": A}, run="run-1", revision=7)
-
-    scene.told({"t": A, "u": A}, run="run-2", revision=3, warm=False)
-    assert (["u"], ["t"]) == scene.cache.point.known("run-2", ["t", "u"])
-
-    scene.told({}, run="run-2", revision=3, unchanged=("u",), conditional=True)
-    assert ({"t"}, ["broker-a", "broker-b"]) == (scene.cache.doubted, scene.brokers())
-
-    scene.told({"t": A}, run="run-2", revision=3)
-    assert (["t", "u"], []) == scene.cache.point.known("run-2", ["t", "u"])
-
-
 def test_ages_survive_the_change_of_the_server(scene: Scene) -> None:
     """What the first server confirmed stays as young as it was; its changes are not used any more."""
     scene.told({"t": A, "u": A}, revision=7)
@@ -345,16 +322,6 @@ def test_only_a_poll_or_a_watch_decides_whom_to_keep_up_with(scene: Scene, *, is
     assert run == scene.cache.point.run
 
 
-def test_one_topic_of_another_server_is_asked_about_fully(scene: Scene) -> None:
-    """It was known of run 1; what is known now is what Apache's server says, which counts no changes."""
-    scene.told({"t": A, "u": A}, revision=7)
-
-    scene.told({"t": AB}, run="10.0.0.9:9876#1")
-
-    assert (["u"], ["t"]) == scene.cache.point.known("run-1", ["t", "u"])
-    assert ([], ["t"]) == scene.cache.point.known("10.0.0.9:9876#1", ["t"])
-
-
 def test_confirming_ten_thousand_topics_touches_none_of_them(scene: Scene) -> None:
     """One stamp for all: a poll that brings nothing costs nothing."""
     topics = [f"topic-{number}" for number in range(10_000)]
@@ -366,9 +333,6 @@ def test_confirming_ten_thousand_topics_touches_none_of_them(scene: Scene) -> No
 
     assert all(entries[topic] is route for topic, route in scene.cache._routes.items())
     assert {0.0} == set(scene.ages(*topics))
-
-
-# -- brokers ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_broker_is_known_as_long_as_a_route_has_it(scene: Scene) -> None:
@@ -401,9 +365,6 @@ def test_a_group_that_is_listed_twice_is_counted_right(scene: Scene) -> None:
     assert scene.cache.broker("broker-a") is None
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------
-
-
 def test_what_the_next_process_should_know(scene: Scene) -> None:
     """All routes with the time of their last confirmation, but not those that are known to be none."""
     scene.told({"t": A, "u": B, "v": A}, revision=7)
@@ -426,3 +387,67 @@ def test_disk_never_overwrites_what_a_server_said(scene: Scene) -> None:
     assert second is not None
     assert ("pull", "disk") == (first.source, second.source)
     assert first.data is second.data
+
+
+def test_equal_routes_become_one_in_an_order_of_its_own() -> None:
+    """Ten thousand topics on the same brokers have one route between them, however servers list these."""
+    interner = RouteInterner(list)
+
+    found = interner.shared(topic_route("broker-b", "broker-a"))
+
+    assert interner.shared(topic_route("broker-a", "broker-b")) is found
+    assert ["broker-a", "broker-b"] == [data.broker_name for data in found.broker_datas]
+    assert ["broker-a", "broker-b"] == [data.broker_name for data in found.queue_datas]
+
+
+def test_routes_share_their_brokers_when_their_queues_differ() -> None:
+    """And the queues that are equal."""
+    interner, groups = RouteInterner(list), [group("broker-a"), group("broker-b")]
+    one = interner.shared(TopicRouteData(groups, [queues("broker-a"), queues("broker-b")]))
+    other = interner.shared(TopicRouteData(list(groups), [queues("broker-a"), queues("broker-b", 8)]))
+
+    assert one.broker_datas is other.broker_datas
+    assert one.queue_datas[0] is other.queue_datas[0]
+    assert one != other
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        group("broker-a", 0),
+        group("broker-a", 0, 1, cluster="cluster-2"),
+        group("broker-a", 0, 1, zone="z"),
+        msgspec.structs.replace(group("broker-a", 0, 1), enable_acting_master=True),
+    ],
+)
+def test_everything_counts_in_the_comparison_of_brokers(other: BrokerData) -> None:
+    """Cluster, zone and addresses; the order of the addresses does not."""
+    interner = RouteInterner(list)
+    shared = interner.shared(TopicRouteData([group("broker-a", 0, 1)], []))
+
+    assert interner.shared(TopicRouteData([group("broker-a", 1, 0)], [])).broker_datas is shared.broker_datas
+    assert other == interner.shared(TopicRouteData([other], [])).broker_datas[0]
+
+
+def test_what_only_one_topic_has_is_kept() -> None:
+    """Order configurations, filter servers and mappings."""
+    filters = {"10.0.0.1:10911": ["f"]}
+    interner = RouteInterner(list)
+    plain = interner.shared(topic_route("broker-a"))
+
+    for more in ({"order_topic_conf": ""}, {"filter_server_table": filters}):
+        route = msgspec.structs.replace(plain, **more)
+        assert (route, plain) == (interner.shared(route), interner.shared(topic_route("broker-a")))
+
+
+def test_live_routes_go_on_sharing_while_others_come_and_go() -> None:
+    """What no live route has is forgotten from time to time; an equal route is still the very one that lives."""
+    live: list[TopicRouteData] = []
+    interner = RouteInterner(lambda: live)
+    live.append(interner.shared(topic_route("broker-a", "broker-b")))
+
+    for number in range(1_000):
+        interner.shared(TopicRouteData([group(f"broker-{number}-a")], [queues(f"broker-{number}-a")]))
+
+    assert 300 > len(interner)
+    assert interner.shared(topic_route("broker-b", "broker-a")) is live[0]

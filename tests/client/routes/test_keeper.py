@@ -36,9 +36,6 @@ async def pulled(scene: RouteScene, count: int) -> None:
     await until(lambda: scene.asked() == count)
 
 
-# -- the poll ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("unit", "first", "then"), [(0.1, 3.0, 27.6), (0.5, 15.0, 30.0), (0.9, 27.0, 32.4)])
 async def test_polls_come_every_30_seconds_more_or_less(tmp_path: Path, unit: float, first: float, then: float) -> None:
     """The first after a random part of 30 s, the others 10 % earlier or later: clients that start together part."""
@@ -99,9 +96,6 @@ async def test_a_poll_that_fails_is_followed_by_the_next(tmp_path: Path) -> None
         await unregister(scene.peers[0], BROKER_B)
         await scene.clock.advance(30.0)
         await scene.shows("broker-a")
-
-
-# -- callers ----------------------------------------------------------------------------------------------------------
 
 
 async def test_all_who_ask_at_the_same_time_share_a_question(tmp_path: Path) -> None:
@@ -167,9 +161,6 @@ async def test_the_end_of_the_client_ends_its_questions() -> None:
         assert 1 == hole.connections
 
 
-# -- what only a young server lacks -----------------------------------------------------------------------------------
-
-
 async def test_a_server_that_restarted_does_not_shrink_a_route(tmp_path: Path) -> None:
     """One of two brokers is back, and the poll comes; half the messages would go nowhere for 30 s.
 
@@ -226,9 +217,6 @@ async def test_another_server_shrinks_a_route_when_it_is_warm(tmp_path: Path, *,
         assert ["broker-b"] == scene.names()
 
 
-# -- the watch --------------------------------------------------------------------------------------------------------
-
-
 async def test_a_watch_tells_of_changes_at_once_and_goes_on(tmp_path: Path) -> None:
     """No clock has to move; after an answer, or when the wait is over, which confirms the route, it is asked again."""
     async with route_scene(tmp_path, **WATCH) as scene:
@@ -265,24 +253,6 @@ async def test_topics_that_come_into_use_join_the_watch(tmp_path: Path) -> None:
         await until(lambda: all(scene.names(topic) == ["broker-b", "broker-c"] for topic in topics))
 
 
-async def test_topics_from_disk_join_the_watch_when_they_are_used(tmp_path: Path) -> None:
-    """And are asked about fully: that they did not change since a moment ago says nothing about yesterday."""
-    snapshot: dict[str, Any] = {"snapshot_file": tmp_path / "routes.json"}
-    async with route_scene(tmp_path, [BROKER_A, BROKER_B], **snapshot) as scene:
-        await scene.client.route("orders")
-        await scene.client.route("bills")
-        await scene.client.__aexit__(None, None, None)
-        await unregister(scene.peers[0], BROKER_B)
-
-        async with route_client(scene.clock, scene.server, watch=True, **snapshot) as client:
-            await client.route("orders")
-            await until(lambda: broker_names(client) == ["broker-a"])
-            await scene.watched()
-            found = await client.route("bills")
-            assert ("disk", 2) == (found.source, len(found.data.broker_datas))
-            await passing(scene.clock, lambda: broker_names(client, "bills") == ["broker-a"], at_most=1.0)
-
-
 @pytest.mark.parametrize("is_overtaken", [False, True])
 async def test_a_dead_connection_under_a_watch_is_noticed_within_five_seconds(
     tmp_path: Path, *, is_overtaken: bool
@@ -317,19 +287,6 @@ async def test_a_server_that_restarted_behind_a_proxy_is_watched_anew(tmp_path: 
             await until(lambda: len(second.namesrv.connections) == before + 1)
 
             assert 5.0 >= await passing(scene.clock, lambda: len(second.namesrv.watchers) == 1)
-
-
-async def test_the_poll_is_the_net_under_the_watch(tmp_path: Path) -> None:
-    """It goes on as without one; pings are no pulls."""
-    async with route_scene(tmp_path, watch=True) as scene:
-        await scene.client.route("orders")
-        await scene.watched()
-        before, met = scene.asked(), scene.asked(INFO)
-
-        await scene.clock.advance(15.0)
-
-        await pulled(scene, before + 1)
-        assert (1, met + 5) == (len(scene.server.namesrv.watchers), scene.asked(INFO))
 
 
 async def test_a_server_that_does_not_hold_the_watch_is_not_asked_all_the_time(tmp_path: Path) -> None:
@@ -379,9 +336,6 @@ async def test_with_an_apache_server_the_poll_does_the_work() -> None:
 
             assert (connections, 2) == (apache.accepted, apache.refused)
             assert {"orders"} == set(apache.topics_asked)
-
-
-# -- brokers that fail ------------------------------------------------------------------------------------------------
 
 
 async def test_a_failed_send_asks_about_the_brokers_topics(tmp_path: Path) -> None:

@@ -84,9 +84,6 @@ def test_age_is_measured_on_the_clients_clock() -> None:
     assert (7.5, ["broker-a"]) == (known.age, list(known.brokers))
 
 
-# -- listeners --------------------------------------------------------------------------------------------------------
-
-
 def change(topic: str) -> RouteChange:
     """Something about a topic."""
     return RouteChange(topic, None, None)

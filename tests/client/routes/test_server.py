@@ -62,14 +62,16 @@ def native_answer(question: Question, body: object, code: int = 0) -> bytes:
     return cut(NATIVE, msgpack.packb(header), msgpack.packb(body))
 
 
-async def introduced(peer: Peer, boot_id: str, uptime_seconds: float) -> None:
-    """Answer SERVER_INFO."""
+async def introduced(
+    script: ScriptedServer, meeting: "asyncio.Task[None]", boot_id: str = "b1", uptime_seconds: float = 1000.0
+) -> Peer:
+    """Answer SERVER_INFO on the next connection."""
+    peer = await script.accept()
     question = await peer.receive()
     assert INFO == question.code
     peer.send(native_answer(question, {"boot_id": boot_id, "uptime_seconds": uptime_seconds}))
-
-
-# -- a native server --------------------------------------------------------------------------------------------------
+    await meeting
+    return peer
 
 
 async def test_a_native_server_says_who_it_is(tmp_path: Path) -> None:
@@ -105,15 +107,11 @@ async def test_a_native_server_says_who_it_is(tmp_path: Path) -> None:
     ("warm_up", "uptime", "is_warm"), [(45, 44.9, False), (45, 45.0, True), (0, 0.0, True), (60, 59, False)]
 )
 async def test_a_server_is_warm_when_all_brokers_have_had_time_to_come(
-    warm_up: float,
-    uptime: float,
-    is_warm: bool,  # noqa: FBT001 - a case
+    warm_up: float, uptime: float, *, is_warm: bool
 ) -> None:
     """A broker registers every 30 s; 45 s leave room for one that is late."""
     async with scripted(warm_up_seconds=warm_up) as (script, server):
-        meeting = asyncio.ensure_future(server.identify(1.0))
-        await introduced(await script.accept(), "b1", uptime)
-        await meeting
+        await introduced(script, asyncio.create_task(server.identify(1.0)), uptime_seconds=uptime)
 
         assert (is_warm, is_warm) == (server.is_warm, server.can_deny)
 
@@ -121,10 +119,7 @@ async def test_a_server_is_warm_when_all_brokers_have_had_time_to_come(
 async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
     """A proxy keeps ours open; the boot id in the next answer is another one, and as young as can be."""
     async with scripted() as (script, server):
-        meeting = asyncio.ensure_future(server.identify(1.0))
-        peer = await script.accept()
-        await introduced(peer, "b1", 1000.0)
-        await meeting
+        peer = await introduced(script, asyncio.create_task(server.identify(1.0)))
         assert server.is_warm
 
         pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
@@ -151,12 +146,11 @@ async def test_nonsense_is_the_servers_fault() -> None:
 async def test_whoever_gives_up_does_not_take_the_introduction_from_the_others() -> None:
     """One question for all who wait."""
     async with scripted() as (script, server):
-        first, second = asyncio.ensure_future(server.identify(1.0)), asyncio.ensure_future(server.identify(1.0))
-        peer = await script.accept()
+        first, second = asyncio.create_task(server.identify(1.0)), asyncio.create_task(server.identify(1.0))
+        await until(lambda: script.connections == 1)
         first.cancel()
 
-        await introduced(peer, "b1", 0.0)
-        await second
+        await introduced(script, second)
 
         assert first.cancelled()
         assert f"<Server [{script.address} | native | b1]>" == repr(server)
@@ -177,18 +171,14 @@ async def test_closing_ends_the_introduction() -> None:
 async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apaches() -> None:
     """It is asked a second time, and then it speaks."""
     async with scripted() as (script, server):
-        meeting = asyncio.ensure_future(server.identify(1.0))
+        meeting = asyncio.create_task(server.identify(1.0))
         dying = await script.accept()
         await dying.receive()
         dying.close()
 
-        await introduced(await script.accept(), "b2", 0.0)
-        await meeting
+        await introduced(script, meeting, "b2")
 
         assert (True, "b2") == (server.is_native, server.run)
-
-
-# -- Apache's server --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
@@ -289,9 +279,6 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
         await clock.advance(45.0)
         assert (True, True) == (server.is_warm, server.can_deny)
         assert (0, 2) == (apache.refused, apache.accepted)
-
-
-# -- zones ------------------------------------------------------------------------------------------------------------
 
 
 async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:

@@ -54,9 +54,6 @@ def snapshot(path: Path) -> RouteSnapshot:
     return snapshot_at(path)
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
-
-
 def test_what_was_saved_is_loaded(snapshot: RouteSnapshot) -> None:
     """Everything in a route, names in any script, and the time of the last confirmation."""
     mapping = TopicQueueMappingInfo("t", "broker-a", "__global__", 3, 2, curr_id_map={0: 5, 1: 6})
@@ -161,9 +158,6 @@ def test_content_of_another_kind_is_refused(snapshot: RouteSnapshot, path: Path,
 
     with pytest.raises(RouteSnapshotError, match="cannot be read"):
         snapshot.read()
-
-
-# -- the client -------------------------------------------------------------------------------------------------------
 
 
 def saved(path: Path) -> dict[str, float]:
