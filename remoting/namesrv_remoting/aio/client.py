@@ -161,7 +161,9 @@ class RemotingClient:
         if self._connection is not None and self._connection.is_open:
             return self._connection
         if self._attempt is None:
-            self._check_backoff()
+            failure, now = self._failure, self.clock.monotonic()
+            if self.fail_fast and failure is not None and now < failure.retry_at:
+                raise ConnectError(f"no connection to {self.address}: {failure.since(now)}")
             self._attempt = asyncio.create_task(self._connect())
         attempt = self._attempt
         # waited for, not awaited: whoever gives up must not take the attempt away from the others
@@ -173,11 +175,6 @@ class RemotingClient:
             raise ConnectError(f"no connection to {self.address}: {outcome.reason}")
         return outcome
 
-    def _check_backoff(self) -> None:
-        failure, now = self._failure, self.clock.monotonic()
-        if self.fail_fast and failure is not None and now < failure.retry_at:
-            raise ConnectError(f"no connection to {self.address}: {failure.since(now)}")
-
     async def _connect(self) -> ClientConnection | ConnectFailure:
         """One attempt. A failure is a value: there may be nobody left to raise it to."""
         try:
@@ -186,7 +183,11 @@ class RemotingClient:
             connection = await self._open_connection()
         # a name that is none fails as UnicodeError when it is encoded for the resolver
         except (OSError, UnicodeError) as error:
-            self._failure = self._failed(str(error) or f"timed out after {self.connect_timeout_seconds} s")
+            now = self.clock.monotonic()
+            failures = 1 if self._failure is None else self._failure.failures + 1
+            pause = self.backoff.pause_seconds(failures, self.random_unit())
+            reason = str(error) or f"timed out after {self.connect_timeout_seconds} s"
+            self._failure = ConnectFailure(reason, now, failures, now + pause)
             return self._failure
         finally:
             self._attempt = None
@@ -214,12 +215,6 @@ class RemotingClient:
             raise
         return connection
 
-    def _failed(self, reason: str) -> ConnectFailure:
-        now = self.clock.monotonic()
-        failures = 1 if self._failure is None else self._failure.failures + 1
-        pause = self.backoff.pause_seconds(failures, self.random_unit())
-        return ConnectFailure(reason, now, failures, now + pause)
-
     def _connection_lost(self, connection: ClientConnection, error: ConnectionClosedError) -> None:
         if connection is not self._connection:
             return
@@ -237,19 +232,11 @@ class RemotingClient:
         return self._connection is not None and self._connection.is_open
 
     @property
-    def local_address(self) -> tuple[str, int] | None:
-        """Host and port of our end of the connection; None when there is none."""
-        if self._connection is None or not self._connection.is_open:
-            return None
-        name = self._connection.transport.get_extra_info("sockname")
-        return str(name[0]), int(name[1])
-
-    @property
     def socket_descriptor(self) -> int | None:
         """The file descriptor of the connection; None when there is none."""
-        if self._connection is None or not self._connection.is_open:
-            return None
-        descriptor: int = self._connection.transport.get_extra_info("socket").fileno()
+        descriptor: int | None = None
+        if self._connection is not None and self._connection.is_open:
+            descriptor = self._connection.transport.get_extra_info("socket").fileno()
         return descriptor
 
     @property

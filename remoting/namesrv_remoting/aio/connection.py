@@ -52,14 +52,10 @@ class Answer(NamedTuple):
     closes: bool = False
 
 
-class FastLane(Protocol):
-    """Answers a frame inside `data_received`, or leaves it to the ordinary road."""
-
-    def __call__(  # noqa: PLR0913, PLR0917 - one call per frame: a value made for it would cost as much as the answer
-        self, connection: "ServerConnection", serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-    ) -> bytes | None:
-        """The encoded answer, empty when none is due; None: not mine. The body is `data[body_at:end]`."""
-        ...
+# Answers a frame inside `data_received`: (connection, serialize type, header, data, begin and end of the body in it)
+# to the encoded answer, empty when none is due; None leaves the frame to the ordinary road. One call per frame: a value
+# made for it would cost as much as the answer.
+FastLane = Callable[["ServerConnection", int, bytes, bytes, int, int], bytes | None]
 
 
 @dataclass(slots=True, frozen=True)
@@ -90,14 +86,20 @@ class ConnectionOwner(Protocol):
     clock: Clock
     limits: ServerLimits
     budget: MemoryBudget
-    fast_lane: FastLane
     handler: RequestHandler
     # owns the tasks of connections
     tasks: asyncio.TaskGroup
-    # whose silence is somebody else's business
-    may_be_idle: "Callable[[ServerConnection], bool]"
     bytes_received: int
     bytes_sent: int
+
+    @property
+    def fast_lane(self) -> FastLane:
+        """What answers most frames."""
+        ...
+
+    def may_be_idle(self, connection: "ServerConnection") -> bool:
+        """Whether its silence is somebody else's business."""
+        ...
 
     def connection_opened(self, connection: "ServerConnection") -> bool:
         """Let a peer in; whether it has to say first that it is a broker."""

@@ -7,7 +7,7 @@ connection.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from namesrv_remoting.aio.connection import Answer, Request
@@ -40,6 +40,7 @@ Handler = Callable[[Request], Awaitable[Reply]]
 SUCCESS: Final = Reply()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Dispatcher:
     """A table of handlers, and the answers to everything that no handler answers.
 
@@ -47,28 +48,20 @@ class Dispatcher:
     without holding up the requests behind them on the same connection; all others run in the order they came.
     """
 
-    def __init__(
-        self,
-        handlers: Mapping[int, Handler],
-        *,
-        concurrent: frozenset[int] = frozenset(),
-        native_ext: Mapping[str, str] | None = None,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
-        timed: Callable[[int, float], None] | None = None,
-    ) -> None:
-        self._handlers = dict(handlers)
-        self.concurrent = concurrent
-        self._native_ext = dict(native_ext or {})
-        self.max_frame_bytes = max_frame_bytes
-        # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
-        self._timed = timed
-        self._last_opaque = 0
-        # answers by (request code, response code), for metrics
-        self.answered: dict[tuple[int, int], int] = {}
+    handlers: Mapping[int, Handler]
+    _: KW_ONLY
+    concurrent: frozenset[int] = frozenset()
+    native_ext: Mapping[str, str] = field(default_factory=dict)
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
+    timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - of no interest
+    # answers by (request code, response code), for metrics
+    answered: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
+    _last_opaque: int = field(default=0, init=False)
 
     def next_code(self, code: int) -> int:
         """The code under which a request is counted: unknown ones together, so that no peer can grow the table."""
-        return code if code in self._handlers else -1
+        return code if code in self.handlers else -1
 
     async def answer(self, request: Request) -> Answer:
         """Run the handler and encode what comes of it."""
@@ -77,7 +70,7 @@ class Dispatcher:
         closes = False
         began = time.monotonic()
         try:
-            handler = self._handlers.get(command.code)
+            handler = self.handlers.get(command.code)
             if handler is None:
                 # the leading blank is Java's
                 raise RequestCodeNotSupportedError(f" request type {command.code} not supported")
@@ -91,8 +84,7 @@ class Dispatcher:
             reply = Reply(remark=f"internal error: {type(error).__name__}; see the server's log")
         key = (self.next_code(command.code), code)
         self.answered[key] = self.answered.get(key, 0) + 1
-        if self._timed is not None:
-            self._timed(key[0], time.monotonic() - began)
+        self.timed(key[0], time.monotonic() - began)
         if command.is_oneway:
             return Answer(b"", closes)
         return Answer(self._encode(command, code, reply), closes)
@@ -119,7 +111,7 @@ class Dispatcher:
     def _command(self, command: RemotingCommand, code: int, reply: Reply) -> RemotingCommand:
         ext_fields = reply.ext_fields
         if command.is_native:
-            ext_fields = {**self._native_ext, **(ext_fields or {})}
+            ext_fields = {**self.native_ext, **(ext_fields or {})}
         return RemotingCommand(
             code=code,
             opaque=self._draw_opaque() if command.opaque is None else command.opaque,

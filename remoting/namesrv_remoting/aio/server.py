@@ -1,9 +1,9 @@
 """A server: listens, lets peers in or refuses them, and leaves in good order."""
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
@@ -15,8 +15,6 @@ from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.periodic import Periodic
-
-logger: Final = logging.getLogger(__name__)
 
 BACKLOG: Final = 4096
 _SWEEP_SECONDS: Final = 1.0
@@ -38,42 +36,32 @@ class ConnectionListener(Protocol):
         """A peer broke the protocol or a limit; its connection is being closed."""
 
 
+@dataclass(eq=False, repr=False)
 class RemotingServer:
-    """Listens, and owns all accepted connections.
+    """Listens, and owns all accepted connections, inside the TaskGroup that is handed in: a bug in it ends that."""
 
-    Runs inside the TaskGroup that is handed in: handlers' tasks belong to it, and a bug in the server ends it.
-    """
+    dispatcher: Dispatcher
+    listener: ConnectionListener
+    _: KW_ONLY
+    clock: Clock
+    # handlers' tasks belong to it
+    tasks: asyncio.TaskGroup
+    limits: ServerLimits
+    fast_lane: FastLane
+    # connection id -> connection; all that were let in and are not gone
+    connections: dict[int, ServerConnection]
+    budget: MemoryBudget
+    # whose silence is somebody else's business
+    may_be_idle: Callable[[ServerConnection], bool]
+    # refusals by reason, for metrics
+    refusals: Counter[str] = field(default_factory=Counter, init=False)
+    # of all connections that ever were, the closed ones too
+    bytes_received: int = field(default=0, init=False)
+    bytes_sent: int = field(default=0, init=False)
 
-    def __init__(  # noqa: PLR0913 - what it is made of, by keyword
-        self,
-        dispatcher: Dispatcher,
-        listener: ConnectionListener,
-        *,
-        clock: Clock,
-        tasks: asyncio.TaskGroup,
-        limits: ServerLimits,
-        fast_lane: FastLane,
-        connections: dict[int, ServerConnection],
-        budget: MemoryBudget,
-        may_be_idle: Callable[[ServerConnection], bool],
-    ) -> None:
-        self.dispatcher = dispatcher
-        self.handler: RequestHandler = dispatcher
-        self.clock = clock
-        self.limits = limits
-        self.fast_lane = fast_lane
-        self.budget = budget
-        # whose silence is somebody else's business
-        self.may_be_idle = may_be_idle
-        # connection id -> connection; all that were let in and are not gone
-        self.connections = connections
-        # refusals by reason, for metrics
-        self.refusals: Counter[str] = Counter()
-        # of all connections that ever were, the closed ones too
-        self.bytes_received = 0
-        self.bytes_sent = 0
-        self._listener = listener
-        self.tasks = tasks
+    def __post_init__(self) -> None:
+        """Begin without connections."""
+        self.handler: RequestHandler = self.dispatcher
         self._sockets_per_ip: Counter[str] = Counter()
         # who came when only brokers' places were left, and may not have begun as one yet; longest ago first
         self._on_probation: dict[int, ServerConnection] = {}
@@ -103,9 +91,6 @@ class RemotingServer:
             port = port or bound[0][1]
         self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
         return bound
-
-    def _connection(self) -> ServerConnection:
-        return ServerConnection(self, next(self._ids))
 
     def stop_accepting(self) -> None:
         """Accept no more connections; the open ones stay."""
@@ -151,7 +136,11 @@ class RemotingServer:
         elif not connection.reserve(_CONNECTION_BYTES):
             refusal = RemoteProtocolError("no memory for another connection", reason="memory")
         else:
-            self._let_in(connection)
+            self.connections[connection.id] = connection
+            self._sockets_per_ip[ip] += 1
+            if (accepted := connection.socket) is not None:
+                set_tcp_options(accepted, user_timeout_seconds=limits.tcp_user_timeout_seconds)
+            self.listener.connection_opened(connection)
             is_last = len(self.connections) > limits.max_connections - limits.reserved_connections
             if is_last:
                 self._on_probation[connection.id] = connection
@@ -175,13 +164,6 @@ class RemotingServer:
                 return True
         return False
 
-    def _let_in(self, connection: ServerConnection) -> None:
-        self.connections[connection.id] = connection
-        self._sockets_per_ip[connection.ip] += 1
-        if (accepted := connection.socket) is not None:
-            set_tcp_options(accepted, user_timeout_seconds=self.limits.tcp_user_timeout_seconds)
-        self._listener.connection_opened(connection)
-
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
         """Forget a peer, and tell the listener if it had been let in."""
         if self.connections.pop(connection.id, None) is None:
@@ -192,12 +174,12 @@ class RemotingServer:
         self._sockets_per_ip[ip] -= 1
         if not self._sockets_per_ip[ip]:
             del self._sockets_per_ip[ip]
-        self._listener.connection_closed(connection, reason)
+        self.listener.connection_closed(connection, reason)
 
     def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """Count and report a peer that broke a rule."""
         self.refusals[error.reason] += 1
-        self._listener.connection_refused(connection, error)
+        self.listener.connection_refused(connection, error)
 
     async def _sweep(self, lateness: float) -> None:
         # a loop that was itself late has not read what may have come in time

@@ -96,7 +96,7 @@ async def test_end_of_the_connection_fails_what_is_not_answered(
         for error in (*await failures([calls[0], calls[2]]), *losses):
             assert str(error).startswith(f"connection to {server.address} {reason}")
             assert cause in (None, type(error.__cause__))
-        assert (False, 0, None, 1) == (client.connected, client.pending_count, client.local_address, len(losses))
+        assert (False, 0, None, 1) == (client.connected, client.pending_count, client.socket_descriptor, len(losses))
         await ask_and_answer(client, server)
 
 
