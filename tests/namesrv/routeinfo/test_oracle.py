@@ -12,8 +12,7 @@ import pytest
 from namesrv.routeinfo.records import RegisterResult, Registration
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
-from namesrv_remoting.errors import ResponseError
-from tests.support.route_builders import RouteScene, addresses, body, key, queue_data, registration, rows, topic
+from tests.support.route_builders import RouteScene, addresses, body, key, queue_data, registration, rows
 from tests.support.table_invariants import violations
 
 MASTER_ADDR, SLAVE_ADDR = "127.0.0.1:10911", "127.0.0.1:30911"
@@ -185,34 +184,6 @@ async def test_submit_multi_un_register_requests(scene: RouteScene) -> None:
     assert ({}, {}, {}) == (addresses(scene.tables), rows(scene.tables), scene.tables.cluster_addr_table)
 
 
-async def test_is_broker_topic_config_changed(scene: RouteScene) -> None:
-    """Every part of a DataVersion counts."""
-    await scene.register(master(body=body("baseTopic", "t", data_version=DataVersion(7, 0, 100))))
-    stored = scene.data_version(M, 1)
-
-    assert DataVersion(7, 0, 100) == stored
-    assert stored not in (DataVersion(7, 0, 101), DataVersion(8, 0, 100), DataVersion(7, 1, 100), None)
-
-
-async def test_is_topic_config_changed(scene: RouteScene) -> None:
-    """A broker that is not known has no version, so that everything of it counts as changed."""
-    assert scene.data_version(M, 1) is None
-
-    await scene.register(master("TestTopic"))
-
-    assert DataVersion(1) == scene.data_version(M, 1)
-    assert scene.data_version(S, 1) is None
-
-
-async def test_wipe_write_perm_of_broker_by_lock(scene: RouteScene) -> None:
-    """6 to 4."""
-    await scene.register(master("TestTopic"))
-
-    assert 2 == await scene.manager.wipe_write_perm("Default_Broker")
-
-    assert ({0: MASTER_ADDR}, 4) == shown(scene, "TestTopic")
-
-
 async def test_pickup_topic_route_data(scene: RouteScene) -> None:
     """One broker with 8, 8 and 6; with a second name two and two."""
     await scene.register(master("TestTopic"))
@@ -235,14 +206,6 @@ async def test_pickup_topic_route_data_with_slave(scene: RouteScene) -> None:
 
     await scene.register(master("TestTopic"))
     assert ({0: MASTER_ADDR, 1: SLAVE_ADDR}, 6) == shown(scene, "TestTopic")
-
-
-async def test_scan_not_active_broker(scene: RouteScene) -> None:
-    """With a timeout of 30 s, which is not over."""
-    await scene.register(master("TestTopic", expiry_seconds=30.0))
-    scene.pass_time(30.0)
-
-    assert 0 == await scene.manager.evict_silent()
 
 
 async def test_pickup_partition_order_topic_route_data(scene: RouteScene) -> None:
@@ -298,13 +261,6 @@ async def test_switch_broker_role_channel_destroy(scene: RouteScene) -> None:
     assert ({1: MASTER_ADDR}, 6) == shown(scene, "TestTopic")
 
 
-async def test_keep_topic_with_broker_registration(scene: RouteScene) -> None:
-    """The setting is off: a topic that is not named any more stays."""
-    await scene.register(master("TestTopic", "TestTopic1"), master(body=body("baseTopic", "TestTopic1", counter=2)))
-
-    assert ({0: MASTER_ADDR}, 6) == shown(scene, "TestTopic")
-
-
 async def test_delete_topic_with_broker_registration(scene: RouteScene) -> None:
     """The setting is on: it goes, for this broker only."""
     scene.options.delete_topic_with_broker_registration = True
@@ -353,19 +309,6 @@ async def test_query_broker_topic_config(scene: RouteScene) -> None:
     assert [DataVersion(10), DataVersion(20)] == versions
 
 
-@pytest.mark.parametrize(("perm", "wiped"), [(6, 4), (4, 4)])
-async def test_wipe_and_add_write_perm(scene: RouteScene, perm: int, wiped: int) -> None:
-    """Topics count whether or not they change: 6 to 4 and 4 to 4, each to 6."""
-    await scene.register(master(body=body(topic("TestTopic", perm=perm), "baseTopic")))
-    await scene.manager.delete_topic("baseTopic", None)
-
-    assert 1 == await scene.manager.wipe_write_perm("Default_Broker")
-    assert ({0: MASTER_ADDR}, wiped) == shown(scene, "TestTopic")
-
-    assert 1 == await scene.manager.add_write_perm("Default_Broker")
-    assert ({0: MASTER_ADDR}, 6) == shown(scene, "TestTopic")
-
-
 # ---- RouteInfoManagerBrokerRegisterTest, …StaticRegisterTest: three names, three ids each, ten topics ----
 
 NAMES = ["cluster-broker-0", "cluster-broker-1", "cluster-broker-2"]
@@ -395,15 +338,6 @@ async def test_master_change_from_slave(scene: RouteScene) -> None:
     assert [] == violations(scene.tables)
 
 
-async def test_unregister_one_of_three(scene: RouteScene) -> None:
-    """Id 2 is gone."""
-    await register_cluster(scene)
-
-    await scene.manager.unregister(key(f"{NAMES[0]}:2", "cluster"), NAMES[0], 9)
-
-    assert {0: f"{NAMES[0]}:0", 1: f"{NAMES[0]}:1"} == addresses(scene.tables)[NAMES[0]]
-
-
 async def test_static_register(scene: RouteScene) -> None:
     """One cluster with exactly these names, all topics; the route has every broker; deleted is none."""
     await register_cluster(scene)
@@ -419,12 +353,3 @@ async def test_static_register(scene: RouteScene) -> None:
 
     await scene.manager.delete_topic("topic-3", None)
     assert route(scene, "topic-3") is None
-
-
-# ---- RequestProcessorTest: single-topic guard ----
-
-
-async def test_register_broker_with_one_topic(scene: RouteScene) -> None:
-    """The base class's brokers carry baseTopic besides for a reason."""
-    with pytest.raises(ResponseError, match="register broker failed"):
-        await scene.register(master())
