@@ -89,11 +89,8 @@ class EffectSink:
         self._remember("register", fields)
 
     def _evicted(self, effect: Evicted) -> None:
-        fields = {
-            **_identity(effect),
-            "reason": effect.reason,
-            "silent_ms": round(effect.silent_seconds * 1000),
-        }
+        silent_ms = round(effect.silent_seconds * 1000)
+        fields = {**_identity(effect), "reason": effect.reason, "silent_ms": silent_ms}
         # a broker that unregistered is no reason to look
         level = logging.INFO if effect.reason == "unregistered" else logging.WARNING
         event(logger, level, "broker_evicted", **fields)
@@ -114,16 +111,9 @@ class EffectSink:
 
     def _min_broker_id_changed(self, effect: MinBrokerIdChanged) -> None:
         """Notify the others of a group; one that cannot be reached finds out at its next question."""
-        name, recipients = effect.broker_name, effect.recipients
-        number = effect.min_broker_id
-        event(
-            logger,
-            logging.INFO,
-            "min_broker_id_changed",
-            broker_name=name,
-            min_broker_id=number,
-            recipients=recipients,
-        )
+        name, number, recipients = effect.broker_name, effect.min_broker_id, effect.recipients
+        fields: dict[str, Any] = {"broker_name": name, "min_broker_id": number, "recipients": recipients}
+        event(logger, logging.INFO, "min_broker_id_changed", **fields)
         ext_fields = NotifyMinBrokerIdChangeRequestHeader(
             min_broker_id=number,
             # Java leaves the name out, and its brokers do not miss it

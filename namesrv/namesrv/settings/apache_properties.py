@@ -63,30 +63,17 @@ _REMARKS = {
     "enableControllerInNamesrv": ("false", "there is no controller in this server; run it on its own"),
 }
 _WITHOUT_EFFECT = frozenset(
-    {
-        "rocketmqHome",
-        "configStorePath",
-        "configBlackList",
-        "productEnvName",
-        "clientRequestThreadPoolNums",
-        "clientRequestThreadPoolQueueCapacity",
-        "defaultThreadPoolNums",
-        "defaultThreadPoolQueueCapacity",
-        "unRegisterBrokerQueueCapacity",
-        "serverWorkerThreads",
-        "serverCallbackExecutorThreads",
-        "serverSelectorThreads",
-        "serverOnewaySemaphoreValue",
-        "serverAsyncSemaphoreValue",
-        "serverSocketSndBufSize",
-        "serverSocketRcvBufSize",
-        "writeBufferHighWaterMark",
-        "writeBufferLowWaterMark",
-        "serverSocketBacklog",
-        "serverNettyWorkerGroupEnable",
-        "serverPooledByteBufAllocatorEnable",
-        "useEpollNativeSelector",
-    }
+    re.findall(
+        r"\w+",
+        """
+        rocketmqHome configStorePath configBlackList productEnvName clientRequestThreadPoolNums
+        clientRequestThreadPoolQueueCapacity defaultThreadPoolNums defaultThreadPoolQueueCapacity
+        unRegisterBrokerQueueCapacity serverWorkerThreads serverCallbackExecutorThreads
+        serverSelectorThreads serverOnewaySemaphoreValue serverAsyncSemaphoreValue serverSocketSndBufSize
+        serverSocketRcvBufSize writeBufferHighWaterMark writeBufferLowWaterMark serverSocketBacklog
+        serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable useEpollNativeSelector
+        """,
+    )
 )
 _KNOWN = _SETTING_NAMES.keys() | _REMARKS.keys() | _WITHOUT_EFFECT | {switch.key for switch in _SWITCHES.values()}
 
