@@ -9,8 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from namesrv_broker_agent.dialects import MasterInfo
-from namesrv_broker_agent.identity import BrokerIdentity, BrokerState
+from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
 from namesrv_broker_agent.link import ServerLink, ServerState, report_bug
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.topics import TopicChange, TopicTable
@@ -307,13 +306,11 @@ class BrokerAgent:
         # what a server said that cannot be reached any more is old news
         reachable = (link.master for link in self._links.values() if link.state.status == "registered")
         named = Counter(master for master in reachable if master is not None)
-        if not named:
-            return
-        most = named.most_common(1)[0][0]
-        if self._master is None or named[most] > named[self._master]:
-            self._master = most
-            if self._on_master_changed is not None:
-                _call_back(self._on_master_changed, most)
+        for most, times in named.most_common(1):
+            if self._master is None or times > named[self._master]:
+                self._master = most
+                if self._on_master_changed is not None:
+                    _call_back(self._on_master_changed, most)
 
     def _on_request(self, command: RemotingCommand) -> None:
         if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
@@ -321,14 +318,13 @@ class BrokerAgent:
         if self._identity.broker_id != MASTER_ID:
             for link in self._links.values():
                 link.ask_for_master()
-        if self._on_min_broker_id_changed is None:
-            return
-        try:
-            notice = NotifyMinBrokerIdChangeRequestHeader.from_ext(command.ext_fields)
-        except BadRequestError as error:
-            logger.warning("malformed NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
-            return
-        _call_back(self._on_min_broker_id_changed, notice)
+        if self._on_min_broker_id_changed is not None:
+            try:
+                notice = NotifyMinBrokerIdChangeRequestHeader.from_ext(command.ext_fields)
+            except BadRequestError as error:
+                logger.warning("malformed NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
+            else:
+                _call_back(self._on_min_broker_id_changed, notice)
 
 
 def _call_back(callback: Callable[[T], None], news: T) -> None:

@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from namesrv_broker_agent.dialects import Dialect, MasterInfo, NativeDialect, RocketmqDialect
-from namesrv_broker_agent.identity import BrokerIdentity
+from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, MasterInfo, NativeDialect, RocketmqDialect
 from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
@@ -280,8 +279,7 @@ class ServerLink:
             return
         boot_id = registered.boot_id or self.state.boot_id
         self._answered(boot_id=boot_id, registrations=self.state.registrations + 1)
-        if self.state.status != "registered":
-            self._becomes("registered")
+        self._becomes("registered")
         if not (self._needs_full or self._pending or self._useless):
             self.settled.set()
         self.master = registered.master

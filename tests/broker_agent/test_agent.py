@@ -291,9 +291,10 @@ async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
         await until(lambda: not any(server.namesrv.connections for server in servers))
 
 
-async def test_second_stop_waits_for_the_first() -> None:
+@pytest.mark.parametrize(("stop_seconds", "asking"), [(3.0, 2.0), (1.0, 0.5)])
+async def test_second_stop_waits_for_the_first(stop_seconds: float, asking: float) -> None:
     """Whoever returns from it can rely on it; who gives up waiting takes it from nobody."""
-    async with played() as it:
+    async with played(stop_seconds=stop_seconds) as it:
         peer = await it.registers()
         stops = [asyncio.create_task(it.agent.stop()) for _ in range(3)]
         assert 104 == (await peer.receive()).code
@@ -301,8 +302,8 @@ async def test_second_stop_waits_for_the_first() -> None:
         await settle()
         assert [True, False, False] == [stop.done() for stop in stops]
 
-        # one second before stop_seconds: the rest is for closing
-        await it.clock.advance(1.9)
+        # the rest is for closing
+        await it.clock.advance(asking - 0.1)
         assert not stops[1].done()
         await it.clock.advance(0.1)
         await peer.gone()

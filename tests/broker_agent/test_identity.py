@@ -7,7 +7,7 @@ import msgpack
 import pytest
 
 from namesrv_broker_agent import AgentSettings, TopicConfig
-from namesrv_broker_agent.identity import BrokerIdentity
+from namesrv_broker_agent.dialects import BrokerIdentity
 from namesrv_broker_agent.topics import TopicTable
 
 ADDRESS = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.0.5:10911", "brokerId": "0"}

@@ -167,12 +167,15 @@ async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(t
 async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_often(code: int) -> None:
     """A server that refuses, or says to a full one that it was not found, is asked once in a period."""
     async with played() as it:
+        # the first connection is lost
+        (await it.server.accept()).close()
+        await passing(it.clock, lambda: it.server.connections == 2)
         peer = await it.server.accept()
         for number in range(4):
             question = await peer.receive()
-            assert (REGISTER, number + 1) == (question.code, int(ext_of(question)["registrationSeq"]))
+            assert (REGISTER, number + 2) == (question.code, int(ext_of(question)["registrationSeq"]))
             peer.send(native_answer(question, code, remark="field brokerId: taken"))
-            await until(lambda: it.state.last_error)
+            await until(lambda: not it.pending)
             await settle()
             assert 0 == it.pending
             assert ("connecting", "registration refused: field brokerId: taken") == (

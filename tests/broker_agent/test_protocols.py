@@ -16,8 +16,7 @@ import msgpack
 import pytest
 
 from namesrv_broker_agent import TopicConfig
-from namesrv_broker_agent.dialects import Dialect, NativeDialect, RocketmqDialect
-from namesrv_broker_agent.identity import BrokerIdentity
+from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, NativeDialect, RocketmqDialect
 from namesrv_broker_agent.topics import TopicTable
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.compressed import read_compressed

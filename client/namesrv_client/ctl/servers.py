@@ -37,17 +37,13 @@ class Answers(Generic[T]):
 
     def documents(self, members: Callable[[T], Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Per server the members of its answer, or `error`: what JSON and YAML show."""
-        return [
-            {
-                "server": server,
-                **(
-                    {"error": reason(found), "answered": isinstance(found, ResponseError)}
-                    if isinstance(found, RemotingError)
-                    else members(found)
-                ),
-            }
-            for server, found in self.outcomes.items()
-        ]
+
+        def shown(found: T | RemotingError) -> Mapping[str, Any]:
+            if isinstance(found, RemotingError):
+                return {"error": reason(found), "answered": isinstance(found, ResponseError)}
+            return members(found)
+
+        return [{"server": server, **shown(found)} for server, found in self.outcomes.items()]
 
 
 class Servers:
