@@ -79,8 +79,6 @@ class RouteClient:
     def __repr__(self) -> str:
         return f"<RouteClient [{self.chosen_server or 'no server'} | {self._cache!r} | {self._keeper!r}]>"
 
-    # -- life ---------------------------------------------------------------------------------------------------------
-
     async def __aenter__(self) -> Self:
         """Start: read the snapshot and the list of servers; no server is waited for."""
         self._is_started = True
@@ -126,8 +124,6 @@ class RouteClient:
         if self._log is not None:
             self._log.changed(change)
         self._listeners.notify(change)
-
-    # -- routes -------------------------------------------------------------------------------------------------------
 
     async def route(self, topic: str, *, max_stale: float | None = None) -> Route:
         """The route of a topic: from memory, or from a server when it is not known or older than `max_stale` seconds.
@@ -191,8 +187,6 @@ class RouteClient:
         """Why the list of NameServers could not be read the last time; None if it could."""
         return self._name_servers.last_error
 
-    # -- changes ------------------------------------------------------------------------------------------------------
-
     def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
         """Call back with every change, on the loop; the callback must not block. Call what is returned to end that."""
         return self._listeners.add(callback)
@@ -201,14 +195,8 @@ class RouteClient:
         """Every change from now on, to iterate over; a reader that falls behind by 10,000 loses the oldest."""
         return self._listeners.iterator()
 
-    # -- producers ----------------------------------------------------------------------------------------------------
-
     async def publish_info(self, topic: str) -> PublishInfo:
-        """The queues to write to. A topic that does not exist yet gets those of the default topic, as in RocketMQ.
-
-        Raises:
-            RouteError: as `route`, or NoQueueError when the topic exists, and no queue of it can be written to.
-        """
+        """The queues to write to, of a new topic those of the default topic. Raises RouteError."""
         return await self._selector.find(topic)
 
     def known_publish_info(self, topic: str) -> PublishInfo | None:
@@ -216,10 +204,7 @@ class RouteClient:
         return self._selector.ready(topic)
 
     async def select_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
-        """The next queue for a message of this task, avoiding the broker that the last attempt failed on.
-
-        Raises RouteError as `publish_info`.
-        """
+        """The next queue for this task, not of the broker that its last attempt failed on. Raises RouteError."""
         info = self._selector.ready(topic) or await self.publish_info(topic)
         return self.next_queue(info, id(asyncio.current_task()), last_broker)
 
@@ -249,10 +234,8 @@ class RouteClient:
         """Brokers that a probe should look at."""
         return self._faults.unreachable()
 
-    # -- consumers and addresses --------------------------------------------------------------------------------------
-
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues to read. Raises RouteError as `route`."""
+        """The queues to read. Raises RouteError."""
         return subscribe_queues(topic, (await self.route(topic)).data)
 
     def broker_of(self, queue: MessageQueue) -> str:

@@ -68,7 +68,6 @@ class SyncRouteClient:
     """
 
     def __init__(self, settings: ClientSettings | str | Iterable[str], **options: Any) -> None:
-        """Nothing is started yet."""
         self.settings = ClientSettings.of(settings)
         self._options = options
         self._lock = threading.RLock()
@@ -101,10 +100,9 @@ class SyncRouteClient:
                 raise
 
     def stop(self) -> None:
-        """Save the snapshot, close all connections and end the thread. A second call does nothing.
+        """Save the snapshot, close all connections and end the thread, which must not be the caller's own.
 
-        Raises:
-            RuntimeError: called from one of the client's own callbacks, whose thread cannot wait for its own end.
+        A second call does nothing.
         """
         self._background.check_other_thread()
         with self._lock:

@@ -181,6 +181,7 @@ async def test_no_such_topic_is_positive(tmp_path: Path) -> None:
         await scene.restarted(BROKER_A)
         with pytest.raises(RouteUnavailableError, match="has just started and may not know topic none yet"):
             await scene.client.route("none")
+        assert "orders" == (await scene.client.route("orders")).topic
 
 
 def test_errors_are_of_one_family() -> None:

@@ -85,11 +85,10 @@ class QueueSelector:
 
     async def _stand_in(self, topic: str) -> PublishInfo:
         """A few queues on each of the default topic's brokers, as a broker will create them."""
-        default = await self._route(self._settings.default_topic)
-        counts = [min(self._settings.default_topic_queue_nums, row.read_queue_nums) for row in default.data.queue_datas]
+        default, most = await self._route(self._settings.default_topic), self._settings.default_topic_queue_nums
         queues = [
-            msgspec.structs.replace(row, read_queue_nums=count, write_queue_nums=count)
-            for row, count in zip(default.data.queue_datas, counts, strict=True)
+            msgspec.structs.replace(row, write_queue_nums=min(most, row.read_queue_nums))
+            for row in default.data.queue_datas
         ]
         found = publish_info(topic, TopicRouteData(default.data.broker_datas, queues))
         if not found.count:

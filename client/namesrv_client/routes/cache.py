@@ -97,9 +97,6 @@ class RouteInterner:
         # what was asked last: topics that were pulled together often have the very same route
         self._last: tuple[TopicRouteData, TopicRouteData] | None = None
 
-    def __len__(self) -> int:
-        return len(self._parts)
-
     def shared(self, data: TopicRouteData) -> TopicRouteData:
         """An equal route, in order, made of shared parts."""
         if self._last is not None and self._last[0] is data:
@@ -199,10 +196,7 @@ class RouteCache:
             self._uncount(route.data)
 
     def apply(self, answer: Answer, source: Source, *, is_sync: bool) -> list[RouteChange]:
-        """Take in what a server said; how routes differ from before.
-
-        It was asked in order to keep all topics in use fresh, or because somebody wanted this one (not `is_sync`).
-        """
+        """Take in what a server said, when all topics in use were to be fresh (`is_sync`) or not; how routes differ."""
         point, now = self.point, self._clock.monotonic()
         if answer.run != point.run:
             if answer.is_conditional:

@@ -91,8 +91,6 @@ class RouteKeeper:
         if self._questions:
             await asyncio.wait(self._questions)
 
-    # -- one topic ----------------------------------------------------------------------------------------------------
-
     def use(self, topic: str) -> None:
         """Keep a topic up to date from now on."""
         if topic not in self.in_use:
@@ -108,11 +106,10 @@ class RouteKeeper:
         """What a server says of a topic now: one question for all who ask at the same time. Raises RouteError."""
         asking = self._asking.get(topic)
         if asking is None:
-            loop = asyncio.get_running_loop()
             if not self._wanted:
                 # begins when all who run now have said what they want
                 self._question(self._ask())
-            asking = self._asking[topic] = self._wanted[topic] = loop.create_future()
+            asking = self._asking[topic] = self._wanted[topic] = asyncio.get_running_loop().create_future()
         # waited for, not awaited: whoever gives up must not take the answer from the others
         await asyncio.wait([asking])
         if asking.cancelled():
@@ -172,8 +169,6 @@ class RouteKeeper:
             # believed again: the watch may have it back
             self._watch_again.set()
 
-    # -- all topics ---------------------------------------------------------------------------------------------------
-
     async def refresh(self) -> bool:
         """Ask for what changed of all topics in use, now; whether a server answered."""
         self._cache.point.retain(self.in_use)
@@ -208,8 +203,6 @@ class RouteKeeper:
             suspects, self._suspects = self._suspects, set()
             await self._refresh(sorted(self._cache.topics_of(suspects) & self.in_use))
             await self._clock.sleep(_REFRESH_SECONDS)
-
-    # -- the watch ----------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         while True:

@@ -100,8 +100,6 @@ class Server:
         self.error = str(failure) or type(failure).__name__
         return self.error
 
-    # -- who is it? ---------------------------------------------------------------------------------------------------
-
     async def identify(self, timeout_seconds: float) -> None:
         """Find out which protocol it speaks and which run it is, once on each connection. Raises RemotingError.
 
@@ -173,8 +171,6 @@ class Server:
         self._warm_at = now + self._settings.warm_up_seconds
         self._denies_at = now if self._rocketmq_connections == 1 else self._warm_at
 
-    # -- its connection -----------------------------------------------------------------------------------------------
-
     def _new_client(self) -> RemotingClient:
         return RemotingClient(
             self.address,
@@ -207,8 +203,6 @@ class Server:
             asking.cancel()
             await asyncio.wait([asking])
         await self._client.close()
-
-    # -- one question -------------------------------------------------------------------------------------------------
 
     async def pull(
         self, topics: Sequence[str], timeout_seconds: float, *, since: int | None = None, wait_seconds: float = 0.0
@@ -270,8 +264,6 @@ class Server:
             topics=(topic,),
             routes={topic: route},
         )
-
-    # -- questions about many topics ----------------------------------------------------------------------------------
 
     async def everything(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> None:
         """All about the topics, so many seconds for each question; what is refused is noted. Raises RemotingError."""

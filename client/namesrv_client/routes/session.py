@@ -76,8 +76,7 @@ class ServerSession:
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections."""
-        found = (server.socket_descriptor for server in self._servers)
-        return [descriptor for descriptor in found if descriptor is not None]
+        return [found for server in self._servers if (found := server.socket_descriptor) is not None]
 
     async def close(self) -> None:
         """Close all connections; nothing is asked any more."""
@@ -90,8 +89,6 @@ class ServerSession:
         task = asyncio.create_task(closing)
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-    # -- questions ----------------------------------------------------------------------------------------------------
 
     async def routes(self, topics: Sequence[str], take: Take) -> Mapping[str, str]:
         """All about some topics, answer by answer; those that nobody could tell about, and why not.
@@ -128,10 +125,7 @@ class ServerSession:
         await self._call(lambda server, seconds: server.changes(topics, self._point, take, seconds))
 
     async def watch(self, topics: Sequence[str], wait_seconds: float, take: Take) -> bool:
-        """As `changes`, but held by the chosen server until something changes or the wait is over; whether it did.
-
-        Raises RemotingError when that fails or does not speak the native protocol; the next call chooses another.
-        """
+        """As `changes`, but held by the chosen server until something changes or the wait is over; whether it did."""
         if not self._servers:
             raise RouteUnavailableError("no NameServer is known")
         server, timeout_seconds = self._servers[0], self._settings.attempt_timeout_seconds
@@ -166,8 +160,6 @@ class ServerSession:
             self._failed(server, error)
             raise
         return self._watched not in (None, server.run)
-
-    # -- one call, over the servers -----------------------------------------------------------------------------------
 
     async def _call(self, ask: Ask) -> None:
         """Ask the chosen server; while it is silent, or when it fails, the next one as well. The first answer ends it.
@@ -249,9 +241,7 @@ class ServerSession:
         return reason
 
     def _nobody(self, reasons: Mapping[Server, str]) -> str:
-        if self._is_closed:
-            return "the client is closed"
         if not self._servers:
-            return "no NameServer is known"
+            return "the client is closed" if self._is_closed else "no NameServer is known"
         said = sorted(f"{server.address}: {reasons.get(server, 'not asked')}" for server in self._servers)
         return f"no NameServer could answer: {'; '.join(said)}"

@@ -150,13 +150,17 @@ async def test_whoever_gives_up_leaves_the_answer_to_the_others(
 async def test_the_end_of_the_client_ends_its_questions() -> None:
     """Whoever waits gets an error that says so, and is not cancelled."""
     async with ScriptedServer() as hole:
-        async with route_client(FakeClock(), hole.address) as client:
+        clock = FakeClock()
+        async with route_client(clock, hole.address) as client:
             asking = asyncio.ensure_future(client.route("orders"))
             await hole.accept()
+            ended = clock.monotonic()
 
-        for ended in (asking, client.route("orders")):
+        # it is not waited for
+        assert clock.monotonic() - ended < 1.0
+        for late in (asking, client.route("orders")):
             with pytest.raises(RouteUnavailableError, match="topic orders: the client is closed"):
-                await ended
+                await late
         client.report("broker-a", 1.0, failed=True)
         assert 1 == hole.connections
 
