@@ -45,9 +45,6 @@ def registration(opaque: int = 7, size: int = 4 * MEBIBYTE) -> bytes:
     return json_frame(REGISTER, opaque, None, bytes(size))
 
 
-# -- the budget -------------------------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 200)), max_size=60))
 def test_nobody_reserves_more_than_there_is(wanted: list[tuple[str, int]]) -> None:
     """Of 1,000 bytes, 200 of which the tables hold, one address gets an eighth of the rest; all is given back."""
@@ -78,9 +75,6 @@ def test_largest_frame_is_received_however_large_the_tables_are() -> None:
     budget = MemoryBudget(512 * MEBIBYTE, lambda: 600 * MEBIBYTE, least_share_bytes=32 * MEBIBYTE)
 
     assert [True, True, False, True, False] == [budget.reserve(address, 16 * MEBIBYTE) for address in "aaabc"]
-
-
-# -- what is received -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
@@ -178,9 +172,6 @@ async def test_frames_of_peers_that_are_gone_take_nothing() -> None:
             assert 0 == budget.used_bytes
 
 
-# -- what is sent -----------------------------------------------------------------------------------------------------
-
-
 async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
     """Code 2 says so; peers that read theirs get on."""
     budget = MemoryBudget(3 * MEBIBYTE)
@@ -213,19 +204,14 @@ async def test_unread_answers_are_charged_until_they_are_read() -> None:
         await until(lambda: budget.used_bytes == CONNECTION)
 
 
-# -- who is let in ----------------------------------------------------------------------------------------------------
-
-
 async def test_no_connection_is_let_in_without_memory() -> None:
     """Those who are in stay, and are answered."""
-    async with serving(budget=MemoryBudget(8 * 2 * CONNECTION)) as served:
-        peers = [await served.connect() for _ in range(2)]
-        refused = await served.connect()
-        assert await refused.at_end()
+    async with serving(budget=MemoryBudget(8 * CONNECTION)) as served:
+        peer = await served.connect()
+        assert await (await served.connect()).at_end()
 
-        assert [(3, "memory", "no memory for another connection")] == served.heard.refused
-        for peer in peers:
-            assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
+        assert [(2, "memory", "no memory for another connection")] == served.heard.refused
+        assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])

@@ -195,16 +195,3 @@ async def test_question_that_cannot_be_sent_leaves_everything_as_it_was() -> Non
             await client.invoke(103, body=bytes(1000), timeout_seconds=3.0)
         assert client.pending_count == 0
         await ask_and_answer(client, server)
-
-
-async def test_repr_shows_the_state() -> None:
-    """Address, connection and pending calls, for whoever reads a failing assert."""
-    async with asking() as (server, client, _):
-        assert f"<RemotingClient [{server.address} | not connected | 0 pending]>" == repr(client)
-        call = ask(client)
-        peer = await server.accept()
-        question = await peer.receive()
-        assert f"<RemotingClient [{server.address} | connected | 1 pending]>" == repr(client)
-        peer.answer(question.opaque)
-        await call
-    assert f"<RemotingClient [{server.address} | closed | 0 pending]>" == repr(client)

@@ -1,7 +1,9 @@
 """Every question ends and leaves nothing behind, whatever the server does and whoever gives up."""
 
 import asyncio
+import contextlib
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -9,7 +11,7 @@ from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemotingError
 from tests.support.fake_clock import FakeClock, settle
-from tests.support.scripted_server import Peer, ScriptedServer
+from tests.support.scripted_server import Peer, ScriptedServer, frame
 
 
 async def misbehave(server: ScriptedServer, dice: random.Random) -> None:
@@ -22,27 +24,26 @@ async def misbehave(server: ScriptedServer, dice: random.Random) -> None:
 async def misbehave_to(peer: Peer, dice: random.Random) -> None:
     """Answer most questions, in disorder, some of them twice or never, until the connection is done for."""
     late: list[int] = []
-    try:
+
+    def half_a_frame() -> None:
+        peer.send(b"\x00\x00\x01\x00\x00\x00")
+        peer.close()
+
+    deeds: dict[Callable[[], object], int] = {
+        lambda: peer.answer(late.pop(), code=dice.choice([0, 17])): 12,
+        lambda: peer.send(frame({"code": 0, "flag": 1, "opaque": late[0]}) * 2): 2,
+        lambda: peer.send(dice.randbytes(100)): 1,
+        peer.close: 1,
+        half_a_frame: 1,
+        peer.reset: 1,
+        lambda: peer.send(frame({"code": 905, "opaque": 1})): 1,
+        lambda: None: 2,
+    }
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             late.append((await peer.receive()).opaque)
             dice.shuffle(late)
-            fate = dice.random()
-            if fate < 0.6:
-                peer.answer(late.pop(), code=dice.choice([0, 17]))
-            elif fate < 0.7:
-                peer.answer(late[0])
-                peer.answer(late[0])
-            elif fate < 0.75:
-                peer.send(dice.randbytes(100))
-            elif fate < 0.8:
-                peer.send(b"\x00\x00\x01\x00\x00\x00")
-                peer.close()
-            elif fate < 0.85:
-                peer.reset()
-            elif fate < 0.9:
-                peer.send(b'\x00\x00\x00\x1b\x00\x00\x00\x17{"code":905,"opaque":1}')
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return
+            dice.choices(list(deeds), list(deeds.values()))[0]()
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -13,6 +13,7 @@ from namesrv_remoting.errors import ConnectError, RequestTimeoutError
 from namesrv_runtime.backoff import Backoff
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.ipv6 import can_use_ipv6
 from tests.support.scripted_server import HOST, ScriptedServer, ask, ask_and_answer
 
 BACKOFF = Backoff(base_seconds=0.5, max_seconds=8.0)
@@ -156,19 +157,17 @@ def test_address_is_checked_at_once() -> None:
         RemotingClient("namesrv", clock=FakeClock())
 
 
-async def test_host_name_is_looked_up() -> None:
-    """`localhost` is a host like others."""
-    async with ScriptedServer() as server, RemotingClient(f"localhost:{server.port}", clock=FakeClock()) as client:
-        await ask_and_answer(client, server)
-
-
-@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-async def test_ipv6_address_is_connected_to() -> None:
-    """In brackets; our end is an IPv6 address as well."""
-    try:
-        server = await ScriptedServer("::1").__aenter__()
-    except OSError:
-        pytest.skip("no IPv6 loopback here")
-    async with RemotingClient(server.address, clock=FakeClock()) as client:
-        assert "::1" == (await ask_and_answer(client, server)).address[0]
-    await server.__aexit__(None, None, None)
+@pytest.mark.parametrize(
+    ("listens", "host"),
+    [
+        ("127.0.0.1", "localhost"),
+        pytest.param("::1", "[::1]", marks=pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")),
+    ],
+)
+async def test_hosts_are_looked_up_and_ipv6_ones_have_brackets(listens: str, host: str) -> None:
+    """The connection comes from there, too."""
+    async with (
+        ScriptedServer(listens) as server,
+        RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client,
+    ):
+        assert listens == (await ask_and_answer(client, server)).address[0]

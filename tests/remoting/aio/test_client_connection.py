@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.client_connection import ClientConnection
+from namesrv_remoting.aio.client_connection import ClientConnection, PendingCalls
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
 from tests.support.dead_ends import full_queue
@@ -164,29 +164,23 @@ async def test_senders_wait_for_a_server_that_does_not_read() -> None:
         assert client.connected
 
 
-async def test_senders_go_on_when_the_server_reads_again() -> None:
-    """Whoever waited is sent, and answered."""
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_senders_go_on_when_the_server_reads_again(is_lost: bool) -> None:  # noqa: FBT001
+    """Whoever waited is sent, and answered; or fails when the server is gone instead."""
     async with stuck() as (peer, client, _):
         call = ask(client, 105)
         await settle()
         assert client.pending_count == 0
-
+        if is_lost:
+            peer.reset()
+            with pytest.raises(ConnectionClosedError):
+                await call
+            return
         peer.writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
         while (question := await peer.receive()).code != 105:
             pass
         peer.answer(question.opaque, b"at last")
         assert (await call).body == b"at last"
-
-
-async def test_senders_fail_when_the_connection_is_lost() -> None:
-    """A sender that waits for the server to read is not left waiting when the server is gone."""
-    async with stuck() as (peer, client, _):
-        call = ask(client, 105)
-        await settle()
-
-        peer.reset()
-        with pytest.raises(ConnectionClosedError):
-            await call
 
 
 async def test_requests_of_a_server_that_does_not_read_are_not_refused() -> None:
@@ -279,8 +273,8 @@ async def test_close_in_any_moment_of_a_connect() -> None:
                 await (await server.accept()).gone()
 
 
-async def test_repr_shows_how_it_ended() -> None:
-    """Peer, state and pending calls."""
+async def test_repr_shows_the_state() -> None:
+    """Peer, connection and pending calls, for whoever reads a failing assert."""
     connection = ClientConnection("a:1", max_frame_bytes=1024, on_request=None, on_lost=lambda *_: None)
     assert repr(connection) == "<ClientConnection [a:1 | not open | 0 pending]>"
     with pytest.raises(ConnectionClosedError, match=r"^connection to a:1 is not open$"):
@@ -289,6 +283,42 @@ async def test_repr_shows_how_it_ended() -> None:
     async with asked() as (server, client, peer, calls, _):
         connected = connection_of(client)
         assert f"<ClientConnection [{server.address} | open | 3 pending]>" == repr(connected)
+        assert f"<RemotingClient [{server.address} | connected | 3 pending]>" == repr(client)
         peer.close()
         await failures(calls)
         assert f"<ClientConnection [{server.address} | was closed by the peer | 0 pending]>" == repr(connected)
+        assert f"<RemotingClient [{server.address} | not connected | 0 pending]>" == repr(client)
+    assert f"<RemotingClient [{server.address} | closed | 0 pending]>" == repr(client)
+
+
+# -- the table of pending calls ---------------------------------------------------------------------------------------
+
+
+async def test_all_calls_fail_each_with_its_own_exception() -> None:
+    """Exceptions are not shared: each gets the traceback of its own caller."""
+    pending = PendingCalls()
+    with pending.opened() as (_, first), pending.opened() as (_, second):
+        pending.fail_all(lambda: LookupError("broker-a"))
+
+        assert first.exception() is not second.exception()
+    assert len(pending) == 0
+
+
+async def test_failure_that_nobody_fetches_is_not_reported() -> None:
+    """A caller that leaves in the moment its call fails leaves nothing for asyncio to complain about."""
+    complaints: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    pending = PendingCalls()
+    with pending.opened():
+        pending.fail_all(lambda: LookupError("broker-a"))
+
+    assert [] == complaints
+
+
+async def test_opaque_is_an_int32_that_no_pending_call_has() -> None:
+    """As in Java, 2147483647 is followed by -2147483648; a call that outlives a round keeps its number to itself."""
+    pending = PendingCalls(first_opaque=2147483646)
+    with pending.opened() as (first, _), pending.opened() as (second, _):
+        assert (2147483646, 2147483647, -2147483648) == (first, second, pending.draw_opaque())
+        pending._next_opaque = 2147483645  # four thousand million calls later
+        assert [2147483645, -2147483648] == [pending.draw_opaque() for _ in range(2)]

@@ -17,8 +17,6 @@ from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, RESPONSE, binar
 
 SPELLINGS = {JSON: json_frame, BINARY: binary_frame, NATIVE: native_frame}
 
-# -- frames in, answers out -------------------------------------------------------------------------------------------
-
 
 @every_feeding
 async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
@@ -50,9 +48,6 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
         assert b"012345" == (await peer.receive()).body
         assert (31, BINARY) == (connection.requests, connection.serialize_type)
         assert (0, 0, True) == (connection.in_flight, connection.unsent_bytes, connection.is_open)
-
-
-# -- who waits for whom -----------------------------------------------------------------------------------------------
 
 
 async def test_ordinary_requests_run_one_after_the_other() -> None:
@@ -107,9 +102,6 @@ async def test_many_pipelined_requests_of_one_peer_leave_the_loop_to_others() ->
     assert turns[first:last].count("other") >= 12
 
 
-# -- what is not answered ---------------------------------------------------------------------------------------------
-
-
 @every_feeding
 async def test_oneway_requests_and_responses_are_not_answered(feed: Feed) -> None:
     """Oneway ones are carried out, refused, unknown or hit a bug; we asked nothing, so nothing answers it."""
@@ -147,9 +139,6 @@ async def test_bug_in_a_handler_costs_one_answer(caplog: pytest.LogCaptureFixtur
         assert f"request 2 from {peer.address} failed" == record.getMessage()
 
 
-# -- the fast lane ----------------------------------------------------------------------------------------------------
-
-
 class Lane:
     """A fast lane that answers JSON questions with their body, swallows native ones, leaves binary ones alone."""
 
@@ -178,14 +167,3 @@ async def test_fast_lane_answers_first(feed: Feed) -> None:
         assert {b"fast", b"ordinary", b"left", b"fast, too"} == bodies
         assert said == lane.calls
         assert (5, JSON) == ((connection := served.connection_of(peer)).requests, connection.serialize_type)
-
-
-async def test_many_large_fast_answers_of_one_read_all_arrive() -> None:
-    """Answers are joined into writes, whatever their size and number."""
-    async with serving(fast_lane=Lane()) as served:
-        peer = await served.connect()
-        question = json_frame(ECHO, 1, None, bytes(10_000))
-        for _ in range(3):
-            peer.send(question * 60)
-
-        assert {10_000} == {len((await peer.receive()).body) for _ in range(180)}

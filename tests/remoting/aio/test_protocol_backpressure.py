@@ -54,9 +54,6 @@ async def is_served(served: Serving) -> bool:
     return 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
 
 
-# -- too many questions -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "one read"])
 @pytest.mark.parametrize(("body", "most", "is_watch"), [(b"", 4, False), (b"", 4, True), (bytes(60 * 1024), 5, False)])
 async def test_questions_in_flight_are_bounded(at_once: bool, body: bytes, most: int, is_watch: bool) -> None:  # noqa: FBT001
@@ -106,9 +103,6 @@ async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
         assert [] == served.heard.refused
         # what had to wait was not counted again
         assert len(asked) == served.server.bytes_received
-
-
-# -- too little reading -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -56,31 +56,15 @@ async def test_header_alone_is_not_a_frame(size: int | None, seconds: float, rea
         assert [reason] == served.heard.reasons
 
 
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        (b"PROXY TCP4 192.0.2.1\r\n", "PROXY header: version 1 line"),
-        (b"PROXY TCP4 not.an.address x 1 2\r\n", "PROXY header: version 1 address"),
-        (b"PROXY TCP4 192.0.2.1 192.0.2.2 99999 9876\r\n", "PROXY header: version 1 port"),
-        (b"PROXY " + bytes(107), "PROXY header: no end of line within 107 bytes"),
-        (V2 + b"\x31\x11\x00\x0c" + V4_ADDRESSES, "PROXY header: version and command 0x31"),
-        (V2 + b"\x21\x11\xff\xff" + V4_ADDRESSES, "PROXY header: version 2 header of 65535 bytes"),
-        (
-            V2 + b"\x21\x11\x00\x04" + V4_ADDRESSES,
-            "PROXY header: version 2 header of 4 bytes is too short for its addresses",
-        ),
-    ],
-    ids=["v1-short", "v1-address", "v1-port", "v1-endless", "v2-version", "v2-long", "v2-short"],
-)
 @pytest.mark.parametrize("feed", [whole, byte_by_byte])
-async def test_broken_header_closes_the_connection(header: bytes, message: str, feed: Feed) -> None:
+async def test_broken_header_closes_the_connection(feed: Feed) -> None:
     """It began as one, so that it is no frame either."""
     async with serving(**ON) as served:
         peer = await served.connect()
-        await feed(peer, header)
+        await feed(peer, b"PROXY TCP4 not.an.address x 1 2\r\n")
 
         assert await peer.at_end()
-        assert [(1, "proxy_header", message)] == served.heard.refused
+        assert [(1, "proxy_header", "PROXY header: version 1 address")] == served.heard.refused
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])

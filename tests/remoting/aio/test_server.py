@@ -13,6 +13,7 @@ from namesrv_remoting.aio.dispatch import Dispatcher, Reply, Request
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.gate import Gate
+from tests.support.ipv6 import can_use_ipv6
 from tests.support.raw_peer import RawPeer, until
 from tests.support.serving import ECHO, Heard, Serving, server_of, serving
 from tests.support.spelling import json_frame
@@ -25,20 +26,10 @@ async def is_served(peer: RawPeer) -> bool:
     return 7 == (await peer.ask(QUESTION)).opaque
 
 
-def has_ipv6() -> bool:
-    """Whether this machine has an IPv6 loopback address."""
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
 # -- listening --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 on this machine")
+@pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
 async def test_several_hosts_share_one_port() -> None:
     """Port 0 is drawn once, and the addresses that come back are where it can be reached; IPv6 ones have brackets."""
     async with serving(hosts=["127.0.0.1", "::1"]) as served:
