@@ -13,6 +13,8 @@ from namesrv_spark_jobs.errors import UsageError
 
 _CONF = {
     **SESSION_CONF,
+    # plans of a few lines are not made better while they run
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.ui.enabled": "false",
@@ -34,7 +36,7 @@ def spark() -> Iterator[SparkSession]:
     try:
         require_java()
     except UsageError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"{error}")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("tests").master("local[2]")
     for key, value in _CONF.items():
@@ -45,8 +47,11 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+_COLLECTED = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever Spark's client brings to the driver comes through a socket that it leaves to the garbage collector."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning", _COLLECTED))

@@ -35,6 +35,7 @@ A_PART = Options(
 )
 # other tasks, and slices of files, than usual, and generated code as in production
 DIVIDED = {
+    "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "7",
     "spark.sql.files.maxPartitionBytes": "4096",
     "spark.sql.codegen.wholeStage": "true",
@@ -70,7 +71,7 @@ def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def as_table(spark: SparkSession, paths: list[Path], files: Files) -> tuple[list[Path], Files]:
     """The same log with every fifth file, if no line of it is bad, in one table of Parquet."""
-    bad = {name for name, count in reference.analyse(files).reading.files.items() if count["bad"]}
+    bad = {name for name, count in reference.Analysis(files).files.items() if count["bad"]}
     chosen = [path for path in paths[::5] if path.name not in bad]
     # the last one by name, as Spark sorts tables after text: of equal lines in two files the first counts
     table = paths[0].with_name("z.parquet")
@@ -78,12 +79,6 @@ def as_table(spark: SparkSession, paths: list[Path], files: Files) -> tuple[list
     rest = [path for path in paths if path not in chosen]
     lines = [line for path in chosen for line in files[path.name]]
     return [table, *rest], {table.name: lines, **{path.name: files[path.name] for path in rest}}
-
-
-def run(spark: SparkSession, paths: list[Path], options: Options) -> Analysis:
-    """What Spark says of these files."""
-    staging = paths[0].parent.with_name(f"{paths[0].parent.name}-staging")
-    return analyse(spark, [str(path) for path in paths], options, str(staging), lambda _line: None)
 
 
 def test_spark_and_reference_agree(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,13 +92,14 @@ def test_spark_and_reference_agree(spark: SparkSession, tmp_path: Path) -> None:
     for path in paths:
         path.write_text("".join(f"{line}\n" for line in files[path.name]), encoding="utf-8")
     options = Options(what_if=GRID)
-    check(run(spark, paths, options), reference.analyse(files, options))
+    staging = str(tmp_path / "staging")
+    check(analyse(spark, [str(path) for path in paths], options, staging, print), reference.Analysis(files, options))
     mixed, named = as_table(spark, paths, files)
     usual = {name: spark.conf.get(name) for name in DIVIDED}
     for name, value in DIVIDED.items():
         spark.conf.set(name, value)
     try:
-        check(run(spark, mixed, A_PART), reference.analyse(named, A_PART))
+        check(analyse(spark, [str(path) for path in mixed], A_PART, staging, print), reference.Analysis(named, A_PART))
         # what the session was told is still so: else neither this test nor --conf would change anything
         assert DIVIDED == {name: spark.conf.get(name) for name in DIVIDED}
     finally:

@@ -68,6 +68,7 @@ def test_help_names_every_option_and_code() -> None:
         (["--clustr", "c1"], "unrecognized arguments: --clustr c1"),
         (["--since", "2026-03-02", "--until", "2026-03-01"], "--until is not after --since"),
         (["--deploy-mode", "cluster"], "--deploy-mode cluster needs spark-submit; --print-submit"),
+        (["--master", "spark://127.0.0.1:1"], "--master spark://127.0.0.1:1: 127.0.0.1:1 Connection refused\n"),
         (["--master", "spark://nowhere"], "--master spark://nowhere: not of the form spark://HOST:PORT"),
         (["--follow"], "--follow takes a directory of closed logs"),
     ],

@@ -4,6 +4,7 @@ Each declares it for itself. The lines are those of a real server and a real cli
 kind there is.
 """
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Final
@@ -30,15 +31,7 @@ _READ_AS: Final[dict[type[T.DataType], tuple[type, ...]]] = {
     T.StringType: (str, list, int),
 }
 # told for people and for other readers: the report does without
-_UNREAD: Final = {
-    "data_version",
-    "dropped",
-    "evict_on_disconnect",
-    "for_ms",
-    "kind",
-    "last_seq",
-    "server_boot_id",
-}
+_UNREAD: Final = {"data_version", "dropped", "evict_on_disconnect", "for_ms", "kind", "last_seq", "server_boot_id"}
 
 
 async def written_lines(root: Path) -> list[Line]:
@@ -83,8 +76,7 @@ async def written_lines(root: Path) -> list[Line]:
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     """What was written, once for all tests."""
-    import asyncio  # noqa: PLC0415 - a loop of its own: fixtures of a module outlive those of tests
-
+    # a loop of its own: fixtures of a module outlive those of tests
     return asyncio.run(written_lines(tmp_path_factory.mktemp("contract")))
 
 

@@ -11,11 +11,7 @@ from namesrv_spark_jobs.command.follow import followed_directory, inherit
 from namesrv_spark_jobs.errors import UsageError
 from tests.support.spark_logs import SMALL_GRID, first_server, second_server, write_closed, write_plain
 
-pytestmark = [
-    pytest.mark.xdist_group("spark"),
-    # pyspark leaves the sockets of collected rows to the garbage collector
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 def _tables(out: Path) -> set[str]:

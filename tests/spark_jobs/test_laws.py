@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark_jobs.reference import analyse
+from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.exposure import Routes
 from tests.support.staleness_laws import Deaths, Law, settings_for
 from tools.heartbeat_logs.world import Kind
@@ -25,10 +25,12 @@ S = 1_000_000
 
 
 class Sample:
-    """The times of one log, in seconds, as the reference measures them."""
+    """The times of a thousand deaths of a kind, in seconds, as the reference measures them."""
 
-    def __init__(self, deaths: Deaths) -> None:
-        analysis = analyse(deaths.files)
+    def __init__(self, tmp_path: Path, kind: Kind, scan: float, *, heartbeat: float = 30, expiry: float = 120) -> None:
+        settings = settings_for(scan, heartbeat=heartbeat, expiry=expiry)
+        deaths = Deaths.written(settings, kind, PAIRS, tmp_path)
+        analysis = Analysis(deaths.files)
         (boot,) = analysis.boots
         routes = Routes(boot)
         exposed = [found for life in analysis.intervals for found in routes.exposed(life)]
@@ -45,15 +47,10 @@ class Sample:
         self.seen_after_death = [boot.wall(found.at) / S - at for found, at in died.items()]
 
 
-def sample(tmp_path: Path, kind: Kind, scan: float, *, heartbeat: float = 30, expiry: float = 120) -> Sample:
-    """A thousand deaths of a kind."""
-    return Sample(Deaths.written(settings_for(scan, heartbeat=heartbeat, expiry=expiry), kind, PAIRS, tmp_path))
-
-
 @pytest.mark.parametrize(("kind", "reason"), [(Kind.UNREGISTER, "unregistered"), (Kind.CRASH, "disconnected")])
 def test_whose_end_the_server_sees_is_gone_with_the_next_poll(tmp_path: Path, kind: Kind, reason: str) -> None:
     """F1, F2: T = U(0, 30), by the truth; and the same from the removal on, by the log alone."""
-    found = sample(tmp_path, kind, 5)
+    found = Sample(tmp_path, kind, 5)
 
     assert {reason} == found.reasons
     Law(0, (30,)).check(found.seen_after_death)
@@ -63,7 +60,7 @@ def test_whose_end_the_server_sees_is_gone_with_the_next_poll(tmp_path: Path, ki
 @pytest.mark.parametrize("scan", [5, 10])
 def test_who_falls_silent_waits_for_expiry_scan_and_poll(tmp_path: Path, scan: float) -> None:
     """F3: T = 90 + U(0, 30) + U(0, scan) + U(0, 30); the server alone without the last one."""
-    found = sample(tmp_path, Kind.SILENCE, scan)
+    found = Sample(tmp_path, Kind.SILENCE, scan)
 
     assert {"silent"} == found.reasons
     assert found.is_exact
@@ -78,7 +75,7 @@ def test_who_falls_silent_waits_for_expiry_scan_and_poll(tmp_path: Path, scan: f
 
 def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:
     """Heartbeats every second and 10 s of expiry: T = 9 + U(0, 1) + U(0, 5) + U(0, 30)."""
-    found = sample(tmp_path, Kind.SILENCE, 5, heartbeat=1, expiry=10)
+    found = Sample(tmp_path, Kind.SILENCE, 5, heartbeat=1, expiry=10)
 
     Law(9, (1, 5, 30)).check(found.seen_after_death)
     Law(9, (1, 5)).check(found.removed_after_death)
@@ -87,7 +84,7 @@ def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:
 
 def test_a_server_with_an_idle_timer_would_be_found_out(tmp_path: Path) -> None:
     """Its removals come right at 120 s, not up to 5 s later; nor is a scan of 10 s taken for one of 5 s."""
-    found = sample(tmp_path, Kind.SILENCE, 5)
+    found = Sample(tmp_path, Kind.SILENCE, 5)
 
     for wrong in (Law(90, (30, 30)), Law(90, (30, 10, 30))):
         with pytest.raises(AssertionError):

@@ -60,8 +60,10 @@ def test_what_is_no_grid_is_refused(text: str, said: str) -> None:
     ],
 )
 def test_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
-    """Wherever this runs."""
+    """Wherever this runs; and it is shown so, to the second, or as a dash."""
     assert ms == moment_ms(text)
+    assert f"2026-03-01 0{(ms - 1_772_323_200_000) // 3_600_000}:" == shown_moment(ms)[:14]
+    assert "\N{EN DASH}" == shown_moment(None)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-03-01 25:00", "12345678", "9" * 16])
@@ -83,11 +85,6 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
 def test_duration_is_shown_as_people_say_it(ms: float | None, shown: str) -> None:
     """With three digits or so, whatever its size."""
     assert shown == shown_duration(ms)
-
-
-def test_moment_is_shown_in_utc() -> None:
-    """To the second; none is a dash."""
-    assert ["2026-03-01 07:30:00", "\N{EN DASH}"] == [shown_moment(ms) for ms in (1_772_350_200_000, None)]
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,10 @@ def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     ],
 )
 def test_place_that_is_none_is_named(tmp_path: Path, given: str, said: str) -> None:
-    """Before Java starts."""
+    """Before Java starts. Otherwise its parents are made, as `mkdir -p` does."""
     (tmp_path / "file").touch()
+    assert tmp_path / "a" / "b" == out_directory(f"{tmp_path}/a/b")
+    assert (tmp_path / "a").is_dir()
     (tmp_path / "link").symlink_to(tmp_path)
     given = given.format(tmp=tmp_path)
 
@@ -103,12 +105,6 @@ def test_place_that_is_none_is_named(tmp_path: Path, given: str, said: str) -> N
         out_directory(given)
 
     assert str(raised.value).startswith(said.format(given=given))
-
-
-def test_parents_are_made(tmp_path: Path) -> None:
-    """As `mkdir -p` does."""
-    assert tmp_path / "a" / "b" == out_directory(f"{tmp_path}/a/b")
-    assert (tmp_path / "a").is_dir()
 
 
 @pytest.mark.parametrize(

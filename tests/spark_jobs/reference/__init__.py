@@ -1,5 +1,5 @@
 """The report's numbers once more in plain Python, to be read like docs/staleness.md and to be compared with."""
 
-from tests.spark_jobs.reference.analysis import Analysis, analyse
+from tests.spark_jobs.reference.analysis import Analysis
 
-__all__ = ["Analysis", "analyse"]
+__all__ = ["Analysis"]

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -15,13 +14,11 @@ from tests.spark_jobs.reference.lines import (
     KNOWN,
     MICROSECONDS,
     NUMBERS,
-    Reading,
     percentile,
     read,
     whole_milliseconds,
 )
-from tests.spark_jobs.reference.lives import Broker, Life, NearMiss, Span, episodes, near_misses
-from tests.spark_jobs.reference.lives import lives as lives_of
+from tests.spark_jobs.reference.lives import Broker, Life, Span, episodes, lives, near_misses
 from tests.spark_jobs.reference.replay import as_logged, client_staleness, replay_as_logged, trials
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -34,30 +31,27 @@ Row = dict[str, Any]
 Stats = dict[str, int | None]
 
 
-@dataclass(frozen=True)
 class Analysis:
-    """All that was found, in the order of boots, brokers and time; replays are made when they are asked for."""
+    """All that the files say, in the order of boots, brokers and time; replays are made when they are asked for."""
 
-    options: Options
-    reading: Reading
-    boots: list[Boot]
-    lives: list[Life]
-    clients: list[ClientStaleness]
-    near_misses: list[NearMiss]
-    episodes: dict[Broker, list[Span]]
-    # of evictions, how often the route of the broker was given out when it was gone, by topic
-    exposed_pulls: list[tuple[Life, Counter[str]]]
-    unknown_revisions: int
-
-    @property
-    def intervals(self) -> list[Life]:
-        """The lives that ended."""
-        return [life for life in self.lives if life.evict is not None]
-
-    @property
-    def false_evictions(self) -> list[Life]:
-        """Those whose broker was back soon."""
-        return [life for life in self.lives if life.is_false_eviction]
+    def __init__(self, files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING) -> None:
+        self.options = options
+        self.lines, self.files = read(files, options)
+        self.boots = boots(self.lines)
+        for boot in self.boots:
+            for file in boot.clock_steps:
+                self.files[file]["clock_steps"] += 1
+        self.lives = [life for boot in self.boots for life in lives(boot)]
+        self.intervals = [life for life in self.lives if life.evict is not None]
+        self.false_evictions = [life for life in self.lives if life.is_false_eviction]
+        self.near_misses = [miss for life in self.lives for miss in near_misses(life)]
+        self.episodes = episodes(self.boots, self.lives)
+        routes = {boot.boot: Routes(boot) for boot in self.boots}
+        of_unannounced = [(life, routes[life.boot.boot]) for life in self.lives if life.is_unannounced]
+        self.clients = [staleness for life, route in of_unannounced for staleness in route.exposed(life)]
+        # how often the route of a broker that was gone was given out, by topic
+        self.exposed_pulls = [(life, route.pulls(life)) for life, route in of_unannounced]
+        self.unknown_revisions = sum(route.unknown_revisions for route in routes.values())
 
     @cached_property
     def as_logged(self) -> dict[str, int | bool]:
@@ -72,7 +66,7 @@ class Analysis:
         longest = [max((b[x] for b in settings if b[x] is not None), default=usual) for x, usual in limits.items()]
         return {
             "schema": 1,
-            "input": _input(self.reading, settings),
+            "input": _input(self, settings),
             "settings": settings,
             "bound_ms": sum(longest) + self.options.poll_ms,
             "registry": _registry(self.intervals),
@@ -80,8 +74,8 @@ class Analysis:
             "false_evictions": _counted("count", Counter(life.broker.label for life in self.false_evictions)),
             "exposed_pulls": _exposed_pulls(self.exposed_pulls),
             "near_misses": {
-                **_counted("count", Counter(miss.broker.label for miss in self.near_misses)),
-                "longest_ms": max((whole_milliseconds(miss.silence) for miss in self.near_misses), default=None),
+                **_counted("count", Counter(Broker.of(beat).label for beat, _ in self.near_misses)),
+                "longest_ms": max((whole_milliseconds(silence) for _, silence in self.near_misses), default=None),
             },
             "divergence": _divergence(self.episodes),
             "as_logged": self.as_logged,
@@ -145,35 +139,9 @@ class Analysis:
         ]
 
 
-def analyse(files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING) -> Analysis:
-    """Everything that the files say."""
-    reading = read(files, options)
-    servers = boots(reading.lines)
-    for boot in servers:
-        for file in boot.clock_steps:
-            reading.files[file]["clock_steps"] += 1
-    lives = [life for boot in servers for life in lives_of(boot)]
-    routes = {boot.boot: Routes(boot) for boot in servers}
-    unannounced = [life for life in lives if life.is_unannounced]
-    return Analysis(
-        options=options,
-        reading=reading,
-        boots=servers,
-        lives=lives,
-        clients=[staleness for life in unannounced for staleness in routes[life.boot.boot].exposed(life)],
-        near_misses=[miss for life in lives for miss in near_misses(life)],
-        episodes=episodes(servers, lives),
-        exposed_pulls=[(life, routes[life.boot.boot].pulls(life)) for life in unannounced],
-        unknown_revisions=sum(routes[boot.boot].unknown_revisions for boot in servers),
-    )
-
-
 def comparable(summary: dict[str, Any]) -> dict[str, Any]:
-    """Without what the reference does not say: which files end too early, and which near miss was the worst."""
-    files = [{name: row[name] for name in row if name != "truncated"} for row in summary["input"]["per_file"]]
-    known = {name: value for name, value in summary["input"].items() if name != "truncated_files"}
-    near = {name: value for name, value in summary["near_misses"].items() if name != "worst"}
-    return {**summary, "input": {**known, "per_file": files}, "near_misses": near}
+    """Without what the reference does not say: which near miss was the worst."""
+    return {**summary, "near_misses": {x: value for x, value in summary["near_misses"].items() if x != "worst"}}
 
 
 def _names(life: Life) -> Row:
@@ -196,12 +164,15 @@ def _stats(values: Iterable[float]) -> Stats:
     }
 
 
-def _input(reading: Reading, settings: Sequence[Row]) -> Row:
-    per_file = [{"file": name, **{what: count[what] for what in NUMBERS}} for name, count in reading.files.items()]
+def _input(analysis: Analysis, settings: Sequence[Row]) -> Row:
+    counts = {name: {what: count[what] for what in NUMBERS} for name, count in analysis.files.items()}
+    # it is given lines, and knows nothing of files that end too early
+    per_file = [{"file": name, "truncated": False, **count} for name, count in counts.items()]
     return {
-        **{what: sum(count[what] for count in reading.files.values()) for what in NUMBERS},
+        **{what: sum(count[what] for count in analysis.files.values()) for what in NUMBERS},
         "files": len(per_file),
-        "events": dict(Counter(line.event for line in reading.lines if line.event in KNOWN)),
+        "truncated_files": 0,
+        "events": dict(Counter(line.event for line in analysis.lines if line.event in KNOWN)),
         "from_ms": min((boot["from_ms"] for boot in settings), default=None),
         "until_ms": max((boot["until_ms"] for boot in settings), default=None),
         "nameservers": sorted({boot["nameserver"] or "" for boot in settings}),
@@ -292,16 +263,14 @@ def _lengths(lengths: Sequence[int]) -> dict[str, int]:
 
 def _what_if(analysis: Analysis) -> list[dict[str, Any]]:
     rows = []
-    for trial in trials(analysis.boots, analysis.options.what_if):
-        cell = {"policy": trial.policy, "expiry_ms": trial.expiry_ms, "phi": trial.phi, "scan_ms": trial.scan_ms}
-        true = [eviction for eviction in trial.evictions if not eviction.is_false]
-        false = len(trial.evictions) - len(true)
+    for cell, evictions in trials(analysis.boots, analysis.options.what_if):
+        true = [eviction for eviction in evictions if not eviction.is_false]
         rows += [
             {
                 **cell,
                 "poll_ms": poll_ms,
-                "evictions": len(trial.evictions),
-                "false": false,
+                "evictions": len(evictions),
+                "false": len(evictions) - len(true),
                 "registry": _stats(eviction.staleness for eviction in true),
                 "client": _stats(value for one in true for value in client_staleness(one, poll_ms * MICROSECONDS)),
             }

@@ -14,12 +14,8 @@ MICROSECONDS = 1000
 VERSION = 2
 BEATS = frozenset({"register", "heartbeat"})
 OF_CLIENTS = frozenset({"refreshed", "send_failed", "isolated"})
-KNOWN = (
-    BEATS
-    | OF_CLIENTS
-    | {"start", "opened", "stop", "unregister", "evict", "fenced", "scan", "late", "route", "served", "client_gone"}
-    | {"pulls", "dropped"}
-)
+OTHERS = "start opened stop unregister evict fenced scan late route served client_gone pulls dropped"
+KNOWN = BEATS | OF_CLIENTS | set(OTHERS.split())
 # what is of this type when it is there; `v` and the like have to be
 WHOLE = frozenset({"broker_id", "scan", "revision", "count"})
 TIMES = frozenset({"expiry_ms", "silent_ms", "late_ms", "scan_interval_ms", "broker_expiry_ms"})
@@ -82,20 +78,15 @@ def percentile(values: Sequence[float], part: float) -> float:
     return (above - position) * values[below] + (position - below) * values[above]
 
 
-@dataclass(slots=True)
-class Reading:
-    """All lines once, and what became of the lines of each file."""
-
-    lines: list[Line] = field(default_factory=list)
-    files: dict[str, Counter[str]] = field(default_factory=dict)
-
-
-def read(files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING) -> Reading:
-    """Read every line of every file; of lines with one number of one boot the first is kept."""
-    reading = Reading()
+def read(
+    files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING
+) -> tuple[list[Line], dict[str, Counter[str]]]:
+    """All lines, and what became of those of each file; of lines with one number of one boot the first is kept."""
+    lines: list[Line] = []
+    counts: dict[str, Counter[str]] = {}
     met: set[tuple[str, int]] = set()
     for name in sorted(files):
-        count = reading.files[name] = Counter()
+        count = counts[name] = Counter()
         for text in files[name]:
             if not text.strip():
                 continue
@@ -112,8 +103,8 @@ def read(files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHI
                 count["newer_version"] += line.fields["v"] > VERSION
                 count["unknown_events"] += line.event not in KNOWN
                 count["dropped_by_writers"] += (line.get("count") or 0) if line.event == "dropped" else 0
-                reading.lines.append(wanted)
-    return reading
+                lines.append(wanted)
+    return lines, counts
 
 
 def _parsed(text: str | bytes, file: str) -> Line | None:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -40,17 +39,11 @@ class Broker(NamedTuple):
         return "/".join(str(part) for part in self[:3] if part is not None)
 
 
-@dataclass(eq=False)
 class Life:
-    """One broker on one boot, from its first beat to its eviction."""
+    """One broker on one boot, from its first beat to its eviction; `back` is the next beat of the same broker."""
 
-    boot: Boot
-    beats: Sequence[Line]
-    evict: Line | None
-    # the next beat of the same broker
-    back: Line | None
-
-    def __post_init__(self) -> None:
+    def __init__(self, boot: Boot, beats: Sequence[Line], evict: Line | None, back: Line | None) -> None:
+        self.boot, self.beats, self.evict, self.back = boot, beats, evict, back
         self.said = self.evict or self.beats[-1]
         self.broker = Broker.of(self.said)
         self.expiry = self.said.time("expiry_ms")
@@ -124,26 +117,11 @@ def is_same_process(before: Line, beat: Line, away: int) -> bool:
     return bool(agents[0] == agents[1])
 
 
-class NearMiss(NamedTuple):
-    """A silence that was nearly too long."""
-
-    broker: Broker
-    # the beats around it
-    before: Line
-    after: Line
-    # in liveness time
-    silence: int
-
-
-def near_misses(life: Life) -> list[NearMiss]:
-    """Neighbouring beats with over two thirds of the expiry between them."""
+def near_misses(life: Life) -> list[tuple[Line, int]]:
+    """Beats with over two thirds of their expiry between them and the next one, and how long, in liveness time."""
     live = life.boot.live
-    found = [NearMiss(Broker.of(a), a, b, live[b.seq] - live[a.seq]) for a, b in pairwise(life.beats)]
-    return [
-        miss
-        for miss in found
-        if (expiry := miss.before.time("expiry_ms")) is not None and 3 * miss.silence > 2 * expiry
-    ]
+    found = [(beat, beat.time("expiry_ms"), live[after.seq] - live[beat.seq]) for beat, after in pairwise(life.beats)]
+    return [(beat, silence) for beat, expiry, silence in found if expiry is not None and 3 * silence > 2 * expiry]
 
 
 def episodes(boots: Iterable[Boot], lives: Iterable[Life]) -> dict[Broker, list[Span]]:

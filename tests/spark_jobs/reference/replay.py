@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import Any
 
 from namesrv_spark_jobs.options import WhatIf
 from tests.spark_jobs.reference.boots import Boot
@@ -119,11 +120,8 @@ class Eviction:
 
 def replay(boot: Boot, policy: Policy, scans: Scans) -> list[Eviction]:
     """The evictions of one boot under a policy."""
-    return [
-        eviction
-        for key, lines in lines_of_brokers(boot).items()
-        for eviction in _evictions(boot, key, lines, policy, scans)
-    ]
+    brokers = lines_of_brokers(boot).items()
+    return [eviction for key, lines in brokers for eviction in _evictions(boot, key, lines, policy, scans)]
 
 
 def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scans: Scans) -> Iterator[Eviction]:
@@ -158,31 +156,17 @@ def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
     return [eviction for boot in boots for eviction in replay(boot, fixed(), logged_scans(boot))]
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One policy with one scan interval, replayed on all boots."""
-
-    # logged, fixed or phi
-    policy: str
-    expiry_ms: int | None
-    phi: float | None
-    scan_ms: int | None
-    evictions: list[Eviction]
-
-
-def trials(boots: Sequence[Boot], grid: WhatIf) -> list[Trial]:
-    """The logged settings, then every policy with every scan interval."""
-    found = [Trial("logged", None, None, None, replay_as_logged(boots))]
-    policies: list[tuple[Policy, int | None, float | None]] = [
-        *((fixed(expiry_ms * MICROSECONDS), expiry_ms, None) for expiry_ms in grid.expiry_ms),
-        *((phi(threshold), None, threshold) for threshold in grid.phi),
+def trials(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
+    """The logged settings, then every policy with every scan interval; and what each would have evicted."""
+    yield {"policy": "logged", "expiry_ms": None, "phi": None, "scan_ms": None}, replay_as_logged(boots)
+    policies: list[tuple[Policy, dict[str, Any]]] = [
+        *((fixed(ms * MICROSECONDS), {"policy": "fixed", "expiry_ms": ms, "phi": None}) for ms in grid.expiry_ms),
+        *((phi(threshold), {"policy": "phi", "expiry_ms": None, "phi": threshold}) for threshold in grid.phi),
     ]
-    for policy, expiry_ms, threshold in policies:
-        kind = "fixed" if threshold is None else "phi"
+    for policy, cell in policies:
         for scan_ms in grid.scan_ms:
             evictions = [x for boot in boots for x in replay(boot, policy, even_scans(boot, scan_ms * MICROSECONDS))]
-            found.append(Trial(kind, expiry_ms, threshold, scan_ms, evictions))
-    return found
+            yield {**cell, "scan_ms": scan_ms}, evictions
 
 
 def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:
