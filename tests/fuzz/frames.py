@@ -41,6 +41,8 @@ ADDR = text("127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.2:10911", "127.0.0.3:
 TOPIC = text("t0", "t1", "t2", "t3", "%RETRY%g", "TBW102", "rmq_sys_SYNC_BROKER_MEMBER_b0", "тема", "a/b")
 NAMESPACE = text("ORDER_TOPIC_CONFIG", "ns")
 ZONE = text("z0", "z1")
+# as texts and as JSON has them
+TRUTHS = ("false", "True", "true", True)
 
 # code -> ext fields
 _ID = {"brokerName": BROKER, "brokerAddr": ADDR, "clusterName": CLUSTER}
@@ -63,9 +65,9 @@ _FIELDS: Mapping[int, Mapping[str, Any]] = {
     104: _OF_AGENT,
     105: {
         "topic": TOPIC,
-        "?__ZONE_MODE": either("true", "false", *("True", True)),
+        "?__ZONE_MODE": either(*TRUTHS),
         "?__ZONE_NAME": ZONE,
-        "?acceptStandardJsonOnly": either(*("true", True)),
+        "?acceptStandardJsonOnly": either(*TRUTHS[2:]),
     },
     205: {"brokerName": BROKER},
     216: {"topic": TOPIC, "?clusterName": CLUSTER},

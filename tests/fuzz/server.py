@@ -13,6 +13,8 @@ import msgpack
 
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
+from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_runtime.log import JsonFormatter, TextFormatter
 from tests.fuzz.dice import Dice
 from tests.fuzz.streams import Due, Stream, chopped
@@ -163,17 +165,8 @@ class FuzzServer:
 
     async def _begin(self) -> None:
         self._control = await self._connect()
-        body = json.dumps(
-            {
-                "topicConfigSerializeWrapper": {
-                    "topicConfigTable": {
-                        topic: {"topicName": topic, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
-                        for topic in (CONTROL_TOPIC, "control-other")
-                    },
-                    "dataVersion": {"counter": 1},
-                }
-            }
-        ).encode()
+        topics = [TopicConfig(topic, 4, 4, 6) for topic in (CONTROL_TOPIC, "control-other")]
+        body = encode_json_body(RegisterBrokerBody(topics, DataVersion(1)))
         assert 0 == (await self._control.ask(json_frame(103, 1, CONTROL, body))).code
         await self.check_control()
 
