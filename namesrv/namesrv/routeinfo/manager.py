@@ -8,6 +8,7 @@ whenever the loop runs anything else. So reading needs no lock, nor do steps tha
 registration). A removal in the making looks again before it is applied, because such a step may have come in between.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -37,7 +38,16 @@ from namesrv.routeinfo.records import (
 )
 from namesrv.routeinfo.registration import master_of, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import MAX_CARRIERS, Carrier, Changes, Prepared, QueueRow, Rerouted, RouteTables
+from namesrv.routeinfo.tables import (
+    CHUNK_TOPICS,
+    MAX_CARRIERS,
+    Carrier,
+    Changes,
+    Prepared,
+    QueueRow,
+    Rerouted,
+    RouteTables,
+)
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.aio.steps import run_in_steps
@@ -147,7 +157,10 @@ class RouteInfoManager:
                 # it hung up meanwhile, and nothing would ever report its end
                 return RegisterResult()
             self._take_in(registration, prepared, effects)
-            return result
+        if len(registration.body.topic_configs) > CHUNK_TOPICS:
+            # what is given up on the way out takes time as well
+            await asyncio.sleep(0)
+        return result
 
     def _take_in(self, registration: Registration, prepared: Prepared, effects: list[Effect]) -> None:
         key, now, table = registration.key, self.now(), self.tables.broker_live_table
