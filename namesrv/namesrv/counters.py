@@ -1,8 +1,4 @@
-"""Counters of what has happened so far, as plain numbers.
-
-Everything that is not a number somewhere already. Counted where it happens, with nothing but an addition; what a
-scrape makes of it is `families.py`'s.
-"""
+"""Counters of what has happened so far: everything that is not a number somewhere already."""
 
 from collections import Counter
 from typing import Final

@@ -1,8 +1,7 @@
 """Read-write lock for asyncio tasks.
 
 Many readers or one writer. Whoever cannot be let in at once waits in one queue, in order of arrival, and is let in from
-its head: readers that stand next to each other together, a writer alone. So a reader that comes after a waiting writer
-waits for it, a stream of readers cannot starve a writer, and a stream of writers cannot starve a reader.
+its head: readers that stand next to each other together, a writer alone. So nobody starves.
 
 Not re-entrant: a task that holds the lock and asks for it again waits for itself.
 """

@@ -220,7 +220,7 @@ class RouteInfoManager:
         return master_of(self.tables, key.cluster_name, addrs, live.broker_id)
 
     def _carried(self, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:
-        """A broker has registered over another connection: its former one may still be its own after all."""
+        # it has registered over another connection: its former one may still be its own after all
         if before.connection_id != on and self._is_connected(before.connection_id):
             self.tables.carry(key, before.connection_id, Carrier(registered=True, heard=before.last_update))
 

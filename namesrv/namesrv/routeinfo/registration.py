@@ -107,9 +107,8 @@ def _displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str 
 def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int) -> Steps[None]:
     """8b and 8c: what is registered counts, whatever the DataVersion says.
 
-    Java keeps a known topic as it is while the DataVersion equals the stored one. But an increment that got lost on its
-    way is followed by one that brings the newest version along, and from then on every full registration would look
-    like old news (DESIGN 3: never skip on an equal DataVersion).
+    Java keeps a known topic as it is while the DataVersion equals the stored one. But an increment that got lost is
+    followed by one with the newest version, and then every full registration would look like old news.
     """
     name, table, rows = registration.broker_name, tables.topic_queue_table, changes.rows
     # (row before, the queues registered) -> row after; nearly all topics of a broker make the same step
