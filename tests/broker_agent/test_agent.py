@@ -289,6 +289,8 @@ async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
             assert 1 == len(server.effects_of(Unregistered))
             assert ["unregistered"] == [effect.reason for effect in server.effects_of(Evicted)]
         await until(lambda: not any(server.namesrv.connections for server in servers))
+        # nobody goes on
+        assert [] == [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")]
 
 
 @pytest.mark.parametrize(("stop_seconds", "asking"), [(3.0, 2.0), (1.0, 0.5)])
