@@ -124,7 +124,7 @@ class _LargeFrame:
     def __init__(self, data: bytes, header_end: int, size: int) -> None:
         self._serialize_type = data[4]
         self._header = data[8:header_end]
-        self._body = mmap.mmap(-1, max(1, size - header_end))
+        self._body = mmap.mmap(-1, max(1, size - header_end), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         # what is missing
         self.left = size - header_end
         self.fill(data[header_end:size])
