@@ -392,6 +392,24 @@ def test_limits_unless_told_otherwise() -> None:
     assert topics == read(write_compressed(topics, DataVersion(1, 0, 100), {}, []), compressed=True).topic_configs
 
 
+@pytest.mark.parametrize(
+    ("body_bytes", "compressed", "most"),
+    [
+        (0, False, 2_097_152),
+        (1_000, False, 2_161_152),
+        (MEBIBYTE, False, 7_315_456),
+        (1_000, True, 7_315_456),
+        (200_000, True, 11_121_152),
+        (MEBIBYTE, True, 19_898_368),
+    ],
+)
+def test_memory_is_known_beforehand(body_bytes: int, compressed: bool, most: int) -> None:  # noqa: FBT001 - the case
+    """2 MiB for slices, and 64 times the body; or 4 times, and a kibibyte for each topic; a stream as far as it may."""
+    limits = RegistrationLimits(max_topics=1000, max_inflated_bytes=4 * MEBIBYTE, max_inflate_ratio=10)
+
+    assert most == limits.most_bytes(body_bytes, compressed=compressed)
+
+
 # -- there and back ---------------------------------------------------------------------------------------------------
 
 
