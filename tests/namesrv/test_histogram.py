@@ -14,17 +14,8 @@ def test_bounds_are_included(value: float, counts: list[int]) -> None:
     histogram = Histogram((1.0, 2.0))
 
     histogram.observe(value)
-
     assert counts == histogram.counts
-    assert (1, value) == (histogram.count, histogram.sum)
 
-
-def test_values_add_up() -> None:
-    """Number and sum are those of all values."""
-    histogram = Histogram((1.0,))
-
-    for value in (0.25, 0.5, 3.0):
-        histogram.observe(value)
-
-    assert ([2, 1], 3, 3.75) == (histogram.counts, histogram.count, histogram.sum)
-    assert "<Histogram [3 values | sum 3.75]>" == repr(histogram)
+    histogram.observe(0.5)
+    assert (2, value + 0.5) == (histogram.count, histogram.sum)
+    assert f"<Histogram [2 values | sum {value + 0.5:g}]>" == repr(histogram)
