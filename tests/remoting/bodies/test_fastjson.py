@@ -122,11 +122,12 @@ def test_numeric_strings_are_numbers_where_they_have_to_be() -> None:
         ("Number out of range - at `$[0]`", b"[1e400]"),
         ("invalid utf-8 b'\\xff\"]' at byte 2", b'["\xff"]'),
         ("invalid utf-8 b'\\xed\\xa0\\x80\"' at byte 2", b'["\xed\xa0\x80"]'),
-        ("maximum recursion depth exceeded while deserializing an object", b"[" * 4096),
+        # from Python 3.13 on it is not too deep, but it ends there
+        (("maximum recursion depth exceeded while deserializing an object", "Input data was truncated"), b"[" * 4096),
         ("json of 4097 bytes, limit 4096", b"\xff" * 4097),
     ],
 )  # fmt: skip
-def test_refusal_says_what_is_wrong(message: str, data: bytes) -> None:
+def test_refusal_says_what_is_wrong(message: str | tuple[str, ...], data: bytes) -> None:
     """And where, as far as it is known."""
     with pytest.raises(FastjsonError) as refused:
         loads(data)
