@@ -1,4 +1,4 @@
-"""Atomic replacement of files, and JSON in them: a crash leaves the old one or the new one, whole, none lost silently."""
+"""Atomic replacement of files, and JSON in them: a crash leaves the old one or the new one, whole; nothing gets lost."""
 
 import contextlib
 import errno
