@@ -1,4 +1,4 @@
-"""Atomic replacement of files, and JSON in them: a crash leaves the old one or the new one, whole; nothing gets lost."""
+"""Atomic replacement of files, and JSON in them: a crash leaves the old one or the new one, whole."""
 
 import contextlib
 import errno
