@@ -26,6 +26,7 @@ from namesrv_remoting.bodies.extensions import (
     PullRoutesRequest,
     RecentEventsRequest,
     heartbeat_state,
+    pull_in_steps,
 )
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
@@ -129,6 +130,13 @@ DECODERS: Final = {
         partial(read_queue_datas, NATIVE), (b"", b"\x81\xabqueue_datas\xdc\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64
     ),
     "pull": Decoder(PullRoutesRequest.read, (b"", b"\x81\xa6topics\xdc\x10\x00"), MSGPACK_TOKENS, bytes_per_byte=64),
+    "large pull": Decoder(
+        pull_in_steps,
+        (b"", b"\x81\xa6topics\xdc\x10\x00"),
+        MSGPACK_TOKENS,
+        bytes_per_byte=128,
+        max_bytes=48 * 1024,
+    ),
     "events": Decoder(RecentEventsRequest.read, (b"", b"\x82"), MSGPACK_TOKENS),
     "connections": Decoder(ListConnectionsRequest.read, (b"", b"\x81\xa4role"), MSGPACK_TOKENS),
     "brokers": Decoder(ListBrokersRequest.read, (b"", b"\x81\xa7cluster"), MSGPACK_TOKENS),
