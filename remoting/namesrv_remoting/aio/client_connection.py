@@ -56,13 +56,11 @@ class PendingCalls:
                 # fetched, so that asyncio does not report it: its caller left in the moment it was set
                 answer.exception()
 
-    def answer(self, command: RemotingCommand) -> bool:
-        """Hand an answer to whoever waits for it; False when nobody does (any more)."""
+    def answer(self, command: RemotingCommand) -> None:
+        """Hand an answer to whoever waits for it, if anybody does: it may come too late, or answer nothing."""
         answer = None if command.opaque is None else self._answers.get(command.opaque)
-        if answer is None or answer.done():
-            return False
-        answer.set_result(command)
-        return True
+        if answer is not None and not answer.done():
+            answer.set_result(command)
 
     def fail_all(self, error: Callable[[], Exception]) -> None:
         """Fail every call that waits, each with an exception of its own."""
@@ -162,7 +160,6 @@ class ClientConnection(asyncio.Protocol):
     def _receive(self, command: RemotingCommand) -> None:
         if command.is_response:
             self.has_answered = True
-            # nobody waits: it came after its time-out, or is no answer to anything
             self._pending.answer(command)
             return
         if self._on_request is not None:
