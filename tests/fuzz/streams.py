@@ -67,7 +67,10 @@ class Stream:
         end = 0
         for frame in self._reader.receive_data(data):
             self.frames += 1
-            end += 4 + struct.unpack_from(">I", data, end)[0]
+            begin, end = end, end + 4 + struct.unpack_from(">I", data, end)[0]
+            if _is_too_large(data[begin:end]):
+                self.is_broken = True
+                return
             try:
                 command = decode_frame(frame)
             except RemoteProtocolError:
