@@ -263,10 +263,7 @@ async def test_a_topic_without_master_has_no_queue_to_write_to(tmp_path: Path) -
 
 @pytest.mark.parametrize("watch", [False, True])
 async def test_an_unknown_topic_is_sent_to_the_default_topics_brokers(tmp_path: Path, *, watch: bool) -> None:
-    """TestUpdateTopicRouteInfoFromNameServer in default mode: TBW102 has 8 queues, a new topic gets 4.
-
-    The broker creates it at the first message; from then on its own queues are used, after a second or with a watch.
-    """
+    """TestUpdateTopicRouteInfoFromNameServer: TBW102 has 8 queues, a new topic gets 4 until a broker has created it."""
     async with route_scene(tmp_path, [], poll_seconds=1000.0, watch=watch) as scene:
         peer = await registered(scene.server, BROKER_A, topics=(topic_config("TBW102", perm=7), "bills"))
 

@@ -233,20 +233,17 @@ class RouteKeeper:
             held.cancel()
             again.cancel()
             await asyncio.wait((held, again))
-            # looked at, so that asyncio does not report it if this is the end
-            error = None if held.cancelled() else held.exception()
-        if error is not None:
-            raise error
+            if not held.cancelled():
+                # looked at, so that asyncio does not report it if this is the end
+                held.exception()
         return held.cancelled() or held.result()
 
     async def _ping(self) -> None:
         while True:
             await self._clock.sleep(_PING_SECONDS)
             try:
-                is_another_run = bool(self.in_use) and await self._session.ping()
+                if self.in_use and await self._session.ping():
+                    # the one that holds the watch is gone, and its connection may be a proxy's
+                    self._watch_again.set()
             except RemotingError as error:
                 logger.info("server lost: %s", error)
-                is_another_run = True
-            if is_another_run:
-                # the one that holds the watch is gone, and its connection may be a proxy's
-                self._watch_again.set()

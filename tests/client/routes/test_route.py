@@ -59,11 +59,9 @@ def test_a_change_names_what_is_other() -> None:
     change = difference("t", route(old), route(new))
 
     assert change is not None
-    brokers = (change.brokers_added, change.brokers_removed, change.brokers_changed)
-    assert (("broker-d",), ("broker-a",), ("broker-b",)) == brokers
-    assert (("broker-d",), ("broker-a",), ("broker-c",)) == (
-        change.queues_added, change.queues_removed, change.queues_changed,
-    )  # fmt: skip
+    assert ("broker-d",) == change.brokers_added == change.queues_added
+    assert ("broker-a",) == change.brokers_removed == change.queues_removed
+    assert (("broker-b",), ("broker-c",)) == (change.brokers_changed, change.queues_changed)
 
 
 def test_the_same_route_is_no_change() -> None:

@@ -183,10 +183,7 @@ async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apache
 
 @pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
 async def test_apaches_server_is_asked_natively_again_after_a_minute(away: float, refused: int) -> None:
-    """At first twice: a native server that just died would look the same.
-
-    It may have been replaced by one of ours; until a minute is over no connection is spent on it, and one is enough.
-    """
+    """At first twice: a native server that just died would look the same. Then it may have been replaced by ours."""
     clock = FakeClock()
     async with apache_at(clock) as (apache, server):
         await server.identify(1.0)
@@ -256,10 +253,7 @@ async def test_a_server_that_refuses_the_code_is_asked_as_rocketmq() -> None:
 
 
 async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
-    """It does not say how long it has run: it shrinks no route for 45 s, but may deny a topic that nobody knows.
-
-    After a lost connection it may have restarted, and may deny nothing either; least of all before it was met again.
-    """
+    """It shrinks no route for 45 s, but may deny a topic; after a lost connection (a restart?) not even that."""
     clock = FakeClock()
     async with apache_at(clock, protocol="rocketmq") as (apache, server):
         await server.identify(1.0)

@@ -64,11 +64,7 @@ class Scene:
         return sorted(topic for answer in self.answers for topic in answer.routes)
 
     async def routes(self, *topics: str) -> dict[str, bool]:
-        """Ask about topics; whether each exists.
-
-        Raises:
-            RouteUnavailableError: nobody could tell about one of them.
-        """
+        """Ask about topics; whether each exists. Raises RouteUnavailableError when nobody could tell about one."""
         self.answers.clear()
         for reason in (await self.session.routes(topics, self.take)).values():
             raise RouteUnavailableError(reason)
@@ -192,10 +188,7 @@ async def test_a_call_ends_in_its_own_time() -> None:
 
 
 async def test_a_server_that_refuses_a_question_stays_the_chosen_one() -> None:
-    """Another one may do better with this question; that says nothing about the next.
-
-    As Go's TestQueryTopicRouteInfoFromServer: two errors and then TOPIC_NOT_EXIST, which ends the call.
-    """
+    """As Go's TestQueryTopicRouteInfoFromServer: two errors and then TOPIC_NOT_EXIST, which ends the call."""
     async with (
         ApacheServer() as one,
         ApacheServer() as two,
