@@ -289,7 +289,6 @@ class ServerLink:
         try:
             boot_id = await dialect.heartbeat(client, self._clock.monotonic())
         except QueryNotFoundError:
-            self._answered()
             self.register_again()
             return
         except ResponseError as error:

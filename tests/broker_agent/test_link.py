@@ -167,15 +167,12 @@ async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(t
 async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_often(code: int) -> None:
     """A server that refuses, or says to a full one that it was not found, is asked once in a period."""
     async with played() as it:
-        # the first connection is lost
-        (await it.server.accept()).close()
-        await passing(it.clock, lambda: it.server.connections == 2)
         peer = await it.server.accept()
         for number in range(4):
             question = await peer.receive()
-            assert (REGISTER, number + 2) == (question.code, int(ext_of(question)["registrationSeq"]))
+            assert (REGISTER, number + 1) == (question.code, int(ext_of(question)["registrationSeq"]))
             peer.send(native_answer(question, code, remark="field brokerId: taken"))
-            await until(lambda: not it.pending)
+            await until(lambda: it.state.last_error)
             await settle()
             assert 0 == it.pending
             assert ("connecting", "registration refused: field brokerId: taken") == (
@@ -232,6 +229,8 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
         await it.clock.advance(0.2)
         error = f"request 904 to {it.proxy.address}: no answer within 5.0 s"
         assert ("unreachable", error) == (it.state.status, it.state.last_error)
+        with pytest.raises(TimeoutError, match=r"no answer within 5\.0 s"):
+            await it.agent.registered(timeout_seconds=0)
         # long enough for the next attempt
         await it.clock.advance(1)
         await it.proxy.heal()
@@ -334,3 +333,13 @@ async def test_state_of_a_server_says_since_when_and_why(tmp_path: Path) -> None
             assert (5_015.25, 5_015.25) == (link.state.since, link.state.last_answer)
             assert f"connection to {proxy.address} was lost" == link.state.last_error
         assert "stopped" == link.state.status
+
+
+async def test_bug_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None:
+    """The server is not asked any more then, and its state says why."""
+    async with played(options={"random_unit": lambda: 1 / 0}) as it:
+        await it.registers()
+        await until(lambda: it.state.status == "unreachable")
+        assert "crashed: ZeroDivisionError('division by zero')" == it.state.last_error
+        await until(lambda: caplog.records)
+    assert [f"agent task namesrv-agent {it.server.address} crashed"] == [line.getMessage() for line in caplog.records]
