@@ -16,7 +16,6 @@ from namesrv_client import (
     RouteChange,
     RouteUnavailableError,
     SyncRouteClient,
-    TopicNotFoundError,
 )
 from namesrv_runtime.background_loop import StoppedError
 from tests.support.broker import Broker
@@ -173,19 +172,6 @@ def test_every_thread_goes_round_the_queues(client: SyncRouteClient) -> None:
     with ThreadPoolExecutor(8) as pool:
         for found in [pool.submit(picks) for _ in range(8)]:
             assert 16 == len(set(found.result(GUARD_SECONDS)))
-
-
-def test_many_threads_ask_for_many_topics(client: SyncRouteClient) -> None:
-    """Known and unknown ones; each gets its own answer."""
-
-    def ask(number: int) -> str:
-        try:
-            return client.route(("orders", "bills", "none")[number % 3]).topic
-        except TopicNotFoundError:
-            return "not found"
-
-    with ThreadPoolExecutor(16) as pool:
-        assert ["orders", "bills", "not found"] * 100 == list(pool.map(ask, range(300)))
 
 
 def test_failed_sends_refresh_the_route(namesrv: Daemon) -> None:

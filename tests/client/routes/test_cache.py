@@ -393,17 +393,6 @@ def test_equal_routes_become_one_in_an_order_of_its_own() -> None:
     assert ["broker-a", "broker-b"] == [data.broker_name for data in found.queue_datas]
 
 
-def test_routes_share_their_brokers_when_their_queues_differ() -> None:
-    """And the queues that are equal."""
-    interner, groups = RouteInterner(list), [group("broker-a"), group("broker-b")]
-    one = interner.shared(TopicRouteData(groups, [queues("broker-a"), queues("broker-b")]))
-    other = interner.shared(TopicRouteData(list(groups), [queues("broker-a"), queues("broker-b", 8)]))
-
-    assert one.broker_datas is other.broker_datas
-    assert one.queue_datas[0] is other.queue_datas[0]
-    assert one != other
-
-
 @pytest.mark.parametrize(
     "other",
     [

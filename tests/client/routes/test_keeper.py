@@ -184,25 +184,6 @@ async def test_a_server_that_restarted_does_not_shrink_a_route(tmp_path: Path) -
         assert 29.9 <= took <= 30.5
 
 
-async def test_a_server_that_restarted_does_not_take_a_topic_away(tmp_path: Path) -> None:
-    """It knows no broker yet; when one is back the route is as before, and was so all the time."""
-    async with route_scene(tmp_path) as scene:
-        await scene.client.route("orders")
-        changes = scene.client.changes()
-        young, peer = await scene.restarted()
-        await scene.clock.advance(15.0)
-        await until(lambda: asked(young, PULL) == 1)
-        await settle()
-        known = scene.client.cached("orders")
-        assert known is not None
-        assert known.confirmed_absent_since is None
-
-        await register(peer, BROKER_A)
-        assert await scene.client.refresh()
-        assert 0.0 == scene.age()
-    assert [] == [change async for change in changes]
-
-
 @pytest.mark.parametrize("is_warm", [False, True])
 async def test_another_server_shrinks_a_route_when_it_is_warm(tmp_path: Path, *, is_warm: bool) -> None:
     """The chosen one died; what the next lacks is gone if that one has run for long, and else may be on its way."""
