@@ -36,12 +36,7 @@ class HttpLimits:
 class HttpListener:
     """Listens, and owns all accepted connections."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        counts: Counter[tuple[str, int]],
-        limits: HttpLimits = HttpLimits(),
-    ) -> None:
+    def __init__(self, app: ASGIApp, counts: Counter[tuple[str, int]], limits: HttpLimits = HttpLimits()) -> None:
         self.limits = limits
         # (path, status) -> answers
         self.counts = counts
@@ -64,9 +59,6 @@ class HttpListener:
         # the one that has been doing nothing for longest comes first
         self._connections: dict[HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
-
-    def __repr__(self) -> str:
-        return f"<HttpListener [{len(self._connections)} connections]>"
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
         """Start to accept; the addresses that it listens on.

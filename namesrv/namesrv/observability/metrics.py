@@ -6,11 +6,12 @@ the loop running in between: the numbers of one scrape are not all of one moment
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import accumulate, chain
 from platform import python_version
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from types import SimpleNamespace
+from typing import Any, Final, TypeAlias, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -20,6 +21,7 @@ from prometheus_client.utils import floatToGoString
 from namesrv import version
 from namesrv.context import Namesrv
 from namesrv.counters import REASONS
+from namesrv.fast_lane import FastLane
 from namesrv.histogram import Histogram
 from namesrv.routeinfo.records import HEARTBEAT_SECONDS
 from namesrv_remoting.aio.server import RemotingServer
@@ -37,13 +39,8 @@ PREFIX: Final = "nameserver_"
 # why a connection was ended for a limit of ours, why for reading too slowly; all other reasons are what a peer sent
 LIMIT_REASONS: Final = ("connections", "connections_per_ip", "idle", "memory", "silent")
 SLOW_READER: Final = "slow_reader"
-_PROTOCOLS: Final = {
-    int(SerializeType.JSON): "json",
-    int(SerializeType.ROCKETMQ): "rocketmq",
-    int(SerializeType.MSGPACK): "msgpack",
-    # nothing was received that could be read
-    -1: "none",
-}
+# none of these when nothing was received that could be read
+_PROTOCOLS: Final = {int(each): each.name.lower() for each in SerializeType}
 # codes that no handler knows are counted together, under -1
 _REQUESTS: Final = {int(code): code.name for code in RequestCode}
 _RESULTS: Final = {int(code): code.name for code in ResponseCode}
@@ -54,62 +51,45 @@ _SUSPECT_SECONDS: Final = 1.5 * HEARTBEAT_SECONDS
 _SUSPECT_SHARE: Final = 0.75
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What is shown, with the counts of what can be many."""
-
-    namesrv: Namesrv
-    server: RemotingServer
-    # (protocol, role) -> connections
-    connections: Counter[tuple[str, ...]]
-    # live or suspect -> brokers
-    brokers: Counter[str]
-
-    @classmethod
-    async def of(cls, namesrv: Namesrv, server: RemotingServer) -> Self:
-        """Look at everything, in chunks with the loop running in between, so that no pull waits for a large server.
-
-        What comes and goes meanwhile is counted or not; nothing is counted twice.
-        """
-        # a server without any has a number, too
-        connections: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
-        async for part in in_parts(list(namesrv.connections.values()), _CHUNK):
-            connections.update((_PROTOCOLS.get(each.serialize_type, "none"), each.role or "none") for each in part)
-        brokers: Counter[str] = Counter({"live": 0, "suspect": 0})
-        now = namesrv.manager.now()
-        async for entries in in_parts(list(namesrv.manager.tables.broker_live_table.values()), _CHUNK):
-            for live in entries:
-                is_suspect = now - live.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * live.expiry_seconds)
-                brokers["suspect" if is_suspect else "live"] += 1
-        return cls(namesrv, server, connections, brokers)
-
-
-class _One:
-    """A collector of one family."""
-
-    def __init__(self, family: Metric) -> None:
-        self._family = family
-
-    def collect(self) -> Iterable[Metric]:
-        """That one."""
-        return (self._family,)
-
-
 async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
     """All metrics in Prometheus' text format; those of the process under the names that every client library uses."""
-    survey = await Survey.of(namesrv, server)
+    families = chain(
+        _state_families(namesrv, await count_brokers(namesrv)),
+        _life_families(namesrv),
+        _traffic_families(namesrv, server, await count_connections(namesrv)),
+    )
     parts = []
-    for family in chain(_state_families(survey), _life_families(survey), _traffic_families(survey)):
-        parts.append(generate_latest(_One(family)))
+    for family in families:
+        parts.append(generate_latest(SimpleNamespace(collect=lambda family=family: (family,))))
         await asyncio.sleep(0)
     # in a thread, since it lists all open files: with ten thousand connections that takes milliseconds
     parts.append(await asyncio.to_thread(lambda: generate_latest(ProcessCollector(registry=None))))
     return b"".join(parts)
 
 
-def _state_families(survey: Survey) -> Iterator[Metric]:
+async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
+    """Connections by protocol and role, in chunks, so that no pull waits; what comes and goes is counted or not."""
+    # a server without any has a number, too
+    found: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
+    async for part in in_parts(list(namesrv.connections.values()), _CHUNK):
+        found.update((_PROTOCOLS.get(each.serialize_type, "none"), each.role or "none") for each in part)
+    return found
+
+
+async def count_brokers(namesrv: Namesrv) -> Counter[str]:
+    """Live and suspect brokers, likewise."""
+    found: Counter[str] = Counter({"live": 0, "suspect": 0})
+    now = namesrv.manager.now()
+    async for part in in_parts(list(namesrv.manager.tables.broker_live_table.values()), _CHUNK):
+        for live in part:
+            is_suspect = now - live.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * live.expiry_seconds)
+            found["suspect" if is_suspect else "live"] += 1
+    return found
+
+
+def _state_families(namesrv: Namesrv, brokers: Counter[str]) -> Iterator[Metric]:
     """What the server is, how it is, and what its tables hold."""
-    namesrv, counters, tables = survey.namesrv, survey.namesrv.counters, survey.namesrv.manager.tables
+    counters, tables = namesrv.counters, namesrv.manager.tables
     versions = {(version(), python_version()): 1}
     yield _gauge("build_info", "Version of the server, and of Python.", versions, "version,python")
     yield _gauge(
@@ -130,16 +110,16 @@ def _state_families(survey: Survey) -> Iterator[Metric]:
         max(0.0, namesrv.clock.monotonic() - current_at),
     )
     yield _gauge("snapshot_bytes", "Size of the snapshot of expected brokers.", counters.snapshot_bytes)
-    yield _gauge("brokers", "Registered brokers; a suspect one has missed a heartbeat.", survey.brokers, "state")
+    yield _gauge("brokers", "Registered brokers; a suspect one has missed a heartbeat.", brokers, "state")
     yield _gauge("topics", "Topics with a route.", len(tables.topic_queue_table))
     yield _gauge("queues", "Queues of all topics on all brokers.", tables.queue_count)
     yield _gauge("table_bytes", "Estimated memory of the tables, part of max-memory-bytes.", tables.estimated_bytes())
     yield _gauge("table_revision", "Route changes since the start.", namesrv.manager.revisions.revision)
 
 
-def _life_families(survey: Survey) -> Iterator[Metric]:
+def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
     """How brokers live and end, what becomes of the logs, and what makes answers wait."""
-    namesrv, counters, heartbeats = survey.namesrv, survey.namesrv.counters, survey.namesrv.manager.heartbeats
+    counters, heartbeats = namesrv.counters, namesrv.manager.heartbeats
     signs = {"heartbeat": heartbeats, "registration": counters.renewals.count}
     yield _counter("heartbeats", "Heartbeats of registered brokers, by kind of request.", signs, "kind")
     yield _histogram(
@@ -175,10 +155,12 @@ def _life_families(survey: Survey) -> Iterator[Metric]:
     yield _histogram("scan_seconds", "Duration of scans for silent brokers, evictions included.", counters.scans)
 
 
-def _traffic_families(survey: Survey) -> Iterator[Metric]:
+def _traffic_families(
+    namesrv: Namesrv, server: RemotingServer, connections: Counter[tuple[str, ...]]
+) -> Iterator[Metric]:
     """Who is connected, who was sent away, what was asked, and how long answers took."""
-    counters, server = survey.namesrv.counters, survey.server
-    yield _gauge("connections", "Open connections, by protocol and role of the peer.", survey.connections, "proto,role")
+    counters = namesrv.counters
+    yield _gauge("connections", "Open connections, by protocol and role of the peer.", connections, "proto,role")
     moved = {"in": server.bytes_received, "out": server.bytes_sent}
     yield _counter("bytes", "Bytes of requests read, and of answers written.", moved, "dir")
     by_reason = counters.refusals_by_reason()
@@ -197,7 +179,7 @@ def _traffic_families(survey: Survey) -> Iterator[Metric]:
     yield _counter(
         "requests",
         "Answered requests, by request code and response code in RocketMQ's names.",
-        _requests(survey),
+        _requests(namesrv.fast_lane, server.dispatcher.answered),
         "code,result",
     )
     yield _histogram(
@@ -211,9 +193,8 @@ def _traffic_families(survey: Survey) -> Iterator[Metric]:
     yield _counter("http_requests", "Requests to this port.", http, "path,status")
 
 
-def _requests(survey: Survey) -> dict[tuple[str, ...], int]:
-    lane = survey.namesrv.fast_lane
-    counts = Counter(survey.server.dispatcher.answered)
+def _requests(lane: FastLane, answered: Mapping[tuple[int, int], int]) -> dict[tuple[str, ...], int]:
+    counts = Counter(answered)
     counts[RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS] += lane.pulls
     counts[RequestCode.BROKER_HEARTBEAT, ResponseCode.SUCCESS] += lane.heartbeats - lane.data_versions
     counts[RequestCode.QUERY_DATA_VERSION, ResponseCode.SUCCESS] += lane.data_versions
@@ -223,34 +204,22 @@ def _requests(survey: Survey) -> dict[tuple[str, ...], int]:
     }
 
 
-def _gauge(name: str, documentation: str, values: Values[float], labels: str = "") -> Metric:
-    family = GaugeMetricFamily(PREFIX + name, documentation, labels=labels.split(",") if labels else ())
-    for of, value in _each(values):
-        family.add_metric(of, value)
+def _family(
+    kind: Callable[..., Any], name: str, documentation: str, values: Values[float | Histogram], labels: str = ""
+) -> Metric:
+    family: Metric = kind(PREFIX + name, documentation, labels=labels.split(",") if labels else ())
+    for of, value in values.items() if isinstance(values, Mapping) else [((), values)]:
+        # the library's own spelling of floats, which has no types
+        add = family.add_metric  # type: ignore[attr-defined]  # all three kinds have it
+        of_labels = (of,) if isinstance(of, str) else of
+        if isinstance(value, Histogram):
+            bounds = map(floatToGoString, (*value.bounds, float("inf")))
+            add(of_labels, list(zip(bounds, accumulate(value.counts), strict=True)), value.sum)
+        else:
+            add(of_labels, value)
     return family
 
 
-def _counter(name: str, documentation: str, values: Values[int], labels: str = "") -> Metric:
-    family = CounterMetricFamily(PREFIX + name, documentation, labels=labels.split(",") if labels else ())
-    for of, value in _each(values):
-        family.add_metric(of, value)
-    return family
-
-
-def _histogram(name: str, documentation: str, values: Values[Histogram], labels: str = "") -> Metric:
-    family = HistogramMetricFamily(PREFIX + name, documentation, labels=labels.split(",") if labels else ())
-    for of, histogram in _each(values):
-        buckets: list[tuple[str, float]] = []
-        below = 0
-        for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
-            below += count
-            # the library's own spelling of floats, which has no types
-            buckets.append((floatToGoString(bound), below))  # type: ignore[no-untyped-call]
-        family.add_metric(of, buckets, histogram.sum)
-    return family
-
-
-def _each(values: Values[T]) -> Iterable[tuple[tuple[str, ...], T]]:
-    if isinstance(values, Mapping):
-        return [((of,) if isinstance(of, str) else of, value) for of, value in values.items()]
-    return [((), values)]
+_gauge = partial(_family, GaugeMetricFamily)
+_counter = partial(_family, CounterMetricFamily)
+_histogram = partial(_family, HistogramMetricFamily)
