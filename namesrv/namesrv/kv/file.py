@@ -25,34 +25,21 @@ Tables = Mapping[str, Mapping[str, str]]
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-class KVSizeError(ValueError):
-    """The file would be larger than it may be; `size` says how large, in bytes."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"configuration of {size} bytes")
-        self.size = size
-
-
 def encode(tables: Tables) -> bytes:
     """The file's bytes."""
     return msgspec.json.encode({"configTable": tables})
 
 
 def write(path: Path, tables: Tables, most_bytes: int) -> int:
-    """Replace the file, and say how many bytes it has now; blocks until it is on disk.
+    """Replace the file, unless it would get more bytes than that; how many they are. Blocks until it is on disk.
 
     Raises:
-        KVSizeError: it would be larger than that, and is as it was.
         OSError: it could not be written, and is as it was.
     """
     data = encode(tables)
-    size = len(data)
-    if size > most_bytes:
-        # nor is it to live as long as the exception, which knows this frame
-        del data
-        raise KVSizeError(size)
-    write_atomically(path, data)
-    return size
+    if len(data) <= most_bytes:
+        write_atomically(path, data)
+    return len(data)
 
 
 def read(path: Path) -> Tables:

@@ -61,11 +61,7 @@ class KVConfig:
 
     @classmethod
     def load(cls, path: Path, limits: KVLimits) -> Self:
-        """What the file holds. No file is fine; a damaged one is set aside with a warning, and the table is empty.
-
-        Raises:
-            OSError: the file is there and cannot be read, or is damaged and cannot be set aside.
-        """
+        """What the file holds, read as in `file.read`."""
         tables = kv_file.read(path)
         return cls(path, limits, tables, len(kv_file.encode(tables)))
 
@@ -134,17 +130,17 @@ class KVConfig:
             except asyncio.CancelledError:
                 is_cancelled = True
         try:
-            self._file_bytes = write.result()
-        except kv_file.KVSizeError as error:
-            message = f"value makes the configuration {error.size} bytes, limit {self.limits.max_file_bytes}"
-            raise KVLimitError("value", value, message) from error
+            size = write.result()
         except OSError as error:
             event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
             raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
         finally:
             # its exception knows this frame: megabytes in a cycle, until somebody collects garbage
             del write
-        self._tables = tables
+        if size > most_bytes:
+            message = f"value makes the configuration {size} bytes, limit {self.limits.max_file_bytes}"
+            raise KVLimitError("value", value, message)
+        self._tables, self._file_bytes = tables, size
         if is_cancelled:
             raise asyncio.CancelledError
 
