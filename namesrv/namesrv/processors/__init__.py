@@ -1,6 +1,5 @@
 """Table of handlers by request code."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from namesrv.context import Namesrv
@@ -9,24 +8,15 @@ from namesrv.processors.broker import BrokerProcessor
 from namesrv.processors.client import ClientProcessor
 from namesrv.processors.extensions import ExtensionProcessor
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
-from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.codes import UNIT_FLAG, UNIT_SUB_FLAG, RequestCode, SerializeType
 from namesrv_remoting.errors import RequestCodeNotSupportedError
 
 # answered when something happens, not in turn
 CONCURRENT: Final = frozenset({int(RequestCode.PULL_ROUTES)})
 
 
-@dataclass(frozen=True, slots=True)
-class Processors:
-    """All handlers, by request code."""
-
-    handlers: dict[int, Handler]
-    # who asks: broker, client or admin; watch for what waits until something happens
-    kinds: dict[int, str]
-
-
-def processors(namesrv: Namesrv) -> Processors:
-    """The handlers of a server, each noting on the connection what kind of peer asks."""
+def processors(namesrv: Namesrv) -> tuple[dict[int, Handler], dict[int, str]]:
+    """By request code: handlers that note on a connection who asks, and who that is (broker, client, admin, watch)."""
     broker, client = BrokerProcessor(namesrv), ClientProcessor(namesrv)
     admin, extension = AdminProcessor(namesrv), ExtensionProcessor(namesrv)
     by_role: dict[str, dict[RequestCode, Handler]] = {
@@ -54,9 +44,11 @@ def processors(namesrv: Namesrv) -> Processors:
             RequestCode.REGISTER_TOPIC_IN_NAMESRV: _logged(admin.register_topic),
             RequestCode.GET_TOPICS_BY_CLUSTER: admin.topics_of_cluster,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: admin.system_topics,
-            RequestCode.GET_UNIT_TOPIC_LIST: admin.unit_topics,
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: admin.unit_sub_topics,
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: admin.unit_sub_not_unit_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: admin.topics_flagged(among=UNIT_FLAG, wanted=UNIT_FLAG),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: admin.topics_flagged(among=UNIT_SUB_FLAG, wanted=UNIT_SUB_FLAG),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: admin.topics_flagged(
+                among=UNIT_FLAG | UNIT_SUB_FLAG, wanted=UNIT_SUB_FLAG
+            ),
             RequestCode.UPDATE_NAMESRV_CONFIG: _logged(admin.update_config),
             RequestCode.GET_NAMESRV_CONFIG: admin.get_config,
             RequestCode.SERVER_INFO: _natively(extension.server_info),
@@ -66,10 +58,8 @@ def processors(namesrv: Namesrv) -> Processors:
         },
     }
     kinds = {int(code): role for role, handlers in by_role.items() for code in handlers}
-    return Processors(
-        {int(code): _noting(role, each) for role, handlers in by_role.items() for code, each in handlers.items()},
-        kinds | dict.fromkeys(CONCURRENT, "watch"),
-    )
+    all_handlers = {int(code): _noting(role, each) for role, some in by_role.items() for code, each in some.items()}
+    return all_handlers, kinds | dict.fromkeys(CONCURRENT, "watch")
 
 
 def _noting(role: str, handler: Handler) -> Handler:

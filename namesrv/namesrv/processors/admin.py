@@ -10,10 +10,10 @@ from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv.routeinfo import views
 from namesrv.routeinfo.tables import QueueRow
-from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
+from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, UNIT_FLAG, UNIT_SUB_FLAG, RequestCode
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 from namesrv_remoting.headers import (
     BrokerNameRequestHeader,
@@ -96,21 +96,13 @@ class AdminProcessor:
             request, ("cluster", cluster), lambda row: any(queues.broker_name in brokers for queues in row)
         )
 
-    async def unit_topics(self, request: Request) -> Reply:
-        """311: like the two below, by the flags of a topic's first queues, which is where Java looks."""
-        return await self._list(request, "unit", lambda row: bool(row[0].topic_sys_flag & UNIT_FLAG))
+    def topics_flagged(self, *, among: int, wanted: int) -> Handler:
+        """311 to 313: by the flags of a topic's first queues, which is where Java looks."""
 
-    async def unit_sub_topics(self, request: Request) -> Reply:
-        """312."""
-        return await self._list(request, "unit sub", lambda row: bool(row[0].topic_sys_flag & UNIT_SUB_FLAG))
+        async def list_flagged(request: Request) -> Reply:
+            return await self._list(request, (among, wanted), lambda row: row[0].topic_sys_flag & among == wanted)
 
-    async def unit_sub_not_unit_topics(self, request: Request) -> Reply:
-        """313."""
-        return await self._list(
-            request,
-            "unit sub, not unit",
-            lambda row: row[0].topic_sys_flag & (UNIT_FLAG | UNIT_SUB_FLAG) == UNIT_SUB_FLAG,
-        )
+        return list_flagged
 
     async def _list(self, request: Request, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> Reply:
         live = self._namesrv.live

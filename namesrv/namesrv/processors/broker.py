@@ -9,7 +9,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.processors.admin import log_change
-from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
+from namesrv.routeinfo.records import BrokerAddrInfo, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.base import Steps
@@ -72,7 +72,11 @@ class BrokerProcessor:
             async with self._turn(most_bytes):
                 body = await run_in_steps(steps)
                 result = await self._manager.register(self._registration(request, header, body, digest))
-        return self._registered(command, result)
+        ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
+        order = None
+        if self._namesrv.live.return_order_topic_config_to_broker:
+            order = self._namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
+        return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
 
     def _registration(
         self, request: Request, header: RegisterBrokerRequestHeader, body: RegisterBrokerBody, digest: bytes
@@ -128,13 +132,6 @@ class BrokerProcessor:
             finally:
                 self._namesrv.budget.release(_DECODING, most_bytes)
 
-    def _registered(self, command: RemotingCommand, result: RegisterResult) -> Reply:
-        ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
-        order = None
-        if self._namesrv.live.return_order_topic_config_to_broker:
-            order = self._namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
-        return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
-
     async def unregister(self, request: Request) -> Reply:
         """104: done before it is answered."""
         header = UnregisterBrokerRequestHeader.from_ext(request.command.ext_fields)
@@ -157,11 +154,10 @@ class BrokerProcessor:
         command = request.command
         header = BrokerHeartbeatRequestHeader.from_ext(command.ext_fields)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
-        if not command.is_native:
-            self._manager.touch(key, request.connection.id)
-            return SUCCESS
-        state = heartbeat_state(command.body)
-        if not self._manager.is_registered(key, header.broker_name, header.broker_id, header.agent_id):
+        state = heartbeat_state(command.body) if command.is_native else None
+        if command.is_native and not self._manager.is_registered(
+            key, header.broker_name, header.broker_id, header.agent_id
+        ):
             raise QueryNotFoundError(f"broker {header.broker_name} at {header.broker_addr} is not registered")
         self._manager.touch(key, request.connection.id, state)
         return SUCCESS

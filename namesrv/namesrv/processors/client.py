@@ -57,8 +57,24 @@ class ClientProcessor:
     async def pull_routes(self, request: Request) -> Reply:
         """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
         self._check_ready()
+        namesrv, connection = self._namesrv, request.connection
         with self._decoding(request):
-            return await self._pull_routes(request)
+            asked = await run_in_steps(pull_in_steps(request.command.body))
+            if asked.wait_ms and not namesrv.is_draining:
+                looked_at = namesrv.manager.revisions.revision
+                # nothing is awaited from the second look on
+                if await self._changed(asked) == [] and looked_at == namesrv.manager.revisions.revision:
+                    with self._watched(connection, len(asked.topics)), contextlib.suppress(TimeoutError):
+                        async with timeout_on(namesrv.clock, asked.wait_ms / 1000):
+                            await namesrv.watchers.wait(asked.topics)
+            if len(asked.topics) <= _CHUNK:
+                return await self._routes(request, asked)
+            # of several large answers at once each would hold all of its routes, and wait unread for its peer
+            while True:
+                await connection.until_answers_read()
+                async with self._building:
+                    if not (connection.is_write_paused and connection.is_open):
+                        return await self._routes(request, asked)
 
     @contextlib.contextmanager
     def _decoding(self, request: Request) -> Iterator[None]:
@@ -71,32 +87,6 @@ class ClientProcessor:
             yield
         finally:
             request.connection.release(size)
-
-    async def _pull_routes(self, request: Request) -> Reply:
-        asked = await run_in_steps(pull_in_steps(request.command.body))
-        if asked.wait_ms and not self._namesrv.is_draining and await self._is_unchanged(asked):
-            await self._until_changed(request.connection, asked)
-        if len(asked.topics) <= _CHUNK:
-            return await self._routes(request, asked)
-        # of several large answers at once each would hold all of its routes, and wait unread for its peer
-        while True:
-            await request.connection.until_answers_read()
-            async with self._building:
-                if not (request.connection.is_write_paused and request.connection.is_open):
-                    return await self._routes(request, asked)
-
-    async def _is_unchanged(self, asked: Pull) -> bool:
-        """Whether nothing has changed of the topics up to this moment, nothing having been awaited since."""
-        revisions = self._namesrv.manager.revisions
-        looked_at = revisions.revision
-        changed = await self._changed(asked)
-        return changed == [] and looked_at == revisions.revision
-
-    async def _until_changed(self, connection: ServerConnection, asked: Pull) -> None:
-        """Return when one of the topics has changed, or the time is over; refused when too much is waited for."""
-        with self._watched(connection, len(asked.topics)), contextlib.suppress(TimeoutError):
-            async with timeout_on(self._namesrv.clock, asked.wait_ms / 1000):
-                await self._namesrv.watchers.wait(asked.topics)
 
     @contextlib.contextmanager
     def _watched(self, connection: ServerConnection, count: int) -> Iterator[None]:

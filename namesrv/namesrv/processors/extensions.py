@@ -1,7 +1,6 @@
 """Handlers of operators' native requests: server, events, connections, brokers (20002 to 20005)."""
 
 import os
-from collections.abc import Mapping
 from typing import Final
 
 from namesrv import version
@@ -25,11 +24,7 @@ from namesrv_remoting.codes import SerializeType
 # described between two looks at the sockets: about a millisecond
 _SLICE: Final = 250
 # of a connection over which nothing has come there is none
-_PROTOCOLS: Final[Mapping[int, str]] = {
-    SerializeType.JSON: "json",
-    SerializeType.ROCKETMQ: "rocketmq",
-    SerializeType.MSGPACK: "msgpack",
-}
+_PROTOCOLS: Final = {int(each): each.name.lower() for each in SerializeType}
 
 
 class ExtensionProcessor:

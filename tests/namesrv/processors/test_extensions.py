@@ -202,7 +202,7 @@ async def test_role_comes_from_what_was_asked(server: InProcess) -> None:
     assert ["broker", "broker"] == [server.connection_of(one).role for one in (known, unknown)]
 
     # what waits until something happens has a class of its own, for metrics
-    kinds = processors(server.namesrv).kinds
+    _, kinds = processors(server.namesrv)
     assert {"broker", "client", "admin", "watch"} == set(kinds.values())
     assert ("broker", "client", "admin", "watch") == tuple(kinds[code] for code in (103, 105, 106, 20001))
 
