@@ -98,11 +98,9 @@ async def _exit_code(settings: Settings, read_again: Callable[[], Loaded] | None
     except StartError as error:
         event(logger, logging.ERROR, "start_failed", error=error)
         code = EXIT_FAILED
-    except BaseExceptionGroup as group:
-        for bug in group.exceptions:
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the last place that can say what ended the process
+        for bug in error.exceptions if isinstance(error, BaseExceptionGroup) else (error,):
             event(logger, logging.CRITICAL, "crashed", exc_info=bug)
-    except Exception as error:  # noqa: BLE001 - the last place that can say what ended the process
-        event(logger, logging.CRITICAL, "crashed", exc_info=error)
     finally:
         # only threads are left to join, and nothing waits for their work
         deadline.move(_FINISH_SECONDS, code)
@@ -216,8 +214,8 @@ class NamesrvController:
         kv_path = data_dir / "kvConfig.json"
         with _needed(f"KV configuration {kv_path}"):
             kv = KVConfig.load(kv_path, limits.kv)
-        was_there = (data_dir / "snapshot.json").exists()
-        last = snapshot.load(data_dir / "snapshot.json")
+        snapshot_path = data_dir / "snapshot.json"
+        was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
         boot_id = secrets.token_hex(8)
         tables, counters = RouteTables(), Counters()
         liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
@@ -290,14 +288,14 @@ class NamesrvController:
         )
 
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
-        settings, ours = self._settings, processors(namesrv)
-        answered = namesrv.counters.request_answered
+        settings, answered = self._settings, namesrv.counters.request_answered
+        handlers, kinds = processors(namesrv)
         dispatcher = Dispatcher(
-            ours.handlers,
+            handlers,
             concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
             max_frame_bytes=settings.max_frame_bytes,
-            timed=lambda code, seconds: answered(ours.kinds.get(code, "unknown"), seconds),
+            timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )
         return RemotingServer(
             dispatcher,

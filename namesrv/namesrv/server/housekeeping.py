@@ -42,8 +42,7 @@ class Housekeeping:
         self._next_scan = namesrv.clock.monotonic() + interval
         # the processor time that was used up to the last tick
         self._busy_seconds = namesrv.clock.busy()
-        # scans so far, and refusals that were not logged one by one
-        self.scans = 0
+        # refusals since the last tick: logged one by one, and not
         self._logged_refusals = 0
         self._unlogged_refusals = 0
 
@@ -62,7 +61,9 @@ class Housekeeping:
         namesrv.counters.last_tick = namesrv.clock.monotonic()
         namesrv.service_manager.alive()
         self.check_readiness()
-        self._report_refusals()
+        if self._unlogged_refusals:
+            event(logger, logging.WARNING, "connections_refused", more=self._unlogged_refusals)
+        self._logged_refusals = self._unlogged_refusals = 0
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.tick()
         now = namesrv.clock.monotonic()
@@ -73,7 +74,6 @@ class Housekeeping:
                 await self._drain_sockets()
             await namesrv.manager.evict_silent()
             namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
-            self.scans += 1
 
     async def _drain_sockets(self) -> None:
         """Read what has arrived, so that no broker is evicted whose heartbeat is in a socket."""
@@ -134,8 +134,3 @@ class Housekeeping:
             reason=error.reason,
             error=str(error),
         )
-
-    def _report_refusals(self) -> None:
-        if self._unlogged_refusals:
-            event(logger, logging.WARNING, "connections_refused", more=self._unlogged_refusals)
-        self._logged_refusals = self._unlogged_refusals = 0

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from itertools import chain, groupby
-from typing import Any
 
 from namesrv.settings.catalog import SETTINGS, Given, Setting, did_you_mean
 from namesrv_runtime.log import quoted
@@ -97,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         usage=_USAGE,
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=_HelpFormatter,
+        formatter_class=partial(_HelpFormatter, max_help_position=8),
         add_help=False,
         allow_abbrev=False,  # an abbreviation can become another flag's in the next version
         exit_on_error=False,
@@ -160,9 +159,6 @@ def _complaints(unknown: Sequence[str]) -> Iterable[str]:
 
 class _HelpFormatter(argparse.HelpFormatter):
     """Each flag on a line of its own, its text below, the facts in brackets on the last line."""
-
-    def __init__(self, prog: str, **options: Any) -> None:
-        super().__init__(prog, max_help_position=8, **options)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [line for part in text.split("\n") for line in textwrap.wrap(part, width)]

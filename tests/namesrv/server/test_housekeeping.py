@@ -235,8 +235,8 @@ async def test_scans_are_counted(server: InProcess) -> None:
     for _ in range(9):
         server.clock.stall(1)
         await housekeeping.tick(0.0)
-    assert 0 == housekeeping.scans
+    assert 0 == server.namesrv.counters.scans.count
     server.clock.stall(0.9)
     # a timer may be a hair early
     await housekeeping.tick(0.0)
-    assert 1 == housekeeping.scans
+    assert 1 == server.namesrv.counters.scans.count
