@@ -23,9 +23,7 @@ def plan_removal(
 ) -> Steps[Changes]:
     """Work out what the leaving of one broker changes, yielding about every millisecond."""
     changes, name = Changes(dropped=[key]), live.broker_name
-    group = tables.broker_addr_table.get(name)
-    if group is None:
-        return changes
+    group = tables.broker_addr_table[name]
     addrs = {i: addr for i, addr in group.broker_addrs.items() if addr != key.broker_addr}
     if not addrs:
         changes.groups[name] = None

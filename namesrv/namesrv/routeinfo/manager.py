@@ -353,9 +353,7 @@ class RouteInfoManager:
         """Remove a broker, if its entry still has these values after that was worked out."""
         changes = await run_in_steps(plan_removal(self.tables, key, live, self.options))
         prepared = await self._prepared(changes)
-        latest = self.tables.broker_live_table.get(key)
-        if latest is None:
-            return False
+        latest = self.tables.broker_live_table[key]
         scan = self.scans if reason == "silent" else None
         if any(getattr(latest, name) != value for name, value in fence.items()):
             effects.append(Fenced(key, latest, reason, scan))

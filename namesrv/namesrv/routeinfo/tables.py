@@ -167,8 +167,6 @@ class RouteTables:
         carriers = self.carriers.setdefault(key, {})
         known = carriers.get(connection_id)
         if known is None and len(carriers) >= MAX_CARRIERS:
-            if not carrier.registered:
-                return
             self._forget_carrier(key, min(carriers, key=carriers.__getitem__))
         registered = carrier.registered or (known is not None and known.registered)
         carriers[connection_id] = Carrier(registered, carrier.heard)
