@@ -27,12 +27,6 @@ def test_file_is_apaches(tmp_path: Path) -> None:
     assert '{"configTable":{"NS":{"k":"v","grüße":"\\"\\n"},"EMPTY":{}}}' == path.read_text("utf-8")
 
 
-def test_no_file_is_empty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first start has no file, and nothing to warn about."""
-    assert {} == kv_file.read(tmp_path / "kvConfig.json")
-    assert [] == caplog.records
-
-
 @pytest.mark.parametrize(
     ("content", "table", "ignored"),
     [
@@ -104,17 +98,6 @@ def test_noise_is_damage(noise: bytes) -> None:
     """Other bytes are refused as damage, never with an exception of another kind."""
     with pytest.raises((ValueError, RecursionError)):
         decode(noise)
-
-
-def test_file_that_cannot_be_read_ends_the_start(tmp_path: Path) -> None:
-    """A file that is there and cannot be read is not forgotten: the error names it, and it stays."""
-    path = tmp_path / "kvConfig.json"
-    path.mkdir()
-
-    with pytest.raises(OSError, match=r"Is a directory: '.*/kvConfig.json'"):
-        kv_file.read(path)
-
-    assert path.is_dir()
 
 
 def test_damaged_file_that_cannot_be_set_aside_ends_the_start(tmp_path: Path) -> None:

@@ -68,25 +68,8 @@ async def test_stuck_housekeeping_is_what_a_restart_mends(server: InProcess) -> 
     assert [True] == [check.is_ok for check in liveness(namesrv)]
 
 
-async def test_broker_that_is_missing(tmp_path: Path) -> None:
-    """It is named until the wait is over; alive the server is all the time."""
-    async with namesrv_in_process(tmp_path) as before:
-        await (await before.connect()).register(Broker())
-    async with namesrv_in_process(tmp_path) as server:
-        (failed,) = [check for check in readiness(server.namesrv) if not check.is_ok]
-        assert "brokers" == failed.name
-        assert "waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0" in failed.found
-        assert all(check.is_ok for check in liveness(server.namesrv))
-
-        await server.clock.advance(46.0)
-        assert all(check.is_ok for check in readiness(server.namesrv))
-
-
-async def test_draining_and_not_listening(server: InProcess) -> None:
-    """Neither gets questions."""
-    server.namesrv.is_draining = True
-    assert ["[-] staying: draining"] == [str(check) for check in readiness(server.namesrv) if not check.is_ok]
-    server.namesrv.is_draining = False
+async def test_server_that_does_not_listen_is_not_ready(server: InProcess) -> None:
+    """Nor does it get questions."""
     addresses, server.namesrv.addresses = server.namesrv.addresses, []
     assert ["[-] listening: not yet"] == [str(check) for check in readiness(server.namesrv) if not check.is_ok]
     server.namesrv.addresses = addresses

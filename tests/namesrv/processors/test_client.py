@@ -14,6 +14,7 @@ from tests.support.namesrv_peer import (
     Spelling,
     fields,
     java_value,
+    native,
     native_registration,
     outcome,
     registration,
@@ -150,9 +151,12 @@ async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spell
         await (await server.connect()).register(MASTER)
 
     async with namesrv_in_process(tmp_path) as server:
-        client, broker = await server.connect(), await server.connect()
+        client, puller, broker = [await server.connect() for _ in range(3)]
         assert (1, "name server not ready") == outcome(await client.call(105, {"topic": "T"}, spelling=spelling))
         assert await client.at_end()
+        pull = native({"topics": ["T"], "wait_ms": 1000})
+        assert (1, "name server not ready") == outcome(await puller.call(20001, None, pull, spelling="native"))
+        assert await puller.at_end()
 
         await broker.register(OTHER, spelling=spelling)
         assert (1, "name server not ready") == outcome(await broker.call(105, {"topic": "T"}, spelling=spelling))

@@ -43,7 +43,7 @@ async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Sp
         assert (3, f" request type {code} not supported but with serialize type 77") == outcome(answer)
 
 
-@pytest.mark.parametrize("code", [RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS])
+@pytest.mark.parametrize("code", [PULL_ROUTES, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS])
 async def test_question_that_is_none_is_refused(peer: NamesrvPeer, code: int) -> None:
     """Code 1 says what is wrong."""
     answer = await peer.call(code, None, b"[]", spelling="native")

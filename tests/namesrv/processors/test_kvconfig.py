@@ -86,8 +86,8 @@ async def test_change_beyond_a_limit_names_the_field(peer: NamesrvPeer, ext: dic
     assert {"table": {"k": "1234567890", "l": "1234567890"}} == value(await peer.call(LIST, {"namespace": "N"}))
 
 
-async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path) -> None:
-    """Code 1 says so, the old value stays, and a later change succeeds once the disk is well."""
+async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Code 1 and the log say so, the old value stays, and a later change succeeds once the disk is well."""
     path = tmp_path / "kvConfig.json"
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
@@ -100,6 +100,7 @@ async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path) ->
         assert (1, remark) == outcome(await peer.call(PUT, entry(value="new")))
         assert (1, remark) == outcome(await peer.call(DELETE, entry()))
         assert {"value": "old"} == fields(await peer.call(GET, entry()))
+        assert [path] * 2 == [vars(log)["fields"]["path"] for log in caplog.records if log.msg == "kv_write_failed"]
 
         path.rmdir()
         assert (0, None) == outcome(await peer.call(PUT, entry(value="new")))

@@ -268,36 +268,3 @@ async def test_nobody_sees_half_of_a_registration(server: InProcess) -> None:
     seen.add(await routed())
 
     assert {("topic-0", "topic-4999"), ("T",)} == seen
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (b"", "Input data was truncated"),
-        (b"{}", "Expected `object`, got `int`"),
-        (native({}), "Object missing required field `topics`"),
-        (native({"topics": "T"}), "Expected `array`, got `str` - at `$.topics`"),
-        (native({"topics": [""]}), "Expected `str` of length >= 1 - at `$.topics[0]`"),
-        (native({"topics": ["x" * 256]}), "Expected `str` of length <= 255 - at `$.topics[0]`"),
-        (native({"topics": [], "since": -1}), "Expected `int` >= 0 - at `$.since`"),
-        (native({"topics": [], "wait_ms": 300_001}), "Expected `int` <= 300000 - at `$.wait_ms`"),
-    ],
-)
-async def test_question_that_is_none_is_refused(peer: NamesrvPeer, body: bytes, reason: str) -> None:
-    """Code 1 and what is wrong, where."""
-    answer = await peer.call(PULL, None, body, spelling="native")
-
-    assert (1, f"body of PULL_ROUTES cannot be read: {reason}") == outcome(answer)
-
-
-async def test_server_that_is_not_ready_sends_watchers_away(tmp_path: Path) -> None:
-    """As it does with those who ask for one route."""
-    async with namesrv_in_process(tmp_path) as server:
-        await (await server.connect()).register(MASTER)
-
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        answer = await peer.call(PULL, None, native({"topics": ["T"], "wait_ms": 1000}), spelling="native")
-
-        assert (1, "name server not ready") == outcome(answer)
-        assert await peer.at_end()

@@ -11,7 +11,7 @@ import pytest
 from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import settle
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, outcome
 from tests.support.raw_peer import until
 
@@ -89,13 +89,6 @@ async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pyt
 
         await server.stop()
     assert [("drain_unfinished", {"seconds": 2.0})] == logged(caplog, "drain_unfinished")
-
-
-async def test_second_wish_to_stop_changes_nothing(server: InProcess) -> None:
-    """It is on its way."""
-    server.controller.ask_to_stop()
-    server.controller.ask_to_stop()
-    await until(server.serving.done)
 
 
 async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:

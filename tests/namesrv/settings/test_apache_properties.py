@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from namesrv.settings.apache_properties import JAVA_NAMES, Translation, as_properties, translate
-from namesrv.settings.catalog import SETTINGS
+from namesrv.settings.apache_properties import Translation, as_properties, translate
 from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.properties import parse_properties
 
@@ -122,14 +121,6 @@ def test_wrong_values_and_keys_without_effect_are_named(
     assert [text.replace("{key}", f"file f, {key}") for text in problems] == translation.problems
     assert [text.replace("{key}", f"file f, {key}") for text in warnings] == translation.warnings
     assert {} == translation.given
-
-
-def test_every_setting_has_a_java_name() -> None:
-    """Apache's key where there is one, else ours in Java's spelling; no two are the same."""
-    assert SETTINGS.keys() == JAVA_NAMES.keys()
-    assert len(JAVA_NAMES) == len(set(JAVA_NAMES.values()))
-    assert "scanNotActiveBrokerInterval" == JAVA_NAMES["scan_interval_seconds"]
-    assert "brokerExpirySeconds" == JAVA_NAMES["broker_expiry_seconds"]
 
 
 def test_settings_as_properties() -> None:
