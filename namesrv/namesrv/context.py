@@ -8,7 +8,7 @@ from typing import Any
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
 from namesrv.heartbeat_log.log import HeartbeatLog
-from namesrv.kv.store import KVConfig
+from namesrv.kv import KVConfig
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.settings.limits import Limits

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.kv.store import KVLimitError, KVWriteError
+from namesrv.kv import KVLimitError, KVWriteError
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv.routeinfo import views

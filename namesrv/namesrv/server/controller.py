@@ -17,7 +17,7 @@ from namesrv.context import LiveSettings, Namesrv, Spawn
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
 from namesrv.heartbeat_log.log import HeartbeatLog
-from namesrv.kv.store import KVConfig
+from namesrv.kv import KVConfig
 from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
 from namesrv.routeinfo.liveness import LivenessClock

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from namesrv.kv.store import KVLimits
+from namesrv.kv import KVLimits
 from namesrv.routeinfo.admission import TableLimits
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.limits import ServerLimits

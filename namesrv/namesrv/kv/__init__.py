@@ -1,1 +1,0 @@
-"""The key-value configuration: in memory, and on disk."""
