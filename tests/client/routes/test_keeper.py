@@ -342,7 +342,8 @@ async def test_a_failed_send_asks_about_the_brokers_topics(tmp_path: Path) -> No
         await scene.clock.advance(5.0)
         assert 3 == scene.asked()
 
-        scene.client.report("broker-b", 0.1, failed=True)
+        for broker in ("broker-b", "stranger"):
+            scene.client.report(broker, 0.1, failed=True)
 
         await scene.shows("broker-a")
         assert 4 == scene.asked()
