@@ -57,7 +57,7 @@ class HttpListener:
         self.config.load()
         self.state = ServerState()
         # the one that has been doing nothing for longest comes first
-        self._connections: dict[HttpConnection, None] = {}
+        self.connections: dict[HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
@@ -76,7 +76,7 @@ class HttpListener:
         if self._server is not None:
             self._server.close()
             self._server = None
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.abort()
         # an answer that is cut off is no error of the application once its connection is known to be lost
         await asyncio.sleep(0)
@@ -85,30 +85,18 @@ class HttpListener:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
 
-    # -- what connections call ----------------------------------------------------------------------------------------
-
     def connection_opened(self, connection: "HttpConnection") -> None:
         """Let a peer in, if need be in the place of one that waits."""
         if self._server is None:
             connection.abort()
             return
-        if len(self._connections) >= self.limits.max_connections:
-            longest = next((known for known in self._connections if known.is_waiting), connection)
-            self._connections.pop(longest, None)
+        if len(self.connections) >= self.limits.max_connections:
+            longest = next((known for known in self.connections if known.is_waiting), connection)
+            self.connections.pop(longest, None)
             longest.abort()
             if longest is connection:
                 return
-        self._connections[connection] = None
-
-    def connection_used(self, connection: "HttpConnection") -> None:
-        """It was of use just now: others wait for longer."""
-        if connection in self._connections:
-            del self._connections[connection]
-            self._connections[connection] = None
-
-    def connection_closed(self, connection: "HttpConnection") -> None:
-        """Forget a peer."""
-        self._connections.pop(connection, None)
+        self.connections[connection] = None
 
 
 class HttpConnection(H11Protocol):
@@ -117,7 +105,6 @@ class HttpConnection(H11Protocol):
     def __init__(self, listener: HttpListener) -> None:
         super().__init__(listener.config, listener.state, {})
         self._listener = listener
-        self._limits = listener.limits
         self._deadline: asyncio.TimerHandle | None = None
         self._is_write_paused = False
 
@@ -141,7 +128,7 @@ class HttpConnection(H11Protocol):
         super().connection_made(transport)
         # paused as long as anything is unsent
         transport.set_write_buffer_limits(high=0)
-        self._give(self._limits.request_seconds)
+        self._give(self._listener.limits.request_seconds)
         self._listener.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -149,20 +136,22 @@ class HttpConnection(H11Protocol):
         self._take_deadline()
         # uvicorn does this only for a connection that ended without an error
         self._unset_keepalive_if_required()
-        self._listener.connection_closed(self)
+        self._listener.connections.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read on; a request that has begun has to end in time."""
         if self._deadline is None:
-            self._give(self._limits.request_seconds)
+            self._give(self._listener.limits.request_seconds)
         super().data_received(data)
         if not self.is_waiting:
             self._take_deadline()
 
     def on_response_complete(self) -> None:
         """It is the peer's turn again, unless it did not wait for its turn: whoever asks on may not even read."""
-        self._listener.connection_used(self)
+        if self in self._listener.connections:
+            # others wait for longer
+            self._listener.connections[self] = self._listener.connections.pop(self)
         if self.conn.trailing_data[0]:
             self.transport.close()
         super().on_response_complete()
@@ -180,7 +169,7 @@ class HttpConnection(H11Protocol):
         """The peer has something to read."""
         super().pause_writing()
         self._is_write_paused = True
-        self._give(self._limits.write_seconds)
+        self._give(self._listener.limits.write_seconds)
 
     def resume_writing(self) -> None:
         """It has read everything."""

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import math
 from collections import Counter
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -24,8 +23,7 @@ FRESH_SECONDS: Final = 0.25
 STUCK_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """One check and its result."""
 
     name: str
@@ -101,19 +99,16 @@ def liveness(namesrv: Namesrv) -> list[Check]:
 def readiness(namesrv: Namesrv) -> list[Check]:
     """Checks that must pass before the server gets route questions."""
     reason = namesrv.readiness.reason(namesrv.clock.monotonic())
+    registered = f"{len(namesrv.manager.tables.broker_live_table)} brokers"
+    if namesrv.is_ready_without_brokers():
+        registered = "no broker, although there were some before the start: check their logs and the network"
     return [
         Check("listening", namesrv.is_listening, "yes" if namesrv.is_listening else "not yet"),
         Check("brokers", namesrv.is_ready(), reason),
-        Check("registered", True, _registered(namesrv)),  # noqa: FBT003 - for people: other servers may have no more
+        Check("registered", True, registered),  # noqa: FBT003 - for people: other servers may have no more
         Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
         _housekeeping(namesrv),
     ]
-
-
-def _registered(namesrv: Namesrv) -> str:
-    if namesrv.is_ready_without_brokers():
-        return "no broker, although there were some before the start: check their logs and the network"
-    return f"{len(namesrv.manager.tables.broker_live_table)} brokers"
 
 
 def _housekeeping(namesrv: Namesrv) -> Check:

@@ -31,7 +31,7 @@ async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[l
         OSError: the address cannot be bound.
     """
     address = namesrv.settings.http_address
-    missing = [name for name in _PACKAGES if not _is_installed(name)]
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
     if address is not None and missing:
         event(logger, logging.WARNING, "http_is_off", missing=missing, install="pip install 'namesrv[server]'")
     if address is None or missing:
@@ -61,10 +61,3 @@ async def measure_lag(histogram: Histogram) -> None:
         due = time.monotonic() + LAG_INTERVAL_SECONDS
         await asyncio.sleep(LAG_INTERVAL_SECONDS)
         histogram.observe(max(0.0, time.monotonic() - due))
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ValueError:  # somebody has put None in its place
-        return False

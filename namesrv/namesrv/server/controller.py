@@ -95,11 +95,11 @@ async def _exit_code(settings: Settings, read_again: Callable[[], Loaded] | None
     try:
         await NamesrvController(settings).run(read_again, deadline)
         code = EXIT_OK
-    except StartError as error:
-        event(logger, logging.ERROR, "start_failed", error=error)
+    except* StartError as group:
+        event(logger, logging.ERROR, "start_failed", error=group.exceptions[0])
         code = EXIT_FAILED
-    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the last place that can say what ended the process
-        for bug in error.exceptions if isinstance(error, BaseExceptionGroup) else (error,):
+    except* Exception as group:  # noqa: BLE001 - the last place that can say what ended the process
+        for bug in group.exceptions:
             event(logger, logging.CRITICAL, "crashed", exc_info=bug)
     finally:
         # only threads are left to join, and nothing waits for their work
@@ -144,7 +144,7 @@ class NamesrvController:
         The deadline is for leaving.
 
         Raises:
-            StartError: it cannot start.
+            StartError: it cannot start; may be in a group.
             BaseExceptionGroup: a bug ended it.
         """
         loop = asyncio.get_running_loop()
@@ -161,7 +161,6 @@ class NamesrvController:
 
     async def serve(self) -> None:
         """Serve until `ask_to_stop`, then leave in good order."""
-        failed: Exception | None = None
         with _lock(self._settings.data_dir):
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -170,11 +169,6 @@ class NamesrvController:
                     raise _Stopped
             except* _Stopped:
                 pass
-            except* StartError as group:
-                # a TaskGroup wraps what ends it, and this is no bug
-                failed = group.exceptions[0]
-            if failed is not None:
-                raise failed
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         self.namesrv = namesrv = self._build(tasks.create_task)

@@ -323,16 +323,11 @@ class Settings(BaseModel):
             raise ValueError("is not a valid name (1 to 64 letters, digits, dots, dashes and underscores)")
         return text
 
-    @field_validator("data_dir")
+    @field_validator("data_dir", "heartbeat_log_dir")
     @classmethod
-    def _resolve_path(cls, path: Path) -> Path:
-        return _resolved(path)
-
-    @field_validator("heartbeat_log_dir")
-    @classmethod
-    def _check_path(cls, text: str) -> str:
-        _resolved(Path(text))
-        return text
+    def _resolve_path(cls, path: Path | str) -> Path | str:
+        resolved = _resolved(Path(path))
+        return resolved if isinstance(path, Path) else path
 
 
 def _resolved(path: Path) -> Path:

@@ -78,7 +78,7 @@ async def serving(**limits: Any) -> AsyncIterator[Site]:
             yield site
         finally:
             await site.close()
-            await until(lambda: not site.listener._connections)
+            await until(lambda: not site.listener.connections)
 
 
 async def read_answer(peer: RawPeer) -> tuple[bytes, bytes]:
@@ -181,7 +181,7 @@ async def test_peer_that_does_not_read() -> None:
         peer.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: site.asked)
 
-        await until(lambda: not site.listener._connections)
+        await until(lambda: not site.listener.connections)
 
 
 async def test_peer_that_reads_slowly_gets_its_answer() -> None:
@@ -214,7 +214,7 @@ async def test_one_connection_too_many_takes_the_place_of_the_idlest() -> None:
         assert (b"HTTP/1.1 200 OK", b"page \n") == await read_answer(first)
         site.go.set()
         assert (b"HTTP/1.1 200 OK", b"waited busy\n") == await read_answer(busy)
-        assert 3 == len(site.listener._connections)
+        assert 3 == len(site.listener.connections)
 
 
 async def test_nobody_comes_in_while_all_are_busy() -> None:
