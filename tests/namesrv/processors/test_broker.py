@@ -70,16 +70,6 @@ async def test_answer_to_a_master_is_this_to_the_byte(peer: NamesrvPeer) -> None
 
 
 @in_all_spellings
-async def test_slave_is_told_where_its_master_is(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Address and HA address of the live master of its group."""
-    await peer.register(MASTER, haServerAddr="10.0.0.1:10912", spelling=spelling)
-
-    answer = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
-
-    assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "10.0.0.1:10912"} == fields(answer)
-
-
-@in_all_spellings
 async def test_registration_is_answered_with_the_order_configuration(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:

@@ -85,35 +85,6 @@ async def test_next_pull_gets_what_changed(peer: NamesrvPeer) -> None:
         assert routes in (None, found["routes"])
 
 
-async def test_pull_without_changes_is_tiny(peer: NamesrvPeer) -> None:
-    """Ten thousand topics that did not change cost less than a hundred bytes."""
-    names = [f"topic-{n}" for n in range(10_000)]
-    await peer.register(MASTER, native_registration(*names), spelling="native")
-    first = await pull(peer, *names)
-    assert 10_000 == len(first["routes"])
-
-    body = native({"topics": names, "boot_id": first["boot_id"], "since": first["revision"]})
-    answer = await peer.call(PULL, None, body, spelling="native")
-
-    assert {} == value(answer)["routes"]
-    assert 100 > len(answer.body)
-
-
-async def test_since_beyond_what_is_remembered_gets_everything(server: InProcess, peer: NamesrvPeer) -> None:
-    """From before a change of everything, or from the future."""
-    revisions = server.namesrv.manager.revisions
-    boot_id = server.namesrv.boot_id
-    await peer.register(MASTER)
-    revisions.everything_changed()
-    await peer.register(OTHER, registration("V", "W"))
-    assert (2, 3) == (revisions.floor, revisions.revision)
-
-    assert (await pull(peer, "U", boot_id=boot_id, since=1))["full"]
-    assert not (await pull(peer, "U", boot_id=boot_id, since=2))["full"]
-    assert {} == (await pull(peer, "U", boot_id=boot_id, since=3))["routes"]
-    assert (await pull(peer, "U", boot_id=boot_id, since=4))["full"]
-
-
 @pytest.mark.settings(admin_enabled=True)
 async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess, peer: NamesrvPeer) -> None:
     """A topic appears, gets its order, goes, goes with its broker; a change of others wakes nobody, nor does time."""

@@ -189,13 +189,17 @@ async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
     assert 1 == len(server.namesrv.manager.tables.broker_live_table)
 
 
-async def test_equal_registration_of_a_slave_finds_its_new_master(server: InProcess, peer: NamesrvPeer) -> None:
-    """What a slave is told is looked up each time."""
-    assert {} == fields(await peer.register(SLAVE))
-    await peer.register(MASTER, haServerAddr="ha")
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_equal_registration_of_a_slave_finds_its_new_master(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
+    """What a slave is told, address and HA address of the live master of its group, is looked up each time."""
+    assert {} == fields(await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling))
+    await peer.register(MASTER, haServerAddr="ha", spelling=spelling)
 
-    assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(await peer.register(SLAVE))
-    assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(await peer.register(SLAVE))
+    for _ in range(2):
+        answer = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
+        assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(answer)
     # read anew once, because the group has changed
     assert ["full", "full", "full", "unchanged"] == kinds(server)
 
@@ -276,19 +280,6 @@ async def test_registration_is_read_anew_when_something_else_touched_its_broker(
 
     assert ["full", "unchanged", "full" if touches_others else "unchanged"] == kinds(server)
     assert {"T", "U"} <= server.namesrv.manager.tables.topic_queue_table.keys()
-
-
-@pytest.mark.settings(admin_enabled=True)
-async def test_setting_applies_to_what_is_registered_next(server: InProcess, peer: NamesrvPeer) -> None:
-    """Topics that an increment brought go with the next full registration, once the setting says so."""
-    await peer.register(MASTER, registration("T", "U", "V"))
-    await peer.register(MASTER, registration("T", "U"))
-    assert {"T", "U", "V"} == server.namesrv.manager.tables.topic_queue_table.keys()
-
-    await peer.call(318, None, b"deleteTopicWithBrokerRegistration=true")
-    await peer.register(MASTER, registration("T", "U"))
-
-    assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
 async def test_same_bytes_in_another_spelling_are_not_the_same(server: InProcess, peer: NamesrvPeer) -> None:

@@ -1,7 +1,6 @@
 """What keeps a server from starting, and how it leaves; what a process shows of both is in tests/journeys."""
 
 import asyncio
-import fcntl
 import json
 from pathlib import Path
 from typing import Any
@@ -36,22 +35,6 @@ def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplo
     ((_, fields),) = logged(caplog, "start_failed")
     assert f"KV configuration {tmp_path}/kvConfig.json: Is a directory" == str(fields["error"])
     assert {None} == {record.exc_info for record in caplog.records}
-
-
-async def test_lock_is_held_while_it_serves(tmp_path: Path) -> None:
-    """And not a moment longer."""
-
-    def is_free() -> bool:
-        with (tmp_path / "lock").open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return True
-
-    async with namesrv_in_process(tmp_path):
-        assert not is_free()
-    assert is_free()
 
 
 # -- leaving ---------------------------------------------------------------------------------------------------------

@@ -9,36 +9,13 @@ from typing import Any
 import pytest
 
 from namesrv.context import LiveSettings
-from namesrv.server.reload import RELOADABLE, Reloader, apply
-from namesrv.settings.catalog import SETTINGS
+from namesrv.server.reload import Reloader, apply
 from namesrv.settings.flags import parse
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome
 from tests.support.raw_peer import until
-
-# what a running server cannot change: where it is, what it waits for, and what shapes staleness, which the heartbeat
-# log told at its start
-NEEDS_RESTART = {
-    "max_memory_bytes",
-    "listen_host",
-    "listen_port",
-    "http_listen",
-    "data_dir",
-    "nameserver_name",
-    "scan_interval_seconds",
-    "broker_expiry_seconds",
-    "evict_on_disconnect",
-    "wait_for_service_seconds",
-    "heartbeat_log_dir",
-}
-
-
-def test_every_setting_is_on_one_side() -> None:
-    """A new one has to say on which."""
-    assert set(SETTINGS) == RELOADABLE | NEEDS_RESTART
-    assert set() == RELOADABLE & NEEDS_RESTART
 
 
 class File:

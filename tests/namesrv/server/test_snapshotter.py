@@ -168,14 +168,6 @@ def answers_routes(server: InProcess) -> bool:
     return server.namesrv.fast_lane.is_ready
 
 
-async def test_new_server_is_ready_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody to wait for."""
-    caplog.set_level(logging.INFO)
-    async with namesrv_in_process(tmp_path) as server:
-        assert answers_routes(server)
-    assert [{"reason": "ready: no brokers expected"}] == logged(caplog, "ready")
-
-
 async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """45 s after the start, whoever is missing; the setting says how long, and nobody is waited for twice."""
     await run_with(tmp_path, A)
