@@ -82,10 +82,6 @@ class KVConfig:
         """Keys and values; empty after the last key was deleted, None if there never was one."""
         return self._tables.get(namespace)
 
-    def all(self) -> Tables:
-        """Everything, as it was at this moment."""
-        return self._tables
-
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Set a value; return when it is on disk.
 
@@ -95,9 +91,12 @@ class KVConfig:
             KVLimitError: refused, with the field to blame.
             KVWriteError: it could not be written.
         """
-        _check_name("namespace", namespace, self.limits)
-        _check_name("key", key, self.limits)
-        _check_value(value, self.limits)
+        _check_name("namespace", namespace, self.limits.max_name_characters)
+        _check_name("key", key, self.limits.max_name_characters)
+        _check_unicode("value", value)
+        size, limit = len(value.encode()), self.limits.max_value_bytes
+        if size > limit:
+            raise KVLimitError("value", value, f"value of {size} bytes, limit {limit}: {value[:40]!r}...")
         async with self._writing:
             table = self._tables.get(namespace, {})
             if table.get(key) == value:
@@ -159,21 +158,12 @@ class KVConfig:
         return f"<KVConfig [{len(self._tables)} namespaces | {keys} keys | writing: {writing}]>"
 
 
-def _check_name(field: str, name: str, limits: KVLimits) -> None:
-    if len(name) > limits.max_name_characters:
-        raise KVLimitError(
-            field, name, f"{field} of {len(name)} characters, limit {limits.max_name_characters}: {name[:40]!r}..."
-        )
+def _check_name(field: str, name: str, limit: int) -> None:
+    if len(name) > limit:
+        raise KVLimitError(field, name, f"{field} of {len(name)} characters, limit {limit}: {name[:40]!r}...")
     if CONTROL_CHARACTER.search(name):
         raise KVLimitError(field, name, f"{field} with a control character: {name!r}")
     _check_unicode(field, name)
-
-
-def _check_value(value: str, limits: KVLimits) -> None:
-    _check_unicode("value", value)
-    size = len(value.encode())
-    if size > limits.max_value_bytes:
-        raise KVLimitError("value", value, f"value of {size} bytes, limit {limits.max_value_bytes}: {value[:40]!r}...")
 
 
 def _check_unicode(field: str, text: str) -> None:

@@ -27,6 +27,7 @@ from namesrv.kv import (
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import settle
+from tests.support.logged import logged
 
 T = TypeVar("T")
 
@@ -132,7 +133,7 @@ async def test_changes_are_made_in_the_order_in_which_they_came(path: Path) -> N
     with pytest.raises(KVLimitError, match="key 'c' exceeds the limit of 2 keys"):
         await refused
     assert (True, False) == (deleted.result(), again.result())
-    assert {"NS": {"b": "3"}} == kv.all() == load(path).all()
+    assert {"NS": {"b": "3"}} == kv._tables == load(path)._tables
 
 
 @pytest.mark.parametrize("cancelled", [0, 1])
@@ -148,7 +149,7 @@ async def test_cancelled_change_happens_only_if_its_write_had_begun(path: Path, 
 
     assert [number == cancelled for number in range(3)] == [task.cancelled() for task in tasks]
     written = ["0", "1", "2"] if cancelled == 0 else ["0", "2"]
-    assert {"NS": dict.fromkeys(written, "v")} == kv.all() == load(path).all()
+    assert {"NS": dict.fromkeys(written, "v")} == kv._tables == load(path)._tables
 
 
 VALUES = ("", "1", "2")
@@ -208,7 +209,7 @@ async def follow(path: Path, schedule: list[tuple[str, int, int]]) -> tuple[KVCo
 def check(kv: KVConfig, path: Path) -> None:
     """Memory is what the file holds, and so is its size."""
     if path.parent.exists():
-        assert kv.all() == read_file(path)
+        assert kv._tables == read_file(path)
         assert load(path)._file_bytes == kv._file_bytes
 
 
@@ -262,7 +263,7 @@ async def test_limits_are_named(path: Path, change: tuple[str, str, str], field:
     assert field == refused.value.field
     assert change[["namespace", "key", "value"].index(field)] == refused.value.value
     assert before == path.read_text()
-    assert {"NS": {"k0": "v", "k1": "v"}, "TWO": {"k": "v"}} == kv.all()
+    assert {"NS": {"k0": "v", "k1": "v"}, "TWO": {"k": "v"}} == kv._tables
 
 
 async def test_limits_may_be_reached(path: Path) -> None:
@@ -275,7 +276,7 @@ async def test_limits_may_be_reached(path: Path) -> None:
     await kv.delete("n" * 10, "b")
     await kv.put("n" * 10, "c", "v")
 
-    assert {"n" * 10: {"a": "äöüä", "c": "v"}, "m" * 10: {"a": "1234", "b": "1234"}} == kv.all()
+    assert {"n" * 10: {"a": "äöüä", "c": "v"}, "m" * 10: {"a": "1234", "b": "1234"}} == kv._tables
     await load(path).put("k" * 255, "k" * 255, "v" * 16_384)
 
 
@@ -292,7 +293,7 @@ async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
     await kv.delete("NS", "b")
     await kv.put("NEW", "k", "v")
 
-    assert {"NS": {"a": "short"}, "NEW": {"k": "v"}} == kv.all()
+    assert {"NS": {"a": "short"}, "NEW": {"k": "v"}} == kv._tables
     assert path.stat().st_size <= 100
 
 
@@ -303,7 +304,7 @@ async def test_what_the_file_holds_is_kept_beyond_the_limits(path: Path) -> None
 
     await kv.put("A", "3", "v")
 
-    assert {"A": {"1": "x" * 9, "2": "", "3": "v"}, "B": {}, "C": {}} == load(path, LIMITS).all()
+    assert {"A": {"1": "x" * 9, "2": "", "3": "v"}, "B": {}, "C": {}} == load(path, LIMITS)._tables
 
 
 async def test_refused_puts_leave_nothing_behind(path: Path) -> None:
@@ -378,7 +379,7 @@ def test_file_of_apaches_is_read(
     assert table == read_file(path)["NS"]
     assert ignored == decode(content)[1]
     warned = [{"path": path, "count": len(ignored), "first": ignored[0]}] if ignored else []
-    assert warned == [vars(record)["fields"] for record in caplog.records if record.msg == "kv_entries_ignored"]
+    assert warned == logged(caplog, "kv_entries_ignored")
 
 
 @pytest.mark.parametrize(

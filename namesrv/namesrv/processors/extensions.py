@@ -36,31 +36,28 @@ class ExtensionProcessor:
     async def server_info(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
         """20002."""
         namesrv, manager = self._namesrv, self._namesrv.manager
-        return Reply(
-            NATIVE.encode(
-                ServerInfo(
-                    boot_id=namesrv.boot_id,
-                    nameserver=namesrv.settings.nameserver_name,
-                    revision=manager.revisions.revision,
-                    ready=namesrv.is_ready(),
-                    readiness=namesrv.readiness.reason(namesrv.clock.monotonic()),
-                    draining=namesrv.is_draining,
-                    started_ms=int(namesrv.started_wall * 1000),
-                    uptime_seconds=round(namesrv.uptime(), 3),
-                    version=version(),
-                    pid=os.getpid(),
-                    clusters=len(manager.tables.cluster_addr_table),
-                    brokers=len(manager.tables.broker_live_table),
-                    topics=len(manager.tables.topic_queue_table),
-                    connections=len(namesrv.connections),
-                    watchers=len(namesrv.watchers),
-                    pulls=namesrv.fast_lane.pulls,
-                    heartbeats=namesrv.fast_lane.heartbeats,
-                    refusals=namesrv.counters.refusals_by_reason(),
-                    last_event_seq=namesrv.events.last_seq,
-                )
-            )
+        info = ServerInfo(
+            boot_id=namesrv.boot_id,
+            nameserver=namesrv.settings.nameserver_name,
+            revision=manager.revisions.revision,
+            ready=namesrv.is_ready(),
+            readiness=namesrv.readiness.reason(namesrv.clock.monotonic()),
+            draining=namesrv.is_draining,
+            started_ms=int(namesrv.started_wall * 1000),
+            uptime_seconds=round(namesrv.uptime(), 3),
+            version=version(),
+            pid=os.getpid(),
+            clusters=len(manager.tables.cluster_addr_table),
+            brokers=len(manager.tables.broker_live_table),
+            topics=len(manager.tables.topic_queue_table),
+            connections=len(namesrv.connections),
+            watchers=len(namesrv.watchers),
+            pulls=namesrv.fast_lane.pulls,
+            heartbeats=namesrv.fast_lane.heartbeats,
+            refusals=namesrv.counters.refusals_by_reason(),
+            last_event_seq=namesrv.events.last_seq,
         )
+        return Reply(NATIVE.encode(info))
 
     async def recent_events(self, request: Request) -> Reply:
         """20003."""

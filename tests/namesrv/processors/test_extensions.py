@@ -1,14 +1,13 @@
 """Answers to operators in the native protocol (20002 to 20005)."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from namesrv import version
 from namesrv.processors import processors
-from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     TIMESTAMP,
     Broker,
@@ -87,23 +86,6 @@ async def test_server_info_describes_the_run(server: InProcess) -> None:
         "refusals": {"frame_too_large": 1},
         "last_event_seq": 4,
     } == await ask(peer, SERVER_INFO)
-
-
-async def test_server_info_tells_whom_it_waits_for(tmp_path: Path) -> None:
-    """It is answered before the server is ready, and its boot id is another one in each run."""
-    async with namesrv_in_process(tmp_path) as server:
-        first = server.namesrv.boot_id
-        await (await server.connect()).register(MASTER)
-
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await server.clock.advance(3)
-
-        info = await ask(peer, SERVER_INFO)
-
-    waiting = "not ready: waiting 42 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
-    assert (False, waiting) == (info["ready"], info["readiness"])
-    assert first != info["boot_id"]
 
 
 async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) -> None:

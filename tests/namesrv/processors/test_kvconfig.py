@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.logged import logged
 from tests.support.namesrv_peer import SPELLINGS, NamesrvPeer, Spelling, fields, outcome, value
 
 in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
@@ -100,7 +101,7 @@ async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, ca
         assert (1, remark) == outcome(await peer.call(PUT, entry(value="new")))
         assert (1, remark) == outcome(await peer.call(DELETE, entry()))
         assert {"value": "old"} == fields(await peer.call(GET, entry()))
-        assert [path] * 2 == [vars(log)["fields"]["path"] for log in caplog.records if log.msg == "kv_write_failed"]
+        assert [path] * 2 == [told["path"] for told in logged(caplog, "kv_write_failed")]
 
         path.rmdir()
         assert (0, None) == outcome(await peer.call(PUT, entry(value="new")))

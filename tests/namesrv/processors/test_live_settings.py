@@ -122,12 +122,8 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
     ("body", "outcome_expected"),
     [
         (b"", (0, None)),
-        (b"key=value", (0, None)),
         (b"{key=value}", (0, None)),
-        (b"configStorePath=/etc/cron.d/x", (16, "Can not update config in black list.")),
         (b"orderMessageEnable=true\nkvConfigPath=/x", (16, "Can not update config in black list.")),
-        (b"rocketmqHome=/x", (16, "Can not update config in black list.")),
-        (b"configBlackList=", (16, "Can not update config in black list.")),
         (b"listenPort=1", (16, "listenPort is read at start and cannot be changed while running")),
         (b"adminEnabled=false", (16, "adminEnabled is read at start and cannot be changed while running")),
         (b"orderMessageEnable=1", (1, "orderMessageEnable: '1' is neither true nor false")),

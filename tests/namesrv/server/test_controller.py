@@ -3,7 +3,6 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,15 +10,11 @@ from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import settle
 from tests.support.in_process import namesrv_in_process
+from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, outcome
 from tests.support.raw_peer import until
 
 BROKER = Broker()
-
-
-def logged(caplog: pytest.LogCaptureFixture, *names: str) -> list[tuple[str, dict[str, Any]]]:
-    """Name and fields of the events of these names."""
-    return [(record.msg, vars(record)["fields"]) for record in caplog.records if record.msg in names]
 
 
 # -- starting --------------------------------------------------------------------------------------------------------
@@ -32,7 +27,7 @@ def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplo
 
     assert EXIT_FAILED == run(settings)
 
-    ((_, fields),) = logged(caplog, "start_failed")
+    (fields,) = logged(caplog, "start_failed")
     assert f"KV configuration {tmp_path}/kvConfig.json: Is a directory" == str(fields["error"])
     assert {None} == {record.exc_info for record in caplog.records}
 
@@ -71,7 +66,7 @@ async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pyt
             await settle()
 
         await server.stop()
-    assert [("drain_unfinished", {"seconds": 2.0})] == logged(caplog, "drain_unfinished")
+    assert [{"seconds": 2.0}] == logged(caplog, "drain_unfinished")
 
 
 async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from namesrv.routeinfo.records import Evicted
 from namesrv.server.housekeeping import Housekeeping
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 from tests.support.raw_peer import until
 from tests.support.spelling import json_frame
@@ -25,11 +25,6 @@ def alive(server: InProcess) -> list[str]:
     """Names of the live brokers."""
     assert [] == violations(server.namesrv.manager.tables)
     return sorted(live.broker_name for live in server.namesrv.manager.tables.broker_live_table.values())
-
-
-def logged(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
-    """The fields of all events of a name."""
-    return [vars(record)["fields"] for record in caplog.records if record.msg == name]
 
 
 # -- the scan --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from namesrv.observability.pages import readiness
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot, WipedBroker
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
+from tests.support.logged import logged
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration, value
 from tests.support.raw_peer import until
 
 A = Broker()
@@ -158,11 +159,6 @@ async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, lo
 # -- the next run ------------------------------------------------------------------------------------------------------
 
 
-def logged(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
-    """The fields of all events of a name."""
-    return [vars(record)["fields"] for record in caplog.records if record.msg == name]
-
-
 def answers_routes(server: InProcess) -> bool:
     """Whether the gate is open."""
     return server.namesrv.fast_lane.is_ready
@@ -179,6 +175,8 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
     async with namesrv_in_process(tmp_path) as server:
         reason = "not ready: waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
         assert [{"reason": reason}] == logged(caplog, "waiting")
+        info = value(await (await server.connect()).call(20002, spelling="native"))
+        assert (False, reason) == (info["ready"], info["readiness"])
         assert b"\nnameserver_ready 0.0\n" in await exposition(server.namesrv, server.controller.server)
         await server.clock.advance(44)
         assert not answers_routes(server)
