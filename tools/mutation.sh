@@ -18,9 +18,8 @@ cp -R runtime/namesrv_runtime remoting/namesrv_remoting namesrv/namesrv broker_a
 cp -R tests/conftest.py tests/support tests/golden tests/remoting tests/broker_agent "$scratch/tests/"
 cp -R tests/namesrv/routeinfo "$scratch/tests/namesrv/"
 cp -R tests/client/routes "$scratch/tests/client/"
-# these need files of the whole tree, and say nothing of a link
-rm -f "$scratch"/tests/broker_agent/test_cli.py "$scratch"/tests/broker_agent/test_config_file.py \
-    "$scratch"/tests/broker_agent/test_example.py
+# these need files of the whole tree, or fork, which mutmut does, too
+for test in cli config_file example processes sync_fork; do rm -f "$scratch"/tests/broker_agent/test_*"$test".py; done
 cp pyproject.toml "$scratch/"
 # mutmut asks for tests by their ids, and pytest finds none whose id has a :: in it, as that of an IPv6 address
 printf '\n\ndef pytest_make_parametrize_id(argname):\n    return argname\n' >>"$scratch/tests/conftest.py"
