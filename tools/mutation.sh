@@ -11,15 +11,16 @@ scratch=build/mutation
 .venv/bin/python -c 'import mutmut' 2>/dev/null ||
     .venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement locks/mutation.txt
 rm -rf "$scratch"
-mkdir -p "$scratch/src" "$scratch/tests/namesrv" "$scratch/tests/client"
+mkdir -p "$scratch/src" "$scratch/tests/namesrv" "$scratch/tests/client" "$scratch/tests/broker_agent"
 # mutmut names a module by its path: side by side below src/ it is that of an import
 cp -R runtime/namesrv_runtime remoting/namesrv_remoting namesrv/namesrv broker_agent/namesrv_broker_agent \
     client/namesrv_client "$scratch/src/"
-cp -R tests/conftest.py tests/support tests/golden tests/remoting tests/broker_agent "$scratch/tests/"
+cp -R tests/conftest.py tests/support tests/golden tests/remoting "$scratch/tests/"
 cp -R tests/namesrv/routeinfo "$scratch/tests/namesrv/"
 cp -R tests/client/routes "$scratch/tests/client/"
-# these need files of the whole tree, or fork, which mutmut does, too
-for test in cli config_file example processes sync_fork; do rm -f "$scratch"/tests/broker_agent/test_*"$test".py; done
+cp tests/broker_agent/test_link.py tests/broker_agent/test_protocols.py tests/broker_agent/test_agent*.py "$scratch/tests/broker_agent/"
+# mutmut forks, too
+rm -f "$scratch/tests/broker_agent/test_agent_processes.py"
 cp pyproject.toml "$scratch/"
 # mutmut asks for tests by their ids, and pytest finds none whose id has a :: in it, as that of an IPv6 address
 printf '\n\ndef pytest_make_parametrize_id(argname):\n    return argname\n' >>"$scratch/tests/conftest.py"
