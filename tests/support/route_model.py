@@ -87,6 +87,10 @@ class RouteModel:
             known_as = None if life is None else (life.broker_name, life.agent_id)
             if known_as != (asked.broker_name, asked.agent_id) or holder != asked.broker_addr:
                 return QueryNotFoundError
+        said = 0 if life is None or life.agent_id != asked.agent_id else life.registration_seq or 0
+        if asked.agent_id is not None and (asked.registration_seq or 0) < said:
+            # an unchanged registration, which does not wait for the lock, has overtaken it
+            return BadRequestError
         if holder is not None and holder != asked.broker_addr:
             held_by = self.lives.get(BrokerAddrInfo(asked.cluster_name, holder))
             if held_by is not None and _state_version(held_by.data_version) > _state_version(asked.body.data_version):
