@@ -281,7 +281,7 @@ async def test_limits_may_be_reached(path: Path) -> None:
 
 
 async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
-    """All values together are limited, too; what makes the file smaller is always taken."""
+    """All values together are limited, too; what is there stays, and what makes the file smaller is always taken."""
     path.write_bytes(encode({"NS": {"a": "x" * 50, "b": "y" * 150}}))
     kv = load(path, LIMITS)
 
@@ -295,16 +295,6 @@ async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
 
     assert {"NS": {"a": "short"}, "NEW": {"k": "v"}} == kv._tables
     assert path.stat().st_size <= 100
-
-
-async def test_what_the_file_holds_is_kept_beyond_the_limits(path: Path) -> None:
-    """A limit that was lowered between two starts takes nothing away."""
-    path.write_bytes(encode({"A": {"1": "x" * 9, "2": "", "3": ""}, "B": {}, "C": {}}))
-    kv = load(path, LIMITS)
-
-    await kv.put("A", "3", "v")
-
-    assert {"A": {"1": "x" * 9, "2": "", "3": "v"}, "B": {}, "C": {}} == load(path, LIMITS)._tables
 
 
 async def test_refused_puts_leave_nothing_behind(path: Path) -> None:

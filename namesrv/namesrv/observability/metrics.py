@@ -11,7 +11,7 @@ from functools import partial
 from itertools import accumulate, chain
 from platform import python_version
 from types import SimpleNamespace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -29,9 +29,8 @@ from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_runtime.log import lines_lost
 
-T = TypeVar("T")
 # a single value, or those by label value or tuple of them
-Values: TypeAlias = T | Mapping[Any, T]
+Values: TypeAlias = float | Histogram | Mapping[Any, float | Histogram]
 
 # what every version of Prometheus reads
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -204,15 +203,13 @@ def _requests(lane: FastLane, answered: Mapping[tuple[int, int], int]) -> dict[t
     }
 
 
-def _family(
-    kind: Callable[..., Any], name: str, documentation: str, values: Values[float | Histogram], labels: str = ""
-) -> Metric:
+def _family(kind: Callable[..., Any], name: str, documentation: str, values: Values, labels: str = "") -> Metric:
     family: Metric = kind(PREFIX + name, documentation, labels=labels.split(",") if labels else ())
     for of, value in values.items() if isinstance(values, Mapping) else [((), values)]:
-        # the library's own spelling of floats, which has no types
         add = family.add_metric  # type: ignore[attr-defined]  # all three kinds have it
         of_labels = (of,) if isinstance(of, str) else of
         if isinstance(value, Histogram):
+            # the library's own spelling of floats
             bounds = map(floatToGoString, (*value.bounds, float("inf")))
             add(of_labels, list(zip(bounds, accumulate(value.counts), strict=True)), value.sum)
         else:

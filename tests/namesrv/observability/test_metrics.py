@@ -124,15 +124,12 @@ async def test_ends_of_brokers(server: InProcess, peer: NamesrvPeer, reason: str
     assert seconds // 10 == metrics("nameserver_scan_seconds_count")
 
 
-async def test_stale_unregister(server: InProcess) -> None:
+async def test_stale_unregister(server: InProcess, peer: NamesrvPeer) -> None:
     """A goodbye over the connection before is fenced, and removes nothing."""
-    old, new = await server.connect(), await server.connect()
-    await old.register(A)
-    await new.register(A)
-    await old.call(104, A.ext)
-
+    await peer.register(A)
+    await (await server.connect()).register(A)
+    await peer.call(104, A.ext)
     metrics = await seen(server)
-
     assert 1 == metrics("nameserver_stale_unregister_fenced_total", reason="unregistered")
     assert 0 == metrics("nameserver_evictions_total", reason="unregistered")
 
