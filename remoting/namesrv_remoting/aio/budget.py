@@ -52,13 +52,13 @@ class MemoryBudget:
     def charge(self, address: str, size: int) -> None:
         """Take so much for an address, whatever is left."""
         self.used_bytes += size
-        self._used_by[address] += size
+        used = self._used_by[address] + size
+        if used:
+            self._used_by[address] = used
+        else:
+            # whoever has nothing takes no place here, either
+            self._used_by.pop(address, None)
 
     def release(self, address: str, size: int) -> None:
         """Give back what was taken."""
-        self.used_bytes -= size
-        left = self._used_by[address] - size
-        if left:
-            self._used_by[address] = left
-        else:
-            del self._used_by[address]
+        self.charge(address, -size)

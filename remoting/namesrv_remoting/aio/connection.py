@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv_remoting.aio.budget import MemoryBudget
@@ -664,10 +665,11 @@ class ServerConnection(asyncio.Protocol):
         self._owner.budget.charge(self.ip, charge)
         if command.code in self._owner.handler.concurrent:
             # what waits for a change holds up nothing behind it
-            task = self._owner.tasks.create_task(self._answer(command, charge))
+            task = self._owner.tasks.create_task(self._answer(command, 0))
             self._watches = self._watches or set()
             self._watches.add(task)
-            task.add_done_callback(self._watch_ended)
+            # not in the task: one that is cancelled before its first step does nothing at all
+            task.add_done_callback(partial(self._watch_ended, charge))
         else:
             self._queued_bytes += charge
             if self._queue is None:
@@ -677,7 +679,8 @@ class ServerConnection(asyncio.Protocol):
         self._throttle()
         return None
 
-    def _watch_ended(self, task: "asyncio.Task[None]") -> None:
+    def _watch_ended(self, charge: int, task: "asyncio.Task[None]") -> None:
+        self.release(charge)
         if self._watches is not None:
             self._watches.discard(task)
         self._throttle()

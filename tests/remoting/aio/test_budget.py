@@ -170,6 +170,19 @@ async def test_frames_of_peers_that_are_gone_take_nothing() -> None:
             peer.reset()
             await until(lambda: not served.server.connections)
             assert 0 == budget.used_bytes
+            # not even for their addresses, of which anybody with IPv6 has more than there is memory
+            assert " 0 addresses]" in repr(budget)
+
+
+async def test_watch_that_never_began_takes_nothing() -> None:
+    """A question of a peer that breaks a rule in the same breath is given up before its first step."""
+    budget = MemoryBudget(128 * MEBIBYTE)
+    async with serving({LIST: Gate()}, budget=budget, concurrent=frozenset({LIST})) as served:
+        peer = await served.connect()
+        peer.send(json_frame(LIST, 7, None, bytes(10_000)) + b"\xff" * 8)
+        assert await peer.at_end()
+        await until(lambda: not served.server.connections)
+        assert 0 == budget.used_bytes
 
 
 async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
