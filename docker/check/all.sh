@@ -1,6 +1,6 @@
 #!/bin/sh
 # Everything that is checked of docker/: compose.yml, Dockerfiles, systemd units, and the images themselves, built and
-# run as three hosts. Needs root on Debian 12, Go, and no engine; what Debian has is installed when it is missing.
+# run as four hosts. Needs root on Debian 12, Go, and no engine; what Debian has is installed when it is missing.
 # What cannot be checked here is a failure, unless DOCKER_CHECK_ALLOW_MISSING=1 says that it may be left out.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -94,7 +94,7 @@ check_units() {
 check_images() {
     has buildah debootstrap ip crun || install buildah debootstrap iproute2 crun
     if ! is_root || ! has buildah debootstrap ip crun; then
-        missing "root, buildah, debootstrap, ip or crun" "images, built and run as three hosts"
+        missing "root, buildah, debootstrap, ip or crun" "images, built and run as four hosts"
         return
     fi
     sh "$here/images.sh" "$work"

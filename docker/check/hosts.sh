@@ -1,5 +1,5 @@
 #!/bin/sh
-# Do the images run as three hosts? Usage: hosts.sh WORK_DIR, after images.sh with the same.
+# Do the images run as four hosts? Usage: hosts.sh WORK_DIR, after images.sh with the same.
 # Three network namespaces on a bridge have a NameServer each, a fourth a broker's side-car: each image with a read-only
 # root, its own user and no capability. All are healthy, all three know the broker, and SIGTERM ends each with 0.
 set -eu
