@@ -38,8 +38,8 @@ def measure(bench: Bench) -> list[Figure]:
             scraped.append(scraper.per_second)
             return load
 
-        # Each step of a scrape makes one answer late. There are a few dozen in a scrape, so that the longest is among
-        # the latest hundredth of all answers.
+        # Each step of rendering makes one answer late. The page is rendered at most every 0.25 s, in a few dozen steps;
+        # between that, scrapes get the last one.
         cases = {"scraped": with_scrapes, "quiet": lambda: loads.run(bench, server, *loads.PROBE)}
         found = bench.in_turn("pulls during scrapes", cases)
     mine, quiet = (loads.p99s(found[name]) for name in ("scraped", "quiet"))
