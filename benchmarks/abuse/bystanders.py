@@ -180,9 +180,9 @@ class _Puller:
 class _Brokers:
     """Five connections with heartbeats; a broker whose connection ends comes back at once.
 
-    How long the server has to hold each is known from what it has answered: a heartbeat is worth a broker's expiry from
-    when it was sent, if it was answered within the expiry of the one before. On a slow machine one may come too late;
-    then the broker registers again, and it is nobody's fault that it was away.
+    How long the server has to keep a broker follows from its answers: a heartbeat that was answered within the expiry
+    of the one before keeps the broker for another expiry, counted from when it was sent. On a slow machine one may come
+    too late; then the broker registers again, and nobody is to blame for its absence.
     """
 
     def __init__(self, server: Server, between: float, expiry: float) -> None:
@@ -218,9 +218,9 @@ class _Brokers:
                 try:
                     self._beat(name, heartbeat)
                 except OSError:
-                    # who is evicted for silence loses the connection as well
+                    # a broker that is evicted for silence loses its connection as well
                     self.lost += time.monotonic() <= self._alive_until[name]
-                    # until it is back nobody can expect it
+                    # nobody can expect it in the routes until it is back
                     self._alive_until[name] = 0.0
                     with contextlib.suppress(OSError):
                         self._peers[name] = self._registered(name)
@@ -239,7 +239,7 @@ class _Scraper:
 
     def __init__(self, http_port: int) -> None:
         self._http_port = http_port
-        # when they were here, searches for silent brokers until then, memory of the tables; nothing without an answer
+        # of each scrape that was answered: when, scans for silent brokers so far, memory of the tables
         self.seen: list[tuple[float, int, float]] = []
 
     def run(self, stopped: threading.Event) -> None:

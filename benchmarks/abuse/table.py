@@ -16,7 +16,7 @@ BUDGET_MIB: Final = 512.0
 P99_RATIO: Final = 3.0
 # Below the scheduler's time slice the ratio says which process was lucky.
 P99_FLOOR_SECONDS: Final = 0.005
-# who comes new waits that long: a client's time-out is 3 s, a broker's 6
+# how long a newcomer waits: a client's time-out is 3 s, a broker's 6
 NEWCOMER_SECONDS: Final = 6.0
 STOPPING_SECONDS: Final = 5.0
 
@@ -37,7 +37,7 @@ def _refused(result: Result) -> int:
 # what is missed -> whether it is. Those of TIMED depend on what else the machine does.
 MISSES: Final[dict[str, Callable[[Result], bool]]] = {
     "cpu": lambda result: result.peers == 1 and cpu_per_mib(result) > CPU_PER_MIB,
-    # what was registered is the tables', who have limits of their own
+    # what was registered belongs to the tables, which have limits of their own
     "memory": lambda result: result.peak_mib - result.tables_mib > (ONE_PEER_MIB if result.peers == 1 else BUDGET_MIB),
     # What other processes of the machine add to a wait is not the attacker's: the server has to have computed, too.
     "p99": lambda result: (

@@ -42,8 +42,8 @@ from namesrv_remoting.codes import SerializeType
 _MIB: Final = 1024 * 1024
 # beyond those within the expiry: the puller's own interval, and a scan that is late
 _LATE_SCANS: Final = 2
-# Times as many scans as a dead broker may survive: after so many nobody waits for its end any longer. A server that is
-# starved of processor time credits it with that, and makes more scans.
+# After this many times the scans that a dead broker may survive, the trial stops waiting for its end. A server that is
+# starved of processor time credits the broker with that, and makes more scans.
 _SCANS_SHARE: Final = 10
 
 
@@ -108,19 +108,19 @@ class Result:
     evicted: tuple[str, ...]
     # connections of those who behave that the server closed
     lost: int
-    # a broker that said nothing more is gone in the end
+    # whether the dead broker was gone in the end
     is_dead_gone: bool
-    # scans for silent brokers that it had survived when it was last seen, and may survive
+    # scans for silent brokers that it was seen to survive, and that it may survive
     dead_scans: int
     most_scans: int
     refused_clients: int
     refused_brokers: int
-    # the longest that a newcomer who was served had to wait
+    # the longest wait of a newcomer that was served
     newcomer_seconds: float
     newcomers: int
     # from SIGTERM to the end
     stopped_seconds: float
-    # it answers a newcomer's question about metrics when everything is over, and ends when it is to
+    # whether it answers a newcomer's request for metrics when everything is over, and ends when told to
     is_answering: bool
 
 
@@ -139,7 +139,7 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         if seed := attack.seed():
             stack.enter_context(Wire(server, PATIENCE_SECONDS)).ask_well(seed)
         beside = stack.enter_context(_Bystanders(server, http_port, pace))
-        # here before the attackers, who may take all places
+        # connects before the attackers, who may take all places
         watcher = stack.enter_context(Wire(server, PATIENCE_SECONDS))
         before = _Reading.of(server, http_port)
         time.sleep(pace.quiet_seconds)
@@ -306,7 +306,7 @@ def _unread_daemon(bench: Bench, *flags: str) -> Iterator[Server]:
     """As `daemon`, but its standard error is a pipe that nobody reads."""
     port = free_port()
     reading, writing = os.pipe()
-    # full at once, however few lines there are
+    # one page, which a few lines fill
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
     with tempfile.TemporaryDirectory(prefix="namesrv-abuse-") as data_dir:
         command = [sys.executable, "-m", "namesrv", *DAEMON_FLAGS, "--data-dir", data_dir, *flags]

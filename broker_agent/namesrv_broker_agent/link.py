@@ -91,7 +91,7 @@ class ServerLink:
         self._dialect: Dialect | None = None
         # something is to be done before the next heartbeat
         self._wake = asyncio.Event()
-        # why the connection of now is of no use
+        # why the current connection must not be used any more
         self._useless: str | None = None
         self._needs_full = True
         # a slave wants to know who its master is now
@@ -105,12 +105,12 @@ class ServerLink:
         return f"<ServerLink [{self.address} | {self.state.status} | {len(self._pending)} pending]>"
 
     def socket_descriptors(self) -> list[int]:
-        """The file descriptor of the connection, and of the one before it as long as that is kept; those that are."""
+        """File descriptors of the open connections: the current one, and the one before it while that is kept."""
         found = (client.socket_descriptor for client in (self._client, self._former) if client is not None)
         return [descriptor for descriptor in found if descriptor is not None]
 
     def has_one_of(self, descriptors: Collection[int]) -> bool:
-        """Whether the connection of now is one of these."""
+        """Whether the current connection is one of these."""
         return self._client is not None and self._client.socket_descriptor in descriptors
 
     # -- what the agent says ------------------------------------------------------------------------------------------

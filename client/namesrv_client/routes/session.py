@@ -175,7 +175,7 @@ class ServerSession:
         asking: dict[asyncio.Task[RemotingError | None], Server] = {}
 
         async def attempt(server: Server) -> RemotingError | None:
-            """A failure is a value, for whoever has lost interest by then."""
+            """Ask one server; an error is returned, since nobody may wait for it any more."""
             until = max(deadline, clock.monotonic() + patience)
             try:
                 await server.identify(until - clock.monotonic())

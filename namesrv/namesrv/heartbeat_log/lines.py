@@ -25,7 +25,7 @@ from namesrv_runtime.line_log import encoded as _json
 
 
 class Told(NamedTuple):
-    """Something that is told as it is: the event, and its fields."""
+    """An event that is written as it is, with its fields."""
 
     event: bytes
     fields: Mapping[str, Any]
@@ -56,7 +56,7 @@ class _Beating:
 
 
 class RoutesPublished(NamedTuple):
-    """The routes of these topics, which are some of those of a change, are others now."""
+    """New routes of these topics, some or all of those that one change touched."""
 
     revision: int
     topics: Sequence[str]

@@ -148,7 +148,7 @@ class HttpConnection(H11Protocol):
             self._take_deadline()
 
     def on_response_complete(self) -> None:
-        """It is the peer's turn again, unless it did not wait for its turn: whoever asks on may not even read."""
+        """Let the peer ask again; one that did not wait for its answer, and may never read it, is closed."""
         if self in self._listener.connections:
             # others wait for longer
             self._listener.connections[self] = self._listener.connections.pop(self)

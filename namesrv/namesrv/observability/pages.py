@@ -17,7 +17,7 @@ from namesrv.observability.metrics import CONTENT_TYPE, exposition
 from namesrv_remoting.aio.server import RemotingServer
 
 _NO_STORE = {"Cache-Control": "no-store"}
-# Metrics that are not older are shown again: rendering takes as long as hundreds of pulls, however often one asks.
+# For so long the last page is served again, however often one asks: rendering takes as long as hundreds of pulls.
 FRESH_SECONDS: Final = 0.25
 # Housekeeping runs every second; one that has been stuck for so long needs a restart.
 STUCK_SECONDS: Final = 30.0

@@ -53,7 +53,7 @@ async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[l
 async def measure_lag(histogram: Histogram) -> None:
     """Measure the running loop until cancelled.
 
-    By how much a wake-up is late, in real time, whatever else was due then was late, too: an answer to a client, a
+    When a wake-up is late, everything else that was due then was as late in real time: an answer to a client, a
     heartbeat that waited in its socket.
     """
     while True:

@@ -89,7 +89,7 @@ class AdminProcessor:
         """224."""
         cluster = ClusterRequestHeader.from_ext(request.command.ext_fields).cluster
         brokers = self._tables.cluster_addr_table.get(cluster)
-        # any number of unknown clusters could be asked for: they have one list
+        # any number of unknown clusters could be asked for: they share one list
         if brokers is None:
             return await self._list(request, "none", lambda _: False)
         return await self._list(

@@ -35,7 +35,7 @@ from namesrv_remoting.headers import (
 try:
     from xxhash import xxh3_128 as _new_hasher
 except ImportError:  # comes with the extra `server`
-    from hashlib import blake2b as _new_hasher  # type: ignore[assignment]  # what is called of both is the same
+    from hashlib import blake2b as _new_hasher  # type: ignore[assignment]  # the methods used here are in both
 
 # 31 bits: Java's CRC is a non-negative int
 _CRC_MASK: Final = 0x7FFFFFFF

@@ -23,7 +23,7 @@ from namesrv_remoting.codes import SerializeType
 
 # described between two looks at the sockets: about a millisecond
 _SLICE: Final = 250
-# of a connection over which nothing has come there is none
+# a connection over which nothing has come yet has none
 _PROTOCOLS: Final = {int(each): each.name.lower() for each in SerializeType}
 
 

@@ -46,7 +46,7 @@ def check_registration(
     if holder is None and is_one_topic and not registration.is_native:
         raise SystemError_("register broker failed", ext_fields={})
     if live is None and holder is None:
-        # whoever takes the place of another is no broker more
+        # one that takes another's place adds no broker
         _check(len(tables.broker_live_table) + 1, limits.max_brokers, "brokers")
     if registration.cluster_name not in tables.cluster_addr_table:
         _check(len(tables.cluster_addr_table) + 1, limits.max_clusters, "clusters")
@@ -65,7 +65,7 @@ def check_registration(
 def _check_age(
     tables: RouteTables, registration: Registration, live: BrokerLiveInfo | None, holder: str | None
 ) -> None:
-    """What an agent said before what it said last, and a master of a former term."""
+    """Refuse what an agent sent before its last registration, and a master of an earlier term."""
     if live is not None and registration.agent_id is not None and live.agent_id == registration.agent_id:
         offered, known = registration.registration_seq or 0, live.registration_seq or 0
         if offered < known:
@@ -91,7 +91,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does 
     most: int,
     dropped: Steps[set[str]] | None = None,
 ) -> Steps[None]:
-    """Refuse topics too many: these, at most so many, are named for a broker, and `dropped` says which it leaves.
+    """Refuse too many topics: `named`, of which there are at most `most`, are for a broker that leaves `dropped`.
 
     Raises:
         BadRequestError: with the limit.

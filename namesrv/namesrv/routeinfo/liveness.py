@@ -8,8 +8,8 @@ Two promises, and why both hold:
 2. *A dead broker is gone at most expiry + scan interval + `MAX_CREDIT_SECONDS` after we read its last heartbeat,
    whatever strangers do.* A loop that is late because it worked deserves no credit: it read its sockets in between. So
    only lateness beyond our own processor time counts (`stopped_seconds`), which no peer can cause over the network: a
-   signal, a debugger, a paused machine, a disk that blocks, other processes. And the credit of any `window_seconds` is
-   capped: as long as a broker lives after its last heartbeat, expiry and scan, so that no silence is
+   signal, a debugger, a paused machine, a disk that blocks, other processes. And the credit within any `window_seconds`
+   is capped. A window is as long as a broker lives after its last heartbeat, expiry and scan, so that no silence is
    credited with more.
 
 Processor time is that of all our threads: one that decodes holds up the loop through the interpreter's lock. It may

@@ -146,7 +146,7 @@ class RouteInfoManager:
             key = registration.key
             former = self.tables.broker_live_table.get(key)
             if former is not None and former.broker_name != registration.broker_name and is_connected():
-                # the process at this address was another broker before; nothing would ever end that one
+                # the process at this address was another broker before, which nothing else would ever remove
                 await self._remove(key, former, "superseded", effects, broker_name=former.broker_name)
             self._last_generation += 1
             changes, result = await run_in_steps(
@@ -158,7 +158,7 @@ class RouteInfoManager:
                 return RegisterResult()
             self._take_in(registration, prepared, effects)
         if len(registration.body.topic_configs) > CHUNK_TOPICS:
-            # what is given up on the way out takes time as well
+            # freeing what was replaced takes time as well
             await asyncio.sleep(0)
         return result
 
@@ -243,7 +243,7 @@ class RouteInfoManager:
             if len(carriers) < MAX_CARRIERS if carrier is None else now - carrier.heard >= CARRIER_GRAIN_SECONDS:
                 connection_id = self._heard_elsewhere(key, live, connection_id, now)
             else:
-                # nothing new: should its own connection have ended, one of these takes over
+                # nothing new to note: if its own connection has ended, one of these takes over
                 connection_id = live.connection_id
         heard = live.heard(now, connection_id, state)
         if heard.connection_id == live.connection_id:

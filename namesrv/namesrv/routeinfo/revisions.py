@@ -4,8 +4,8 @@ from collections.abc import Collection, Generator, Iterable
 from itertools import islice
 from typing import Final
 
-# Topics without a route whose last change is remembered, at the most; who asks for changes before that of one that was
-# forgotten gets everything.
+# Of at most so many topics without a route the last change is remembered; a client that asks for changes since before a
+# forgotten one gets everything.
 DEFAULT_SPARE_TOPICS: Final = 200_000
 # Topics that are looked at in one step: a fraction of a millisecond.
 STEP_TOPICS: Final = 2_000

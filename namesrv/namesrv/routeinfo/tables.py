@@ -304,7 +304,7 @@ class RouteTables:
     def _put_rows(self, prepared: Prepared) -> None:
         self.queue_count += prepared.queue_count
         self.route_count += prepared.route_count
-        # here as below without a step of Python's for each topic
+        # here and below no Python runs for each topic
         self.topic_queue_table.update(prepared.rerouted.after)
         deque(map(self.topic_queue_table.pop, prepared.gone, repeat(None)), maxlen=0)
         for broker_name, topics in prepared.joined.items():

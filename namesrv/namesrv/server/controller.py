@@ -76,7 +76,7 @@ def run(settings: Settings, read_again: Callable[[], Loaded] | None = None) -> i
 
     On SIGHUP the settings are read again if `read_again` is given.
     """
-    # The process is ours here, and its collector with it, which is not to stop the loop: what was loaded until now
+    # Here the process is ours, and so is its garbage collector, which must not stop the loop: what was loaded until now
     # stays for ever and is not looked at again. The tables hold untracked values, so that a full collection is short;
     # it is asked for rarely all the same.
     gc.collect()

@@ -9,7 +9,7 @@ from typing import Final
 
 # Watchers woken between two looks at the sockets: each of them answers a question of its own.
 BATCH: Final = 64
-# Questions about more topics are not entered by topic, but looked through when something changes; so much in one step.
+# Questions about more topics are not entered by topic, but looked through when something changes, so many in a step.
 FEW_TOPICS: Final = 256
 STEP_TOPICS: Final = 10_000
 
@@ -24,7 +24,7 @@ class RouteWatchers:
         self._futures: dict[asyncio.Future[None], KeysView[str]] = {}
         # those who wait for many
         self._large: set[asyncio.Future[None]] = set()
-        # those who were waiting for many topics when some changed, and which; have yet to be looked through
+        # those who wait for many topics and have yet to be looked through, and which topics changed
         self._doubted: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
         # woken, but not told yet; in order, and each once however often it was woken
         self._woken: dict[asyncio.Future[None], None] = {}

@@ -116,10 +116,10 @@ class ConnectionOwner(Protocol):
 
 
 class _LargeFrame:
-    """A frame whose header was judged, and whose body is received where it stays.
+    """A frame whose header was accepted, and whose body is received where it stays.
 
-    Pages of the memory come as they are filled, and go without another use of the heap: bytes that grow, or are joined
-    in the end, keep the loop for 10 ms when there are 16 MiB of them.
+    Its pages are allocated as they are filled, and freed without the heap: to grow 16 MiB of bytes, or to join them in
+    the end, keeps the loop for 10 ms.
     """
 
     def __init__(self, data: bytes, header_end: int, size: int) -> None:
@@ -164,18 +164,18 @@ class ServerConnection(asyncio.Protocol):
     last_read: float = field(init=False)
     # whether answers can still reach the peer
     is_open: bool = field(default=True, init=False)
-    # it has answers to read before it gets another
+    # whether it has to read answers before it gets another
     is_write_paused: bool = field(default=False, init=False)
-    # it has a broker's place and has not begun as one
+    # whether it holds a broker's place and has yet to prove to be one
     is_on_probation: bool = field(default=False, init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
     # What was received and is not answered yet: the beginning of a frame, or frames that have to wait; None when the
     # last read ended with a frame's end. From `_needed` bytes on there is something new to see in it.
     _buffer: bytearray | None = field(default=None, init=False)
     _needed: int = field(default=0, init=False)
-    # a frame that was let in, and is received in place of that
+    # a large frame that is being received, outside `_buffer`
     _large: _LargeFrame | None = field(default=None, init=False)
-    # what the two are charged with
+    # memory that `_buffer` and `_large` are charged with
     _buffer_bytes: int = field(default=0, init=False)
     # a PROXY header may come first
     _preamble: bool = field(init=False)

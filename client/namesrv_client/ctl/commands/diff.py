@@ -21,7 +21,7 @@ Kind = Literal["broker", "topic"]
 Fact = str | int | bool | None
 # what one server says of one broker or topic: the name of each fact, and the fact
 Facts = Mapping[str, Fact]
-# what one server says of all
+# what one server says of all brokers and topics
 View = Mapping[tuple[Kind, str], Facts]
 
 # the fact that something is there at all
@@ -52,7 +52,7 @@ def differences(views: Mapping[str, View]) -> list[Difference]:
 
 
 def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
-    """Each fact that not all say alike, and what each of them says."""
+    """Each fact on which they disagree, and what each of them says."""
     names = dict.fromkeys(name for one in facts.values() for name in one)
     found = {name: {who: one.get(name) for who, one in facts.items()} for name in names}
     return {name: values for name, values in found.items() if len(set(values.values())) > 1}

@@ -21,7 +21,7 @@ from namesrv_remoting.bodies.route import QueueData
 # of the time that a broker may be silent; with 120 s and a heartbeat every 30 s one is late that missed a second one
 _LATE: Final = 0.5
 _STYLES: Final = {"fine": "green", "unknown": ""}
-# of whom the server says nothing
+# stands for a broker of which the server says nothing
 _UNTOLD: Final = LiveBroker("", "", 0, "")
 
 
@@ -42,7 +42,7 @@ class Instance:
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """Which instance it is, on whatever server, and where it stands in a list."""
+        """Which instance it is, the same on every server; lists are sorted by it."""
         return self.broker_name, -1 if self.broker_id is None else self.broker_id, self.broker_addr or ""
 
     @property

@@ -24,7 +24,7 @@ from namesrv_runtime.clock import Clock
 
 # what a server remembers
 _MAX_EVENTS: Final = 1000
-# events are asked for so often, and so are the routes of Apache's server, which cannot be waited for
+# how often events are asked for, and the routes of Apache's server, which has no watches
 _EVENTS_SECONDS: Final = 1.0
 _ROUTES_SECONDS: Final = 2.0
 # a NAT or a proxy in between forgets a connection that is silent for long
@@ -36,7 +36,7 @@ _LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 # -- following --------------------------------------------------------------------------------------------------------
 
 
-# asks one server what there is to tell, the first time at once; what tells it
+# asks one server for news, the first time at once; returns what prints them
 Ask = Callable[[], Awaitable[Callable[[], None]]]
 
 
