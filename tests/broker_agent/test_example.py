@@ -149,7 +149,7 @@ def _ended(connection: socket.socket) -> bool:
 
 
 def test_consume_goes_on_until_a_queue_is_empty_and_end_hangs_up(namesrv: Daemon) -> None:
-    """Also when it holds more than one answer does; with a client that is still connected, and without a word."""
+    """Also when it holds more than fits one answer; the broker ends silently while a client is connected."""
     with Broker(namesrv, "b-many", "--topic", "many") as broker:
         for number in range(250):
             broker.ask({"op": "produce", "topic": "many", "queue": 2, "body": str(number)})

@@ -80,7 +80,7 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
 
 
 def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
-    """Each says what the client in the loop says; a thread is there as long, and starting or stopping twice is once."""
+    """Each answers as the client in the loop; it has a thread while started; to start or stop twice is harmless."""
     client = SyncRouteClient(settings_of(namesrv))
 
     def check_not_started() -> None:

@@ -1,4 +1,4 @@
-"""The loop is the best there is."""
+"""Loops are uvloop's where it can be imported, and asyncio's own elsewhere."""
 
 import asyncio
 import sys

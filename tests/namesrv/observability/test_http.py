@@ -90,7 +90,7 @@ async def read_answer(peer: RawPeer) -> tuple[bytes, bytes]:
 
 
 async def test_connection_is_kept() -> None:
-    """One question after the other; of those that come at once the first is answered, and then it is closed."""
+    """It serves one request after another; when several come at once the first is answered, and then it is closed."""
     async with serving() as site:
         peer = await site.connect()
         for query in (b"1", b"2"):

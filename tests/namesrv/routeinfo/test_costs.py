@@ -19,7 +19,7 @@ from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.route_builders import RouteScene, body, key, registration, topic
 
 MANY = 20 * CHUNK_TOPICS
-# of one topic, in all tables that know it, while it is worked out
+# how often one topic may be looked up in all tables that know it while a change is worked out
 LOOKS = 8
 
 
@@ -31,7 +31,7 @@ class Topic(str):
     loop_thread = 0
 
     def __hash__(self) -> int:
-        """As a string's; tables that are put into tables as a whole do not ask again."""
+        """As a string's. A table that is put into another as a whole keeps its hashes and does not ask again."""
         Topic.looks += threading.get_ident() == Topic.loop_thread
         return str.__hash__(self)
 

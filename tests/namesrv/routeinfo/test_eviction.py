@@ -38,7 +38,7 @@ def test_brokers_expire_strictly_after_their_own_expiry_longest_overdue_first(no
 
 @pytest.mark.parametrize(("expiry", "now"), [(5.0, 5.1), (500.0, 500.1)])
 def test_expiry_that_became_another_counts_at_once(expiry: float, now: float) -> None:
-    """Shorter or longer: of the latest registration."""
+    """Shorter or longer, the expiry of the latest registration holds."""
     tables = tables_of(registration("b1", 0, "m:1"), registration("b1", 0, "m:1", expiry_seconds=expiry))
 
     assert [] == [*dict(silent_brokers(tables, now - 0.1))]
@@ -87,7 +87,7 @@ def test_members_are_told_when_the_smallest_id_leaves(
 
 
 def test_permissions_change_only_where_they_are_others() -> None:
-    """Rows that would stay as they are, are not touched."""
+    """Rows that already have the permission are left alone."""
     tables = tables_of(registration("b1", 0, "m:1", "t1", "t2"), registration("b2", 0, "o:1", "t1", "t9"))
     changes = Changes()
 

@@ -157,7 +157,7 @@ async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
 
 
 async def test_effects_of_operators(scene: RouteScene) -> None:
-    """Only what changes is told; topics count even if nothing changes of them."""
+    """Only what changes is reported; the answer counts all topics, changed or not."""
     await scene.register(MASTER, replace(OTHER, cluster_name="c2"))
     scene.take_effects()
     manager = scene.manager

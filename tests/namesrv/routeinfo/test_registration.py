@@ -101,7 +101,7 @@ def test_refusals(known: Registration, refused: Registration, error: type[Respon
     ],
 )
 def test_what_is_not_refused(known: Registration, taken: Registration) -> None:
-    """It comes close to what is."""
+    """These come close to what is refused."""
     tables = tables_of(known, taken)
 
     assert taken.body.data_version == tables.broker_live_table[taken.key].data_version

@@ -57,7 +57,7 @@ def test_large_change_costs_nothing_when_it_is_noted() -> None:
 
 
 def test_settling_that_is_given_up_begins_anew() -> None:
-    """Whoever did it was cancelled."""
+    """The task that settled was cancelled in the middle of it."""
     revisions = RouteRevisions()
     revisions.changed(CROWD)
     given_up = revisions.settle(CROWD)

@@ -86,7 +86,7 @@ async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
 async def test_stale_removal_and_another_lowest_id_are_information(
     server: InProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The one was meant for an older registration and did nothing; of the other the members are told."""
+    """A stale removal did nothing; of another lowest id the members are told."""
     caplog.set_level(logging.INFO)
     older, newer, slave = await server.connect(), await server.connect(), await server.connect()
     for peer in (older, newer):

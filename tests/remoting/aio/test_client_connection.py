@@ -202,7 +202,7 @@ async def test_requests_of_a_server_that_does_not_read_are_not_refused() -> None
 
 
 async def test_close_fails_what_waits_and_closes_the_connection() -> None:
-    """The caller learns that it was us; the server reads the end; the loss is nobody's news. Twice is once."""
+    """The error says that we closed it, the server reads the end, no loss is reported; closing again is harmless."""
     losses: list[Any] = []
     async with asked(on_connection_lost=losses.append) as (server, client, peer, calls, _):
         await asyncio.gather(client.close(), client.close())
