@@ -5,11 +5,13 @@ A value is declared once, as a struct in its native spelling; how Java spells it
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+from namesrv_remoting.bodies import fastjson
 from namesrv_remoting.bodies.base import read_json, read_msgpack
 from namesrv_remoting.bodies.topic import MAX_DATA_VERSION_BYTES, DataVersion
 from namesrv_remoting.command import RemotingCommand
@@ -17,6 +19,8 @@ from namesrv_remoting.errors import RemoteProtocolError, ResponseError
 from namesrv_remoting.frames import MAX_FRAME_BYTES
 
 T = TypeVar("T")
+
+_anything: Final = msgspec.json.Decoder(Any)
 
 # what Java's fields hold when nobody sets them
 _ZEROS: Final[tuple[tuple[type, Callable[[], Any]], ...]] = ((int, int), (str, str), (Sequence, list), (Mapping, dict))
@@ -116,6 +120,11 @@ class Dialect:
         try:
             return self.read(kind, body)
         except ResponseError as error:
+            if self is JSON and b"null" in body:
+                # fastjson leaves out what is null; what others spell out counts as missing, too
+                with suppress(ResponseError, RecursionError, UnicodeEncodeError):
+                    found = read_json(_anything, body, kind.__name__)
+                    return self.read(kind, msgspec.json.encode(fastjson.without_nulls(found)))
             raise RemoteProtocolError(str(error)) from error
 
     def read_data_version(self, body: bytes) -> DataVersion | None:

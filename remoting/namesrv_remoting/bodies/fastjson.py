@@ -134,13 +134,13 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         # the text of Java's BigDecimal: 1E-7 where Python writes 1e-07, and no negative zero
         return str(Decimal(repr(value or 0.0)))
-    return json.dumps(_without_nulls(value), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(without_nulls(value), ensure_ascii=False, separators=(",", ":"))
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """As fastjson writes: null members of objects are left out, null elements of arrays stay."""
     if isinstance(value, dict):
-        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+        return {key: without_nulls(member) for key, member in value.items() if member is not None}
     if isinstance(value, list):
-        return [_without_nulls(element) for element in value]
+        return [without_nulls(element) for element in value]
     return value

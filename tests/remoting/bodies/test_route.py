@@ -180,6 +180,32 @@ def test_routes_of_apaches_servers(body: bytes) -> None:
     assert expected == read_route(body)
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "bare"),
+    [
+        (TopicRouteData, b'{"brokerDatas":null,"filterServerTable":null,"queueDatas":null,"x":[null]}', b"{}"),
+        (
+            TopicRouteData,
+            b'{"brokerDatas":[{"brokerName":"b","cluster":null,"brokerAddrs":{0:"10.0.0.1:10911",1:null}}]}',
+            b'{"brokerDatas":[{"brokerName":"b","brokerAddrs":{"0":"10.0.0.1:10911"}}]}',
+        ),
+        (ClusterInfo, b'{"brokerAddrTable":null,"clusterAddrTable":null}', b"{}"),
+        (TopicList, b'{"topicList":null}', b"{}"),
+        (KVTable, b'{"table":null}', b"{}"),
+    ],
+)
+def test_nulls_count_as_missing(kind: type[object], body: bytes, bare: bytes) -> None:
+    """Fastjson leaves them out; servers that are not written in Java may spell them."""
+    assert JSON.read_answer(kind, bare) == JSON.read_answer(kind, body)
+
+
+@pytest.mark.parametrize("body", [b'{"topicList":[null]}', b'{"topicList":"null"}', b'{"x":' + b"[" * 5000 + b"null"])
+def test_nulls_excuse_nothing_else(body: bytes) -> None:
+    """An element that is null is none."""
+    with pytest.raises(RemoteProtocolError, match=r"^body of TopicList cannot be read: "):
+        JSON.read_answer(TopicList, body)
+
+
 def test_the_old_spelling_of_the_flag_counts() -> None:
     """`topicSynFlag`, before 4.9.0."""
     body = b'{"queueDatas":[{"brokerName":"b","topicSynFlag":4}]}'
