@@ -1,5 +1,6 @@
 """What a NameServer answers with is written to the byte in JSON and natively, and read back."""
 
+import tracemalloc
 from typing import Any
 
 import msgpack
@@ -178,6 +179,19 @@ def test_routes_of_apaches_servers(body: bytes) -> None:
     )
 
     assert expected == read_route(body)
+
+
+def test_a_long_list_is_not_copied() -> None:
+    """Its names are written as they are: to look through a hundred thousand of them first keeps the loop."""
+    topics = TopicList(["t"] * 100_000)
+    tracemalloc.start()
+    try:
+        body = JSON.encode(topics)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # as many references would be 800 KB
+    assert 400_000 < len(body) < most < 2 * len(body)
 
 
 @pytest.mark.parametrize(
