@@ -1,0 +1,276 @@
+"""Signatures of requests: made, verified, refused."""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from namesrv_remoting import signatures
+from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.signatures import (
+    Credentials,
+    Recipe,
+    SignatureError,
+    Signer,
+    Verifier,
+    sign_native,
+    sign_rocketmq,
+)
+from tests.support.fake_clock import FakeClock
+
+SECRETS = {"orders": [b"12345678"], "rotated": [b"new-secret", b"old-secret"]}
+NATIVE = RemotingCommand(
+    RequestCode.PUT_KV_CONFIG,
+    opaque=7,
+    ext_fields={"namespace": "ns", "key": "k", "value": "v"},
+    body=b"body",
+    serialize_type=SerializeType.MSGPACK,
+)
+JSON = replace(NATIVE, serialize_type=SerializeType.JSON)
+
+texts = st.text(max_size=8)
+
+
+def verifier(clock: FakeClock | None = None, *, max_remembered: int = 100) -> Verifier:
+    """One that accepts natively signed requests for a minute."""
+    return Verifier(
+        lambda key: SECRETS.get(key, ()),
+        wall=(clock or FakeClock()).wall,
+        window_seconds=60,
+        max_remembered=max_remembered,
+    )
+
+
+def signed(command: RemotingCommand, key: str = "orders", secret: bytes = b"12345678") -> RemotingCommand:
+    """The command as a client with this key sends it."""
+    return Credentials(key, secret, FakeClock().wall).sign(command)
+
+
+def reason(command: RemotingCommand, judge: Verifier | None = None) -> str:
+    """Why it is refused."""
+    with pytest.raises(SignatureError) as caught:
+        (judge or verifier()).verify(command)
+    return caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("secret", "key", "body", "signature"),
+    [
+        # AclSignerTest.java
+        (b"12345678", "Rocket", b"MQ", "IUc8rrO/0gDch8CjObLQsW2rsiA="),
+        # the Go client's signature_test.go
+        (b"adiaushdiaushd", "Hello RocketMQ Client", b" ACL Feature", "tAb/54Rwwcq+pbH8Loi7FWX4QSQ="),
+    ],
+)
+def test_rocketmq_signature_is_that_of_its_own_tests(secret: bytes, key: str, body: bytes, signature: str) -> None:
+    """The access key's value, then the body: the vectors of the Java and the Go client, cut in two."""
+    assert sign_rocketmq(None, body, key, secret) == {"AccessKey": key, "Signature": signature}
+
+
+@pytest.mark.parametrize(
+    ("fields", "values"),
+    [
+        ({"topic": "T", "acceptStandardJsonOnly": "true", "a": ""}, "KtrueT"),
+        # by UTF-16 unit: a character beyond the first plane (D83D DE00) comes before U+FF5E
+        ({"\uff5e": "1", "\U0001f600": "2"}, "K21"),
+        # a signature of before is replaced, not signed
+        ({"Signature": "old"}, "K"),
+        ({"broken": "\ud83d"}, "K?"),
+    ],
+)
+def test_rocketmq_signature_covers_the_values_in_the_order_of_java(fields: dict[str, str], values: str) -> None:
+    """Sorted by name as a TreeMap sorts, values only, as Java's getBytes spells them."""
+    expected = sign_rocketmq(None, b"", values, b"s")["Signature"]
+
+    assert sign_rocketmq(fields, b"", "K", b"s")["Signature"] == expected
+
+
+@pytest.mark.parametrize(("command", "recipe"), [(NATIVE, Recipe.NATIVE), (JSON, Recipe.ROCKETMQ)])
+@pytest.mark.parametrize(
+    ("key", "secret"), [("orders", b"12345678"), ("rotated", b"new-secret"), ("rotated", b"old-secret")]
+)
+def test_signer_is_recognised_by_any_secret(command: RemotingCommand, recipe: Recipe, key: str, secret: bytes) -> None:
+    """Each protocol with its own recipe; a key that is being rotated with both secrets."""
+    assert verifier().verify(signed(command, key, secret)) == Signer(key, recipe)
+
+
+def test_request_without_access_key_is_anonymous() -> None:
+    """Whether that is enough is not for the signature to say."""
+    assert verifier().verify(JSON) is None
+
+
+@pytest.mark.parametrize("command", [NATIVE, JSON])
+def test_unknown_key_and_wrong_secret_cannot_be_told_apart(command: RemotingCommand) -> None:
+    """The same words but for the name, and the same number of digests: a stranger learns no name of an account."""
+    refusals = set()
+    for key in ("orders", "rotated", "nobody"):
+        request = signed(command, key, b"wrong")
+        with (
+            patch.object(hmac, "new", wraps=hmac.new) as new,
+            patch.object(hmac, "digest", wraps=hmac.digest) as digest,
+            pytest.raises(SignatureError) as caught,
+        ):
+            verifier().verify(request)
+        remark = str(caught.value).replace(key, "KEY")
+        refusals.add((remark, caught.value.reason, new.call_count + digest.call_count))
+
+    assert refusals == {("access key 'KEY' is unknown, or the request is not signed with its secret", "mismatch", 2)}
+
+
+@pytest.mark.parametrize("zone", [{"__ZONE_NAME": "z"}, {"__ZONE_NAME": "z", "__ZONE_MODE": "true"}])
+def test_zone_fields_may_be_signed_or_added_afterwards(zone: dict[str, str]) -> None:
+    """Java adds them behind the signature; a request that is sent a second time is signed with them."""
+    before = signed(replace(JSON, ext_fields={**(JSON.ext_fields or {}), **zone}))
+    after = signed(JSON)
+    after = replace(after, ext_fields={**(after.ext_fields or {}), **zone})
+
+    assert [verifier().verify(before), verifier().verify(after)] == [Signer("orders", Recipe.ROCKETMQ)] * 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code": RequestCode.DELETE_KV_CONFIG},
+        {"opaque": 8},
+        {"flag": FLAG_ONEWAY},
+        {"version": 1},
+        {"body": b"other"},
+    ],
+    ids=str,
+)
+def test_native_signature_covers_header_and_body(changed: dict[str, Any]) -> None:
+    """Nothing of a request can be taken into another one."""
+    assert reason(replace(signed(NATIVE), **changed)) == "mismatch"
+
+
+@given(st.dictionaries(texts, texts, max_size=4), st.dictionaries(texts, texts, max_size=4))
+def test_native_signature_covers_every_ext_field(ours: dict[str, str], theirs: dict[str, str]) -> None:
+    """Names, values, and where one ends and the next begins; the zone as well."""
+    assume(ours != theirs)
+    fields = signed(replace(NATIVE, ext_fields=ours)).ext_fields or {}
+    moved = {**theirs, **{name: fields[name] for name in fields.keys() - ours.keys()}}
+
+    assert reason(replace(NATIVE, ext_fields=moved)) == "mismatch"
+
+
+@pytest.mark.parametrize("body", [b"other", b""])
+def test_rocketmq_signature_covers_values_and_body(body: bytes) -> None:
+    """What it does not cover, the code for one, is why it is worth less."""
+    request = signed(JSON)
+
+    assert reason(replace(request, body=body)) == "mismatch"
+    assert reason(replace(request, ext_fields={**(request.ext_fields or {}), "value": "w"})) == "mismatch"
+    assert verifier().verify(replace(request, code=RequestCode.DELETE_KV_CONFIG)) is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "remark"),
+    [
+        ({"hmacSha256": None}, "field Signature is missing"),
+        ({"signedAt": None}, "field signedAt: '': not a time in ms"),
+        ({"signedAt": "-1"}, "field signedAt: '-1': not a time in ms"),
+        ({"signedAt": "\u0661"}, "field signedAt: '\u0661': not a time in ms"),
+        ({"signedAt": "1" * 16}, "field signedAt: '1111111111111111': not a time in ms"),
+        ({"nonce": None}, "field nonce of 0 characters, limit 64"),
+        ({"nonce": "n" * 65}, "field nonce of 65 characters, limit 64"),
+    ],
+)
+def test_malformed_signature_is_refused_by_field(fields: dict[str, str | None], remark: str) -> None:
+    """Before any arithmetic; it depends on nothing but the request."""
+    changed = {**(signed(NATIVE).ext_fields or {}), **fields}
+    command = replace(NATIVE, ext_fields={name: value for name, value in changed.items() if value is not None})
+
+    with pytest.raises(SignatureError) as caught:
+        verifier().verify(command)
+
+    assert (str(caught.value), caught.value.reason, caught.value.access_key) == (remark, "malformed", "orders")
+
+
+@pytest.mark.parametrize("step", [60.0, -60.0])
+def test_native_signature_is_good_within_the_window(step: float) -> None:
+    """On both sides, to the last millisecond."""
+    clock = FakeClock()
+    clock.step_wall(step)
+
+    assert verifier(clock).verify(signed(NATIVE)) == Signer("orders", Recipe.NATIVE)
+
+
+@pytest.mark.parametrize(("step", "when"), [(60.001, "60 s ago"), (-60.001, "60 s in the future")])
+def test_native_signature_is_not_good_outside_the_window(step: float, when: str) -> None:
+    """The remark tells its owner which clocks to compare."""
+    clock = FakeClock()
+    clock.step_wall(step)
+
+    with pytest.raises(SignatureError) as caught:
+        verifier(clock).verify(signed(NATIVE))
+
+    assert caught.value.reason == "stale"
+    assert str(caught.value) == f"signed {when} by this server's clock, limit 60 s: compare the clocks"
+
+
+def test_replay_is_refused_and_the_same_question_anew_is_not() -> None:
+    """Once per signature; RocketMQ's, which has no time, can be sent again for ever."""
+    judge = verifier()
+    first = signed(NATIVE)
+    judge.verify(first)
+    judge.verify(signed(NATIVE))
+
+    assert reason(first, judge) == "replayed"
+    old = signed(JSON)
+    assert judge.verify(old) == judge.verify(old)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["orders", "rotated"]), st.integers(-70, 70), st.integers(-40, 130)), max_size=40
+    ),
+    st.integers(1, 6),
+)
+def test_no_request_is_admitted_twice(steps: Sequence[tuple[str, int, int]], max_remembered: int) -> None:
+    """Whatever the clock does, and however little is remembered: every copy of every request is refused."""
+    clock = FakeClock()
+    judge = verifier(clock, max_remembered=max_remembered)
+    admitted: list[RemotingCommand] = []
+    for number, (key, ahead, step) in enumerate(steps):
+        now_ms = int(clock.wall() + ahead) * 1000
+        fields = sign_native(NATIVE, key, SECRETS[key][0], now_ms=now_ms, nonce=str(number))
+        request = replace(NATIVE, ext_fields=fields)
+        try:
+            judge.verify(request)
+        except SignatureError as error:
+            assert error.reason == "stale"  # noqa: PT017 - most are not refused
+        else:
+            admitted.append(request)
+        for copy in admitted:
+            assert reason(copy, judge) in {"replayed", "stale"}
+        clock.step_wall(step)
+
+
+def test_busy_key_narrows_its_own_window_only() -> None:
+    """What is sent now is admitted however much there is; another key does not notice."""
+    clock = FakeClock()
+    judge = verifier(clock, max_remembered=3)
+    credentials = Credentials("rotated", b"new-secret", clock.wall)
+    other = Credentials("orders", b"12345678", clock.wall).sign(NATIVE)
+    late = credentials.sign(NATIVE)
+    for _ in range(10):
+        clock.step_wall(1)
+        judge.verify(credentials.sign(NATIVE))
+
+    assert reason(late, judge) == "stale"
+    assert judge.verify(other) == Signer("orders", Recipe.NATIVE)
+
+
+def test_secret_is_not_shown() -> None:
+    """Credentials get into tracebacks and logs."""
+    shown = repr(Credentials("orders", b"12345678", FakeClock().wall))
+
+    assert "orders" in shown
+    assert "12345678" not in shown
+    assert signatures.MAX_SECRETS == 2
