@@ -1,0 +1,396 @@
+"""Who may do what: the class of every request code, and the access file with its accounts.
+
+Nothing here knows a connection: the daemon asks it about each request, and `namesrvctl access` about requests that
+somebody only thinks of. Everything is denied that is not granted, and a request is granted by one rule or not at all:
+rules are never put together, so their order means nothing.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from fnmatch import translate
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from namesrv_remoting.codes import RequestCode
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# of one account at a time: the new one, and the old one until everybody has the new one
+MAX_SECRETS: Final = 2
+# Shorter ones are guessed. RocketMQ's own limit is 6, and the shortest in its documentation have 8.
+MIN_SECRET_CHARACTERS: Final = 8
+
+
+class AccessClass(StrEnum):
+    """What a request does, as far as permission goes."""
+
+    ROUTE_READ = "route-read"
+    BROKER_CONTROL = "broker-control"
+    ADMIN_READ = "admin-read"
+    ADMIN_WRITE = "admin-write"
+    # about oneself and the server; every account may, and no rule says so
+    ANY_ACCOUNT = "any-account"
+
+
+# those that a rule may name
+GRANTABLE: Final = tuple(each for each in AccessClass if each is not AccessClass.ANY_ACCOUNT)
+# what a RocketMQ signature is good for: it covers neither the code nor the time, so a copy of one works for ever
+ROCKETMQ_CLASSES: Final = frozenset({AccessClass.ROUTE_READ, AccessClass.BROKER_CONTROL, AccessClass.ANY_ACCOUNT})
+
+
+class CodeAccess(NamedTuple):
+    """The class of a code, and what its requests name: rules can be narrowed by that.
+
+    A narrowed rule grants no request that does not name what the rule is narrowed by, except for what is in `beside`.
+    """
+
+    access_class: AccessClass
+    names: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
+
+
+def _table() -> Mapping[int, CodeAccess]:
+    code, each = RequestCode, AccessClass
+    cluster, broker, topic = "clusters", "brokers", "topics"
+    # a broker's topics are those that it registers, whatever else it asks
+    of_broker = CodeAccess(each.BROKER_CONTROL, frozenset({cluster, broker}), frozenset({topic}))
+    of_perms = CodeAccess(each.ADMIN_WRITE, frozenset({cluster, broker}))
+    return {
+        code.GET_ROUTEINFO_BY_TOPIC: CodeAccess(each.ROUTE_READ, frozenset({topic})),
+        code.PULL_ROUTES: CodeAccess(each.ROUTE_READ, frozenset({topic})),
+        code.REGISTER_BROKER: CodeAccess(each.BROKER_CONTROL, frozenset({cluster, broker, topic})),
+        code.UNREGISTER_BROKER: of_broker,
+        code.BROKER_HEARTBEAT: of_broker,
+        code.QUERY_DATA_VERSION: of_broker,
+        code.GET_BROKER_MEMBER_GROUP: of_broker,
+        code.NOTIFY_MIN_BROKER_ID_CHANGE: of_broker,
+        code.GET_KV_CONFIG: CodeAccess(each.ADMIN_READ),
+        code.GET_KVLIST_BY_NAMESPACE: CodeAccess(each.ADMIN_READ),
+        code.GET_BROKER_CLUSTER_INFO: CodeAccess(each.ADMIN_READ),
+        code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: CodeAccess(each.ADMIN_READ),
+        code.GET_TOPICS_BY_CLUSTER: CodeAccess(each.ADMIN_READ, frozenset({cluster})),
+        code.GET_SYSTEM_TOPIC_LIST_FROM_NS: CodeAccess(each.ADMIN_READ),
+        code.GET_UNIT_TOPIC_LIST: CodeAccess(each.ADMIN_READ),
+        code.GET_HAS_UNIT_SUB_TOPIC_LIST: CodeAccess(each.ADMIN_READ),
+        code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: CodeAccess(each.ADMIN_READ),
+        code.GET_NAMESRV_CONFIG: CodeAccess(each.ADMIN_READ),
+        code.RECENT_EVENTS: CodeAccess(each.ADMIN_READ),
+        code.LIST_CONNECTIONS: CodeAccess(each.ADMIN_READ),
+        code.LIST_BROKERS: CodeAccess(each.ADMIN_READ),
+        code.PUT_KV_CONFIG: CodeAccess(each.ADMIN_WRITE),
+        code.DELETE_KV_CONFIG: CodeAccess(each.ADMIN_WRITE),
+        code.WIPE_WRITE_PERM_OF_BROKER: of_perms,
+        code.ADD_WRITE_PERM_OF_BROKER: of_perms,
+        code.DELETE_TOPIC_IN_NAMESRV: CodeAccess(each.ADMIN_WRITE, frozenset({cluster, topic})),
+        code.REGISTER_TOPIC_IN_NAMESRV: CodeAccess(each.ADMIN_WRITE, frozenset({topic})),
+        code.UPDATE_NAMESRV_CONFIG: CodeAccess(each.ADMIN_WRITE),
+        # native clients begin with it
+        code.SERVER_INFO: CodeAccess(each.ANY_ACCOUNT),
+    }
+
+
+# request code -> its class and what it names; a code that is not here is denied to everybody
+CODES: Final[Mapping[int, CodeAccess]] = _table()
+
+
+class Asked(NamedTuple):
+    """What a request asks for: its code, and what it names of these."""
+
+    code: int
+    cluster: str | None = None
+    broker: str | None = None
+    topic: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Patterns:
+    """Names with `*` for any characters, `?` for one and `[ab]` for one of some; upper and lower case differ."""
+
+    texts: tuple[str, ...]
+    _matcher: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make one matcher of them all."""
+        object.__setattr__(self, "_matcher", re.compile("|".join(map(translate, self.texts)) or r"(?!)"))
+
+    def match(self, name: str) -> bool:
+        """Whether one of them fits the whole name."""
+        return self._matcher.match(name) is not None
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """One thing that an account may do; None: whichever."""
+
+    access_class: AccessClass
+    clusters: Patterns | None = None
+    brokers: Patterns | None = None
+    topics: Patterns | None = None
+
+    def __str__(self) -> str:
+        narrowed = (f"{name} {', '.join(patterns.texts)}" for name, patterns in self.narrowed.items())
+        return "; ".join([self.access_class, *narrowed])
+
+    @property
+    def narrowed(self) -> Mapping[str, Patterns]:
+        """What it is narrowed by."""
+        every = {"clusters": self.clusters, "brokers": self.brokers, "topics": self.topics}
+        return {name: patterns for name, patterns in every.items() if patterns is not None}
+
+    def grants(self, asked: Asked) -> bool:
+        """Whether this rule alone allows it."""
+        about = CODES.get(asked.code)
+        if about is None or about.access_class is not self.access_class:
+            return False
+        named = {"clusters": asked.cluster, "brokers": asked.broker, "topics": asked.topic}
+        return all(
+            name in about.beside or (name in about.names and _fits(patterns, named[name]))
+            for name, patterns in self.narrowed.items()
+        )
+
+
+def _fits(patterns: Patterns, name: str | None) -> bool:
+    return name is not None and patterns.match(name)
+
+
+@dataclass(slots=True, frozen=True)
+class Account:
+    """Somebody who may do something: known by a key, by a certificate, or by the network that a request comes from."""
+
+    name: str
+    access_key: str | None = None
+    secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    certificates: tuple[str, ...] = ()
+    # from where; with neither key nor certificate, everybody there is this account. Empty: from everywhere.
+    networks: tuple[Network, ...] = ()
+    expires: datetime | None = None
+    # whether a RocketMQ signature is good for everything that the rules allow
+    trusts_rocketmq_signatures: bool = False
+    rules: tuple[Rule, ...] = ()
+
+    def is_admitted_from(self, address: Address | None) -> bool:
+        """Whether it may be used from there."""
+        return not self.networks or (address is not None and any(address in network for network in self.networks))
+
+    def is_expired(self, now: float) -> bool:
+        """Whether it is over, by the wall clock."""
+        return self.expires is not None and now >= self.expires.timestamp()
+
+    def rule_for(self, asked: Asked) -> Rule | None:
+        """A rule that allows it."""
+        return next((rule for rule in self.rules if rule.grants(asked)), None)
+
+    def may(self, asked: Asked) -> bool:
+        """Whether it is allowed."""
+        about = CODES.get(asked.code)
+        if about is not None and about.access_class is AccessClass.ANY_ACCOUNT:
+            return True
+        return self.rule_for(asked) is not None
+
+    def may_anything_in(self, access_class: AccessClass) -> bool:
+        """Whether everything of the class is allowed, whatever it names."""
+        if access_class is AccessClass.ANY_ACCOUNT:
+            return True
+        return any(rule.access_class is access_class and not rule.narrowed for rule in self.rules)
+
+    @property
+    def classes(self) -> list[str]:
+        """What it may do something of."""
+        return [each for each in GRANTABLE if any(rule.access_class is each for rule in self.rules)]
+
+
+@dataclass(frozen=True)
+class AccessFile:
+    """All accounts, by what they are known by."""
+
+    accounts: Mapping[str, Account]
+    # whether a request with a key that is not in the file counts as one without a key, and not as a forged one
+    ignores_unknown_keys: bool = False
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Account]:
+        """Access key -> account."""
+        return {each.access_key: each for each in self.accounts.values() if each.access_key is not None}
+
+    @cached_property
+    def _by_certificate(self) -> Mapping[str, Account]:
+        return {name: each for each in self.accounts.values() for name in each.certificates}
+
+    @cached_property
+    def _by_network(self) -> Sequence[tuple[Network, Account]]:
+        """Networks of accounts without credentials, the smallest first."""
+        found = [
+            (network, each)
+            for each in self.accounts.values()
+            if each.access_key is None and not each.certificates
+            for network in each.networks
+        ]
+        return sorted(found, key=lambda item: -item[0].prefixlen)
+
+    def secrets_of(self, access_key: str) -> Sequence[bytes]:
+        """The secrets of a key; none for an unknown one."""
+        account = self.by_key.get(access_key)
+        return () if account is None else account.secrets
+
+    def of_certificate(self, names: Iterable[str]) -> Account | None:
+        """The account that a certificate with these names stands for; none if they are those of several."""
+        found = {each.name: each for name in names if (each := self._by_certificate.get(name)) is not None}
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def of_network(self, address: Address | None) -> Account | None:
+        """The account of everybody at this address: that of the smallest network around it."""
+        if address is None:
+            return None
+        return next((account for network, account in self._by_network if address in network), None)
+
+
+def address_of(text: str) -> Address | None:
+    """The address in a text, without brackets, and as IPv4 where IPv6 only wraps it; None: there is none."""
+    try:
+        address = ip_address(text.strip("[]"))
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+class AccessFileError(Exception):
+    """The access file cannot be used; each problem is one line for a person, and none shows a secret."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+_Word = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Words = Annotated[list[_Word], msgspec.Meta(min_length=1)]
+_Secret = Annotated[str, msgspec.Meta(min_length=MIN_SECRET_CHARACTERS, max_length=255)]
+
+
+class _WrittenRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    access: str
+    clusters: _Words | None = None
+    brokers: _Words | None = None
+    topics: _Words | None = None
+
+
+class _WrittenAccount(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    may: list[str | _WrittenRule]
+    access_key: _Word | None = None
+    secrets: Annotated[list[_Secret], msgspec.Meta(min_length=1, max_length=MAX_SECRETS)] | None = None
+    certificates: _Words | None = None
+    networks: _Words | None = None
+    expires: datetime | None = None
+    trust_rocketmq_signatures: bool = False
+
+
+class _Written(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    accounts: dict[_Word, dict[str, Any]]
+    unknown_access_keys: Literal["refuse", "ignore"] = "refuse"
+
+
+def parse_access_file(text: str) -> AccessFile:
+    """The accounts of a file's text.
+
+    Raises:
+        AccessFileError: with everything that is wrong.
+    """
+    try:
+        written = msgspec.convert(tomllib.loads(text), _Written)
+    except msgspec.ValidationError as error:
+        raise AccessFileError([_in_words(str(error))]) from None
+    except (ValueError, RecursionError) as error:  # tomllib lets some of int() and of itself through
+        raise AccessFileError([f"not TOML: {error}"]) from None
+    problems: list[str] = []
+    accounts = {name: _account(name, fields, problems) for name, fields in written.accounts.items()}
+    problems += _shared(accounts.values())
+    if problems:
+        raise AccessFileError(problems)
+    return AccessFile(accounts, written.unknown_access_keys == "ignore")
+
+
+def _in_words(complaint: str) -> str:
+    """What msgspec says: lower case, and the place first."""
+    what, _, place = complaint.partition(" - at ")
+    place = place.strip("`").removeprefix("$").removeprefix(".")
+    what = what[:1].lower() + what[1:].replace("`", "")
+    return f"{place}: {what}" if place else what
+
+
+def _account(name: str, fields: Mapping[str, Any], problems: list[str]) -> Account:
+    where = f"account {name}"
+    try:
+        written = msgspec.convert(fields, _WrittenAccount)
+    except msgspec.ValidationError as error:
+        problems.append(f"{where}: {_in_words(str(error))}")
+        return Account(name)
+    if written.access_key is not None and written.secrets is None:
+        problems.append(f"{where}: an access key needs secrets")
+    if written.secrets is None and not written.certificates and not written.networks:
+        problems.append(f"{where}: needs secrets, certificates or networks; without any, nobody is this account")
+    expires = written.expires
+    if expires is not None and expires.tzinfo is None:
+        expires = expires.replace(tzinfo=UTC)
+    return Account(
+        name=name,
+        # one name for both is what most want
+        access_key=written.access_key or (name if written.secrets else None),
+        secrets=tuple(secret.encode() for secret in written.secrets or ()),
+        certificates=tuple(written.certificates or ()),
+        networks=tuple(_networks(where, written.networks or (), problems)),
+        expires=expires,
+        trusts_rocketmq_signatures=written.trust_rocketmq_signatures,
+        rules=tuple(_rules(where, written.may, problems)),
+    )
+
+
+def _networks(where: str, texts: Iterable[str], problems: list[str]) -> Iterable[Network]:
+    for text in texts:
+        try:
+            yield ip_network(text)
+        except ValueError as error:
+            problems.append(f"{where}: not a network: {error} (for example 10.1.0.0/16, fd00::/8, 10.1.2.3)")
+
+
+def _rules(where: str, written: Iterable[str | _WrittenRule], problems: list[str]) -> Iterable[Rule]:
+    for each in written:
+        rule = _WrittenRule(access=each) if isinstance(each, str) else each
+        if rule.access not in GRANTABLE:
+            problems.append(f"{where}: {rule.access!r} is not one of {', '.join(GRANTABLE)}")
+            continue
+        access_class = AccessClass(rule.access)
+        codes = [about for about in CODES.values() if about.access_class is access_class]
+        narrowed = {name: Patterns(tuple(texts)) for name in _NARROWING if (texts := getattr(rule, name)) is not None}
+        problems += (
+            f"{where}: {access_class} cannot be narrowed by {name}: no such request names any"
+            for name in narrowed
+            if not any(name in about.names for about in codes)
+        )
+        yield Rule(access_class, **narrowed)
+
+
+_NARROWING: Final = ("clusters", "brokers", "topics")
+
+
+def _shared(accounts: Iterable[Account]) -> Iterable[str]:
+    """What several accounts have, so that nobody can say which of them it stands for."""
+    owners: dict[tuple[str, str], str] = {}
+    for account in accounts:
+        marks = [("access key", account.access_key)] if account.access_key is not None else []
+        marks += [("certificate", name) for name in account.certificates]
+        if not marks:
+            marks += [("network", str(network)) for network in account.networks]
+        for mark in dict.fromkeys(marks):
+            owner = owners.setdefault(mark, account.name)
+            if owner != account.name:
+                yield f"account {account.name}: {mark[0]} {mark[1]} is that of account {owner}, too"

@@ -1,0 +1,204 @@
+"""Classes of codes, and the access file: what it grants, and what is wrong with it."""
+
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_remoting.access import (
+    CODES,
+    GRANTABLE,
+    AccessClass,
+    AccessFileError,
+    Account,
+    Asked,
+    Patterns,
+    Rule,
+    address_of,
+    parse_access_file,
+)
+from namesrv_remoting.codes import RequestCode
+
+SECRET = "a-secret-of-the-test"
+FILE = f"""
+[accounts.reader]
+secrets = ["{SECRET}"]
+may = ["route-read"]
+
+[accounts.orders-brokers]
+access_key = "orders"
+secrets = ["new-{SECRET}", "old-{SECRET}"]
+certificates = ["broker-1.example.com"]
+networks = ["10.1.0.0/16", "fd00::/8"]
+expires = 2027-01-01T00:00:00
+may = [
+    "route-read",
+    {{ access = "broker-control", clusters = ["prod"], brokers = ["orders-*"], topics = ["orders-*"] }},
+]
+
+[accounts.office]
+networks = ["10.0.0.0/8"]
+may = ["admin-read"]
+
+[accounts.desk]
+networks = ["10.2.3.4"]
+may = ["admin-write"]
+"""
+REGISTER, HEARTBEAT, DELETE_TOPIC = 103, 904, 216
+WIPE, PUT_KV, ROUTE, LIST_BROKERS = 205, 100, 105, 20005
+
+
+def test_every_code_has_its_class() -> None:
+    """The one table: a code that is added without a class is denied, and this test says so."""
+    assert {int(code) for code in RequestCode} == set(CODES)
+
+
+@pytest.mark.parametrize(
+    ("rule", "asked", "granted"),
+    [
+        (Rule(AccessClass.ROUTE_READ), Asked(ROUTE, topic="t"), True),
+        (Rule(AccessClass.ROUTE_READ), Asked(REGISTER, "c", "b", "t"), False),
+        (Rule(AccessClass.ROUTE_READ, topics=Patterns(("orders-*", "x"))), Asked(ROUTE, topic="orders-1"), True),
+        (Rule(AccessClass.ROUTE_READ, topics=Patterns(("orders-*", "x"))), Asked(ROUTE, topic="my-orders-1"), False),
+        (Rule(AccessClass.ROUTE_READ, topics=Patterns(("orders-?",))), Asked(ROUTE, topic="orders-1\n"), False),
+        (Rule(AccessClass.ROUTE_READ, topics=Patterns(("Orders",))), Asked(ROUTE, topic="orders"), False),
+        # a broker's topics are those that it registers
+        (Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",))), Asked(HEARTBEAT, "c", "b"), True),
+        (Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",))), Asked(REGISTER, "c", "b"), False),
+        (Rule(AccessClass.BROKER_CONTROL, brokers=Patterns(("b",))), Asked(HEARTBEAT, "c", "a"), False),
+        # what does not name what the rule is narrowed by is not granted
+        (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Asked(DELETE_TOPIC, topic="t"), True),
+        (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Asked(WIPE, broker="b"), False),
+        (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Asked(PUT_KV), False),
+        (Rule(AccessClass.ADMIN_WRITE, clusters=Patterns(("*",))), Asked(DELETE_TOPIC, topic="t"), False),
+        (Rule(AccessClass.ADMIN_WRITE, clusters=Patterns(("*",))), Asked(DELETE_TOPIC, "c", topic="t"), True),
+        (Rule(AccessClass.ADMIN_READ, clusters=Patterns(("*",))), Asked(LIST_BROKERS, "c"), False),
+        # in no class
+        (Rule(AccessClass.ADMIN_WRITE), Asked(99999), False),
+    ],
+)
+def test_rule_grants(rule: Rule, asked: Asked, *, granted: bool) -> None:
+    """A rule grants what is of its class and within all that it is narrowed by."""
+    assert granted is rule.grants(asked)
+
+
+NAMES = st.sampled_from(["a", "b", "ab"])
+PATTERNS = st.none() | st.lists(st.sampled_from(["a", "b", "a*", "*", "?"]), min_size=1).map(
+    lambda texts: Patterns(tuple(texts))
+)
+RULES = st.builds(Rule, st.sampled_from(GRANTABLE), PATTERNS, PATTERNS, PATTERNS)
+ASKED = st.builds(Asked, st.sampled_from([*CODES, 0, 99999]), *[st.none() | NAMES] * 3)
+
+
+@given(st.lists(RULES, max_size=4), ASKED)
+def test_rules_give_in_no_order_more_than_one_of_them(rules: list[Rule], asked: Asked) -> None:
+    """What an account may do is what one of its rules grants by itself, in whatever order they stand."""
+    about = CODES.get(asked.code)
+    everybody = about is not None and about.access_class is AccessClass.ANY_ACCOUNT
+    expected = everybody or any(Account("one", rules=(rule,)).may(asked) for rule in rules)
+
+    assert {Account("all", rules=order).may(asked) for order in permutations(rules)} == {expected}
+
+
+@given(st.lists(RULES, max_size=3), ASKED)
+def test_a_class_that_is_open_as_a_whole_is_open_to_everything_in_it(rules: list[Rule], asked: Asked) -> None:
+    """What lets the fast lane look at no name grants nothing that the rules would not grant."""
+    account, about = Account("a", rules=tuple(rules)), CODES.get(asked.code)
+    if about is not None and account.may_anything_in(about.access_class):
+        assert account.may(asked)
+
+
+@given(st.permutations(FILE.split("\n\n")))
+def test_order_of_accounts_means_nothing(parts: list[str]) -> None:
+    """The same accounts in any order are the same file: who is who does not depend on who comes first."""
+    access = parse_access_file("\n\n".join(parts))
+
+    assert parse_access_file(FILE).accounts == access.accounts
+    assert "desk" == _name(access.of_network(ip_address("10.2.3.4")))
+    assert "office" == _name(access.of_network(ip_address("10.1.1.1")))
+    assert "" == _name(access.of_network(ip_address("11.1.1.1")))
+    assert "" == _name(access.of_network(None))
+
+
+def _name(account: Account | None) -> str:
+    return "" if account is None else account.name
+
+
+def test_accounts_are_known_by_what_the_file_says() -> None:
+    """Keys (by default of the account's name) with their secrets, certificates, networks, and an end."""
+    access = parse_access_file(FILE)
+    brokers = access.accounts["orders-brokers"]
+
+    assert {"reader", "orders"} == access.by_key.keys()
+    assert (f"new-{SECRET}".encode(), f"old-{SECRET}".encode()) == access.secrets_of("orders")
+    assert () == access.secrets_of("orders-brokers")
+    assert brokers is access.of_certificate(("x", "broker-1.example.com"))
+    assert access.of_certificate(("broker-2.example.com",)) is None
+    assert brokers.is_admitted_from(address_of("10.1.2.3"))
+    assert brokers.is_admitted_from(address_of("[::ffff:10.1.2.3]"))
+    assert not brokers.is_admitted_from(address_of("[::1]"))
+    assert not brokers.is_admitted_from(address_of("?"))
+    end = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
+    assert (False, True) == (brokers.is_expired(end - 1), brokers.is_expired(end))
+    assert ["route-read", "broker-control"] == brokers.classes
+
+
+def test_certificate_of_two_accounts_is_that_of_none() -> None:
+    """Which of them would otherwise depend on the order of its names."""
+    accounts = "".join(f'[accounts.{name}]\ncertificates = ["{name}"]\nmay = ["route-read"]\n' for name in "ab")
+    access = parse_access_file(accounts)
+
+    assert "a" == _name(access.of_certificate(("a",)))
+    assert access.of_certificate(("a", "b")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a = 1\n[accounts]", "object contains unknown field a"),
+        ("", "object missing required field accounts"),
+        ("[accounts", "not TOML: Expected ']' at the end of a table declaration (at end of document)"),
+        ("[accounts.a]", "account a: object missing required field may"),
+        ("[accounts.a]\nmay = []", "account a: needs secrets, certificates or networks"),
+        ("[accounts.a]\nmay = []\naccess_key = 'k'", "account a: an access key needs secrets"),
+        ("[accounts.a]\nmay = []\nsecrets = ['hush']", "account a: secrets[0]: expected str of length >= 8"),
+        (
+            "[accounts.a]\nmay = []\nsecrets = ['hush-hush', 'hush-hush-hush', 'hush-hush-hush-hush']",
+            "account a: secrets: expected array of length <= 2",
+        ),
+        ("[accounts.a]\nmay = []\nnetworks = ['10.0.0.1/8']", "account a: not a network: 10.0.0.1/8 has host bits set"),
+        ("[accounts.a]\nmay = ['root']\nnetworks = ['::/0']", "account a: 'root' is not one of route-read, broker-co"),
+        ("[accounts.a]\nmay = ['any-account']\nnetworks = ['::/0']", "account a: 'any-account' is not one of"),
+        (
+            "[accounts.a]\nmay = [{access = 'route-read', brokers = ['x']}]\nnetworks = ['::/0']",
+            "account a: route-read cannot be narrowed by brokers: no such request names any",
+        ),
+        (
+            "[accounts.a]\nmay = [{access = 'route-read', topics = []}]\nnetworks = ['::/0']",
+            "account a: may[0].topics: expected array of length >= 1",
+        ),
+        (
+            "[accounts.a]\nmay = []\nnetworks = ['::/0']\n[accounts.b]\nmay = []\nnetworks = ['::/0']",
+            "account b: network ::/0 is that of account a, too",
+        ),
+        (
+            "[accounts.a]\nmay=[]\nsecrets=['hush-hush']\n[accounts.b]\nmay=[]\naccess_key='a'\nsecrets=['hush-hush']",
+            "account b: access key a is that of account a, too",
+        ),
+    ],
+)
+def test_problems_are_named_without_secrets(text: str, problem: str) -> None:
+    """What is wrong and where; a secret is never shown."""
+    with pytest.raises(AccessFileError) as caught:
+        parse_access_file(text)
+
+    assert problem in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_secrets_are_not_shown() -> None:
+    """Accounts may end up in a traceback."""
+    assert SECRET not in repr(parse_access_file(FILE))
