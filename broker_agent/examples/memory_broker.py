@@ -26,6 +26,7 @@ from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.route import TopicRouteData, read_route
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE, RequestCode
+from namesrv_remoting.credentials import SigningSettings
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.clock import SystemClock
@@ -156,8 +157,10 @@ async def serve(options: argparse.Namespace) -> int:
 async def route(name_servers: str, topic: str) -> TopicRouteData:
     """The route of a topic, from the first NameServer that answers. Raises RefusedError."""
     problems = []
+    clock = SystemClock()
+    credentials = SigningSettings().credentials(clock.wall)
     for address in await resolve(name_servers):
-        async with RemotingClient(address, clock=SystemClock()) as client:
+        async with RemotingClient(address, clock=clock, credentials=credentials) as client:
             try:
                 fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
                 code = RequestCode.GET_ROUTEINFO_BY_TOPIC

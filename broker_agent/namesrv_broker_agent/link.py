@@ -202,6 +202,7 @@ class ServerLink:
             on_request=self._on_request,
             on_connection_lost=lost,
             protocols=self._protocols,
+            credentials=self._settings.credentials(self._clock.wall),
         )
         return client
 

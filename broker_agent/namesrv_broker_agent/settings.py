@@ -21,9 +21,9 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from namesrv_broker_agent.topics import by_name
 from namesrv_remoting.bodies.topic import TopicConfig
+from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
-from namesrv_runtime.settings import CheckedSettings
 
 MAX_NAME_CHARACTERS = 255
 
@@ -46,7 +46,7 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
-class AgentSettings(CheckedSettings):
+class AgentSettings(SigningSettings):
     """One broker, and how its agent behaves. Checked when made: a wrong value is a ValueError that names it."""
 
     cluster_name: Name

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
-from namesrv_runtime.settings import CheckedSettings
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -20,7 +20,7 @@ def _default_client_name() -> str:
     return f"{host[:40] or 'client'}-{os.getpid()}"
 
 
-class ClientSettings(CheckedSettings):
+class ClientSettings(SigningSettings):
     """How routes are found and kept. Checked when made: a wrong value is a ValueError that names it."""
 
     # see namesrv_runtime.name_servers for the forms; empty is env:NAMESRV_ADDR

@@ -12,7 +12,7 @@ import hmac
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -107,25 +107,6 @@ def _canonical(command: RemotingCommand, fields: Mapping[str, str]) -> bytes:
         if name != NATIVE_SIGNATURE:
             parts += name.encode(errors="surrogatepass"), fields[name].encode(errors="surrogatepass")
     return b"".join(len(part).to_bytes(4) + part for part in parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """An access key and its secret; signs what is sent, natively or as RocketMQ does, by the request's protocol."""
-
-    access_key: str
-    secret: bytes = field(repr=False)
-    # seconds since 1970
-    wall: Callable[[], float] = field(repr=False)
-
-    def sign(self, command: RemotingCommand) -> RemotingCommand:
-        """The request, signed; its opaque must be the one that is sent."""
-        if command.is_native:
-            now_ms, nonce = int(self.wall() * 1000), secrets.token_hex(8)
-            fields = sign_native(command, self.access_key, self.secret, now_ms=now_ms, nonce=nonce)
-        else:
-            fields = sign_rocketmq(command.ext_fields, command.body, self.access_key, self.secret)
-        return replace(command, ext_fields=fields)
 
 
 # -- verifying --------------------------------------------------------------------------------------------------------

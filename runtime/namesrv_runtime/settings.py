@@ -1,8 +1,12 @@
 """The base of the settings that programs pass to our libraries."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+# settings whose values are told to nobody
+_HIDDEN: Final = re.compile("secret|password")
 
 
 class CheckedSettings(BaseModel):
@@ -12,7 +16,8 @@ class CheckedSettings(BaseModel):
     unknown or not allowed.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # the input, which may hold a secret, is in a traceback otherwise
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
     def __init__(self, /, **values: Any) -> None:
         try:
@@ -32,7 +37,8 @@ def _plain_words(error: ValidationError) -> str:
         elif detail["type"] == "extra_forbidden":
             problems.append(f"unknown setting {field}")
         elif field:
-            problems.append(f"{field}: {detail['input']!r}: {message[:1].lower()}{message[1:]}")
+            shown = "" if _HIDDEN.search(field) else f" {detail['input']!r}:"
+            problems.append(f"{field}:{shown} {message[:1].lower()}{message[1:]}")
         else:
             # of the settings as a whole
             problems.append(message)

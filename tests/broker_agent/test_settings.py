@@ -24,6 +24,7 @@ def test_three_values_are_enough() -> None:
     seconds = {"heartbeat": 30.0, "answer_timeout": 5.0, "connect_timeout": 3.0, "max_backoff": 0.8}
     seconds |= {"client_poll": 30.0, "stop": 3.0, "refresh": 120.0}
     nothing = dict.fromkeys(["ha_server_addr", "zone_name", "expiry_seconds", "state_file"])
+    nothing |= dict.fromkeys(["access_key", "secret_key", "secret_key_file"])
     settings = AgentSettings(**NEEDED)
 
     assert {

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from namesrv_remoting import signatures
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.signatures import (
-    Credentials,
     Recipe,
     SignatureError,
     Signer,

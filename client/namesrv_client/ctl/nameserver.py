@@ -30,6 +30,7 @@ from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, TopicRouteData, read_route
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
+from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.errors import (
     QueryNotFoundError,
     RemoteProtocolError,
@@ -48,11 +49,23 @@ _ROUTES_AT_ONCE: Final = 32
 class NameServer:
     """One server at one address, over one connection. Every verb raises RemotingError."""
 
-    def __init__(self, address: str, *, timeout_seconds: float, clock: Clock) -> None:
+    def __init__(
+        self, address: str, *, timeout_seconds: float, clock: Clock, credentials: Credentials | None = None
+    ) -> None:
         self.address = address
         self.timeout_seconds = timeout_seconds
-        self._client = RemotingClient(
-            address, clock=clock, connect_timeout_seconds=timeout_seconds, backoff=Backoff(0.1, 0.5)
+        self._clock = clock
+        self._credentials = credentials
+        self._client = self.new_client()
+
+    def new_client(self) -> RemotingClient:
+        """One more connection to it."""
+        return RemotingClient(
+            self.address,
+            clock=self._clock,
+            connect_timeout_seconds=self.timeout_seconds,
+            backoff=Backoff(0.1, 0.5),
+            credentials=self._credentials,
         )
 
     async def close(self) -> None:

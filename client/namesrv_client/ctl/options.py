@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from namesrv_client.ctl import PROGRAM
+from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.name_servers import parse_list
 
 OutputFormat = Literal["table", "json", "yaml"]
@@ -56,6 +57,8 @@ class Options:
     timeout_seconds: float
     color: bool
     yes: bool
+    # from the environment only: the arguments of a process can be read by everybody
+    signing: SigningSettings
 
 
 def options_of(  # noqa: PLR0913 - each is an option
@@ -92,7 +95,15 @@ def options_of(  # noqa: PLR0913 - each is an option
         timeout_seconds=duration(timeout or "3s", "--timeout"),
         color=not no_color,
         yes=yes,
+        signing=_signing(),
     )
+
+
+def _signing() -> SigningSettings:
+    try:
+        return SigningSettings()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="environment") from None
 
 
 _COMMON: Final = inspect.signature(options_of).parameters

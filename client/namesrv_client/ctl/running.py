@@ -49,7 +49,9 @@ def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_rep
         _check_once(options)
 
     async def work() -> int:
-        async with Servers(options.addresses, timeout_seconds=options.timeout_seconds) as servers:
+        async with Servers(
+            options.addresses, timeout_seconds=options.timeout_seconds, signing=options.signing
+        ) as servers:
             return await stream(servers, Output(options))
 
     try:

@@ -7,6 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
+from namesrv_remoting.credentials import SigningSettings
 from namesrv_remoting.errors import RemotingError, ResponseError
 from namesrv_runtime.clock import SystemClock
 
@@ -49,9 +50,13 @@ class Answers(Generic[T]):
 class Servers:
     """The servers that the command line names, as an async context manager; each keeps its connection."""
 
-    def __init__(self, addresses: Sequence[str], *, timeout_seconds: float) -> None:
+    def __init__(self, addresses: Sequence[str], *, timeout_seconds: float, signing: SigningSettings) -> None:
         self.clock = SystemClock()
-        self.all = [NameServer(one, timeout_seconds=timeout_seconds, clock=self.clock) for one in addresses]
+        credentials = signing.credentials(self.clock.wall)
+        self.all = [
+            NameServer(one, timeout_seconds=timeout_seconds, clock=self.clock, credentials=credentials)
+            for one in addresses
+        ]
 
     async def ask(self, question: Callable[[NameServer], Awaitable[T]]) -> Answers[T]:
         """Ask all of them at once; none hides the others."""

@@ -179,6 +179,7 @@ class Server:
             backoff=_BACKOFF,
             on_connection_lost=self._lost,
             protocols=self._protocols,
+            credentials=self._settings.credentials(self._clock.wall),
         )
 
     def _lost(self, error: ConnectionClosedError) -> None:

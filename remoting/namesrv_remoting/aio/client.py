@@ -15,6 +15,7 @@ from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProto
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
+from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.errors import (
     ConnectError,
     ConnectionClosedError,
@@ -67,6 +68,8 @@ class RemotingClient:
     on_connection_lost: Callable[[ConnectionClosedError], None] | None = None
     protocols: ServerProtocols = PROCESS_PROTOCOLS
     random_unit: Callable[[], float] = random.random
+    # what each request is signed with; None: they are not
+    credentials: Credentials | None = None
 
     def __post_init__(self) -> None:
         """Read the address; nothing is connected before the first question."""
@@ -202,6 +205,7 @@ class RemotingClient:
             max_frame_bytes=self.max_frame_bytes,
             on_request=self.on_request,
             on_lost=self._connection_lost,
+            credentials=self.credentials,
         )
         loop = asyncio.get_running_loop()
         try:

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
+from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.errors import ConnectionClosedError, RemoteProtocolError
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command
@@ -75,9 +76,19 @@ class ClientConnection(asyncio.Protocol):
     Once it has ended, for whatever reason, every call on it has failed and no new one is taken.
     """
 
-    def __init__(self, peer: str, *, max_frame_bytes: int, on_request: OnRequest | None, on_lost: OnLost) -> None:
+    def __init__(
+        self,
+        peer: str,
+        *,
+        max_frame_bytes: int,
+        on_request: OnRequest | None,
+        on_lost: OnLost,
+        credentials: Credentials | None = None,
+    ) -> None:
         self._peer = peer
         self._max_frame_bytes = max_frame_bytes
+        # what our own requests are signed with
+        self._credentials = credentials
         self._on_request = on_request
         self._on_lost = on_lost
         self._pending = PendingCalls()
@@ -122,7 +133,7 @@ class ClientConnection(asyncio.Protocol):
         """
         await self._until_writable()
         with self._pending.opened() as (opaque, answer):
-            self._write(replace(question, opaque=opaque))
+            self._write(self._signed(replace(question, opaque=opaque)))
             return await answer
 
     async def send(self, notice: RemotingCommand) -> None:
@@ -133,7 +144,7 @@ class ClientConnection(asyncio.Protocol):
             LocalProtocolError: the notice cannot be put on the wire.
         """
         await self._until_writable()
-        self._write(replace(notice, opaque=self._pending.draw_opaque()))
+        self._write(self._signed(replace(notice, opaque=self._pending.draw_opaque())))
 
     async def _until_writable(self) -> None:
         # asked again after waiting: those who woke up before may have filled the buffer anew
@@ -141,6 +152,9 @@ class ClientConnection(asyncio.Protocol):
             await self._writable.wait()
         if not self.is_open:
             raise self._closed()
+
+    def _signed(self, request: RemotingCommand) -> RemotingCommand:
+        return request if self._credentials is None else self._credentials.sign(request)
 
     def _write(self, command: RemotingCommand) -> None:
         self.transport.write(encode_command(command, max_frame_bytes=self._max_frame_bytes))

@@ -7,6 +7,7 @@ import typer
 
 from namesrv_client.ctl.options import Options, duration, options_of
 from namesrv_client.ctl.servers import Answers, problem
+from namesrv_remoting.credentials import SigningSettings
 from namesrv_remoting.errors import ConnectError, NoPermissionError, RequestTimeoutError
 from tests.support.ctl import nobody, run
 
@@ -18,7 +19,9 @@ def _no_servers_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults() -> None:
     """This machine's server, asked once."""
-    assert Options(("127.0.0.1:9876",), "table", None, 3.0, color=True, yes=False) == options_of()
+    unsigned = SigningSettings()
+
+    assert options_of() == Options(("127.0.0.1:9876",), "table", None, 3.0, color=True, yes=False, signing=unsigned)
 
 
 @pytest.mark.parametrize(

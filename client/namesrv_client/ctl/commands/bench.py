@@ -17,7 +17,6 @@ from namesrv_client.ctl.servers import Servers, reason
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.errors import RemotingError
-from namesrv_runtime.clock import SystemClock
 
 MAX_SECONDS: Final = 60.0
 MAX_CONNECTIONS: Final = 256
@@ -122,10 +121,7 @@ async def _plan(server: NameServer, topic: str | None) -> Figures:
 
 
 async def _measure(server: NameServer, figures: Figures, seconds: float, connections: int) -> None:
-    clients = [
-        RemotingClient(server.address, clock=SystemClock(), connect_timeout_seconds=server.timeout_seconds)
-        for _ in range(connections)
-    ]
+    clients = [server.new_client() for _ in range(connections)]
 
     async def answers(client: RemotingClient) -> bool:
         """Whether a question was answered."""
