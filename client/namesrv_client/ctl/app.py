@@ -9,7 +9,7 @@ import typer
 from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]  # not declared
 
 from namesrv_client.ctl import PROGRAM
-from namesrv_client.ctl.commands import bench, brokers, config, diff, explain, following, mqadmin, topics
+from namesrv_client.ctl.commands import access, bench, brokers, config, diff, explain, following, mqadmin, topics
 from namesrv_client.ctl.options import Options, command, group
 
 # What typer does for its options --install-completion and --show-completion, which the command `completion` stands
@@ -69,10 +69,14 @@ _COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "kv list": config.kv_list,
     "config show": config.show_config,
     "config set": config.set_config,
+    "access check": access.check,
+    "access explain": access.explain,
+    "access keygen": access.keygen,
 }
 _GROUPS: Final = {
     "kv": typer.Typer(help="Read and change the key-value config.", no_args_is_help=True),
     "config": typer.Typer(help="Read and change settings of running servers.", no_args_is_help=True),
+    "access": typer.Typer(help="Check access files, and make keys for them.", no_args_is_help=True),
 }
 
 for words, function in _COMMANDS.items():

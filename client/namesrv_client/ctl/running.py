@@ -61,6 +61,13 @@ def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_rep
     raise typer.Exit(code)
 
 
+def print_once(options: Options, report: Report) -> NoReturn:
+    """Print what no server has to be asked for; ends the command."""
+    _check_once(options)
+    Output(options).report(report)
+    raise typer.Exit(report.code)
+
+
 def _check_once(options: Options) -> None:
     if options.watch_seconds is not None:
         raise typer.BadParameter("this command cannot be repeated", param_hint="--watch")

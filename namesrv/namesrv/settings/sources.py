@@ -19,10 +19,11 @@ from namesrv_runtime.log import printable, quoted
 # Brokers send every 30 s.
 HEARTBEAT_SECONDS = 30
 
-# Set by others: RocketMQ's clients read NAMESRV_ADDR, and Kubernetes gives every pod the addresses of a service that is
-# called namesrv (or namesrv-something). Refusing those would keep the daemon from starting for no fault of anybody's.
+# Set by others: RocketMQ's clients read NAMESRV_ADDR, ours sign with a key, and Kubernetes gives every pod the
+# addresses of a service that is called namesrv (or namesrv-something). Refusing those would keep the daemon from
+# starting for no fault of anybody's.
 _NOT_OURS = re.compile(
-    r"NAMESRV_ADDR=|"
+    r"NAMESRV_(ADDR|ACCESS_KEY|SECRET_KEY|SECRET_KEY_FILE)=|"
     r"NAMESRV_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|"
     r"NAMESRV_(\w+_)?PORT=(tcp|udp|sctp)://"
 )

@@ -13,7 +13,8 @@ from namesrv_client.ctl import app, cli
 from namesrv_client.ctl.commands import mqadmin
 from tests.support.ctl import COMMAND, nobody, run
 
-COMMANDS = [*app._COMMANDS, "kv", "config"]
+GROUPS = [*app._GROUPS]
+COMMANDS = [*app._COMMANDS, *GROUPS]
 
 
 def process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +30,7 @@ def test_each_command_explains_itself(command: str) -> None:
 
     assert (0, "") == (shown.code, shown.err)
     assert f"Usage: namesrvctl {command} " in shown.out
-    assert ("--timeout" in shown.out) == (command not in ("kv", "config"))
+    assert ("--timeout" in shown.out) == (command not in GROUPS)
     assert max(len(line) for line in shown.lines) <= 80
     assert shown == run(*command.split(), "-h", env={"COLUMNS": "80"})
 

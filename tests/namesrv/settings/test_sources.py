@@ -227,6 +227,7 @@ def test_all_problems_are_told_at_once(toml_file: Path) -> None:
     "environ",
     [
         {"NAMESRV_ADDR": "10.0.0.1:9876;10.0.0.2:9876"},
+        {"NAMESRV_ACCESS_KEY": "agent", "NAMESRV_SECRET_KEY": "s", "NAMESRV_SECRET_KEY_FILE": "f"},
         {"NAMESRV_PORT": "tcp://10.0.0.1:9876"},
         {"NAMESRV_SERVICE_HOST": "10.0.0.1"},
         {"NAMESRV_SERVICE_PORT": "9876"},

@@ -1,0 +1,189 @@
+"""`access`: what an access file says, without a server, and keys for it."""
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.output import Report, complain, table
+from namesrv_client.ctl.running import print_once
+from namesrv_remoting.access import (
+    CODES,
+    GRANTABLE,
+    ROCKETMQ_CLASSES,
+    AccessClass,
+    AccessFile,
+    AccessFileError,
+    Account,
+    Asked,
+    address_of,
+    parse_access_file,
+)
+from namesrv_remoting.codes import RequestCode
+
+# as many bits as HMAC-SHA1 has use for, in characters that need no quotes anywhere
+_SECRET_BYTES: Final = 24
+_KEY_BYTES: Final = 6
+
+File = Annotated[
+    Path,
+    typer.Option("--file", envvar="NAMESRV_ACCESS", help="Access file, the daemon's --access.", show_default=False),
+]
+
+
+def check(
+    options: Options,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Access file, TOML.", show_default=False)],
+) -> None:
+    """Check an access file, and list its accounts. Exits with 1 if a server would refuse it."""
+    accounts = [_summary(account) for account in _read(file).accounts.values()]
+    columns = ("account", "access key", "secrets", "certificates", "networks", "expires", "may")
+    rows = [[_joined(value) if isinstance(value, list) else value for value in each.values()] for each in accounts]
+    print_once(options, Report({"accounts": accounts}, table(columns, rows)))
+
+
+def explain(  # noqa: PLR0913, PLR0917 - each is an option
+    options: Options,
+    account: Annotated[str, typer.Argument(help="Name of an account in the file.", show_default=False)],
+    code: Annotated[str, typer.Argument(help="Request code, by name or number.", show_default=False)],
+    file: File,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster that it names.")] = None,
+    broker: Annotated[str | None, typer.Option("--broker", help="The broker that it names.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="The topic that it names.")] = None,
+    address: Annotated[str | None, typer.Option("--from", metavar="ADDRESS", help="Where it comes from.")] = None,
+) -> None:
+    """Say whether an account may do something, and why. Exits with 1 if not."""
+    found = _read(file).accounts.get(account)
+    if found is None:
+        raise typer.BadParameter(f"no account {account!r} in {file}", param_hint="ACCOUNT")
+    if address is not None and address_of(address) is None:
+        raise typer.BadParameter(f"not an IP address: {address!r}", param_hint="--from")
+    verdict = judge(found, Asked(_code(code), cluster, broker, topic), address, now=time.time())
+    columns = ("account", "code", "class", "verdict", "why")
+    style = "green" if verdict.allowed else "red"
+    said = Text("allowed" if verdict.allowed else "denied", style=style)
+    rows = [[verdict.account, verdict.code, verdict.access_class, said, why] for why in verdict.why]
+    print_once(options, Report(asdict(verdict), table(columns, rows), ExitCode.OK if verdict.allowed else ExitCode.NO))
+
+
+def keygen(
+    options: Options,
+    account: Annotated[
+        str | None, typer.Argument(help="Name of the account; default: a random one.", show_default=False)
+    ] = None,
+) -> None:
+    """Make an access key with its secret, and print where each belongs. Nothing is kept."""
+    name, secret = account or f"key-{secrets.token_hex(_KEY_BYTES)}", secrets.token_hex(_SECRET_BYTES)
+    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    lines = [
+        "# in the access file of the servers",
+        f"[accounts.{key}]",
+        f'secrets = ["{secret}"]',
+        f'may = ["{GRANTABLE[0]}"]  # or {", ".join(GRANTABLE[1:])}',
+        "",
+        "# in the environment of agents, clients and namesrvctl",
+        f"NAMESRV_ACCESS_KEY={name}",
+        f"NAMESRV_SECRET_KEY={secret}",
+    ]
+    print_once(options, Report({"access_key": name, "secret_key": secret}, [Text(line) for line in lines]))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an account may do something."""
+
+    account: str
+    code: str
+    access_class: str | None
+    allowed: bool
+    # each on a line: the rule that grants it, or everything that stands against it; and what else it takes
+    why: tuple[str, ...]
+
+
+def judge(account: Account, asked: Asked, address: str | None, *, now: float) -> Verdict:
+    """Whether the account may ask that from there, and why."""
+    about = CODES.get(asked.code)
+    against = list(_objections(account, asked, address, now))
+    why = against or list(_grounds(account, asked))
+    name = RequestCode(asked.code).name if asked.code in set(RequestCode) else str(asked.code)
+    return Verdict(account.name, name, about and about.access_class.value, not against, tuple(why))
+
+
+def _objections(account: Account, asked: Asked, address: str | None, now: float) -> Iterator[str]:
+    about = CODES.get(asked.code)
+    if about is None:
+        yield "this code is in no class, and denied to everybody"
+        return
+    if account.is_expired(now) and account.expires is not None:
+        yield f"the account expired on {_day(account.expires)}"
+    if address is not None and not account.is_admitted_from(address_of(address)):
+        yield f"{address} is in none of its networks: {', '.join(map(str, account.networks))}"
+    if account.may(asked):
+        return
+    rules = [rule for rule in account.rules if rule.access_class is about.access_class]
+    if not rules:
+        yield f"no rule grants {about.access_class}"
+    for rule in rules:
+        outside = [name for name in rule.narrowed if name not in about.names | about.beside]
+        yield f"rule '{rule}' {f'grants no request that names no {outside[0]}' if outside else 'does not fit'}"
+
+
+def _grounds(account: Account, asked: Asked) -> Iterator[str]:
+    access_class = CODES[asked.code].access_class
+    if access_class is AccessClass.ANY_ACCOUNT:
+        yield "every account may"
+    else:
+        yield f"rule '{account.rule_for(asked)}'"
+    if account.secrets and access_class not in ROCKETMQ_CLASSES and not account.trusts_rocketmq_signatures:
+        yield "only if signed natively: a RocketMQ signature is not enough"
+
+
+def _read(path: Path) -> AccessFile:
+    """The file's accounts; what is wrong with it ends the command."""
+    try:
+        return parse_access_file(path.read_text(encoding="utf-8"))
+    except AccessFileError as error:
+        complain(f"{path}: {problem}" for problem in error.problems)
+        raise typer.Exit(ExitCode.NO) from None
+    except (OSError, UnicodeDecodeError) as error:
+        complain([f"{path}: {error.strerror if isinstance(error, OSError) else 'not UTF-8'}"])
+        raise typer.Exit(ExitCode.USAGE) from None
+
+
+def _code(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return RequestCode[text.upper().replace("-", "_")]
+    except KeyError:
+        raise typer.BadParameter(f"unknown request code {text!r} (for example GET_ROUTEINFO_BY_TOPIC, 105)") from None
+
+
+def _summary(account: Account) -> dict[str, object]:
+    return {
+        "account": account.name,
+        "access_key": account.access_key,
+        "secrets": len(account.secrets),
+        "certificates": list(account.certificates),
+        "networks": [str(network) for network in account.networks],
+        "expires": None if account.expires is None else _day(account.expires),
+        "may": [str(rule) for rule in account.rules],
+    }
+
+
+def _joined(values: list[str]) -> str | None:
+    return " | ".join(values) or None
+
+
+def _day(moment: datetime) -> str:
+    return moment.isoformat(sep=" ")

@@ -1,0 +1,154 @@
+"""`access`: files are checked and explained without a server, and keys made for them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from namesrv_remoting.access import parse_access_file
+from tests.support.ctl import run
+
+FILE = """
+[accounts.reader]
+secrets = ["hunter2-reader"]
+may = ["route-read"]
+
+[accounts.broker]
+secrets = ["hunter2-new", "hunter2-old"]
+networks = ["10.0.0.0/8"]
+expires = 2099-01-01T00:00:00Z
+may = ["route-read", { access = "broker-control", clusters = ["c1"], topics = ["a*"] }]
+
+[accounts.operator]
+access_key = "opkey"
+secrets = ["hunter2-op"]
+certificates = ["op.example"]
+may = ["admin-write", { access = "admin-read", clusters = ["c1"] }]
+
+[accounts.trusted]
+secrets = ["hunter2-trusted"]
+trust_rocketmq_signatures = true
+may = ["admin-write"]
+
+[accounts.former]
+secrets = ["hunter2-former"]
+expires = 2001-01-01T00:00:00Z
+may = ["route-read"]
+"""
+NATIVE_ONLY = "only if signed natively: a RocketMQ signature is not enough"
+
+
+@pytest.fixture(name="file")
+def written(tmp_path: Path) -> str:
+    """A file with an account of each kind."""
+    path = tmp_path / "access.toml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def test_check_lists_the_accounts_and_no_secret(file: str) -> None:
+    """How many secrets, but not which."""
+    done = run("access", "check", file)
+
+    assert (0, "") == (done.code, done.err)
+    assert done.cells[0] == ["ACCOUNT", "ACCESS KEY", "SECRETS", "CERTIFICATES", "NETWORKS", "EXPIRES", "MAY"]
+    may = "route-read | broker-control; clusters c1; topics a*"
+    assert done.cells[2] == ["broker", "broker", "2", "-", "10.0.0.0/8", "2099-01-01 00:00:00+00:00", may]
+    assert done.cells[3][:4] == ["operator", "opkey", "1", "op.example"]
+    assert "hunter2" not in done.out + run("access", "check", file, "-o", "json").out
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "problem"),
+    [
+        (b"[accounts.a]\nsecrets = ['hunter2']\nmay = []", 1, "account a: secrets[0]: expected str of length >= 8"),
+        (
+            b"[accounts.a]\nsecrets = [['hunter2-long']]\nmay = []",
+            1,
+            "account a: secrets[0]: expected str, got array",
+        ),
+        (b"[accounts.a]\nsecrets = 'hunter2", 1, "not TOML: Expected"),
+        (b"\xff", 2, "not UTF-8"),
+        (None, 2, "No such file or directory"),
+    ],
+)
+def test_file_that_a_server_would_refuse_says_why(tmp_path: Path, text: bytes | None, code: int, problem: str) -> None:
+    """1 when it is wrong, 2 when there is none to judge; never with a secret."""
+    path = tmp_path / "access.toml"
+    if text is not None:
+        path.write_bytes(text)
+
+    for words in (["check", str(path)], ["explain", "a", "105", "--file", str(path)]):
+        done = run("access", *words)
+        assert (code, "") == (done.code, done.out)
+        assert done.problems[0].startswith(f"{path}: {problem}")
+        assert "hunter2" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "access_class", "why"),
+    [
+        ("reader 105", "GET_ROUTEINFO_BY_TOPIC", "route-read", {"rule 'route-read'"}),
+        ("reader server-info", "SERVER_INFO", "any-account", {"every account may"}),
+        ("broker 103 --cluster c1 --topic ab --from 10.1.2.3", "REGISTER_BROKER", "broker-control", {"rule '{}'"}),
+        ("operator PUT_KV_CONFIG", "PUT_KV_CONFIG", "admin-write", {"rule 'admin-write'", NATIVE_ONLY}),
+        ("trusted PUT_KV_CONFIG", "PUT_KV_CONFIG", "admin-write", {"rule 'admin-write'"}),
+    ],
+)
+def test_what_is_allowed_is_explained_by_its_rule(
+    file: str, words: str, code: str, access_class: str, why: set[str]
+) -> None:
+    """And by what else it takes."""
+    done = run("access", "explain", *words.split(), "--file", file)
+
+    rule = "broker-control; clusters c1; topics a*"
+    expected = {(code, access_class, "allowed", line.format(rule)) for line in why}
+    assert (0, expected) == (done.code, {tuple(row[1:]) for row in done.cells[1:]})
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("reader 103", {"no rule grants broker-control"}),
+        ("reader 9999", {"this code is in no class, and denied to everybody"}),
+        ("former 105", {"the account expired on 2001-01-01 00:00:00+00:00"}),
+        (
+            "broker 103 --cluster c2 --topic ab --from 127.0.0.1",
+            {
+                "127.0.0.1 is in none of its networks: 10.0.0.0/8",
+                "rule 'broker-control; clusters c1; topics a*' does not fit",
+            },
+        ),
+        ("broker 103 --cluster c1 --topic b", {"rule 'broker-control; clusters c1; topics a*' does not fit"}),
+        ("operator 319", {"rule 'admin-read; clusters c1' grants no request that names no clusters"}),
+    ],
+)
+def test_what_is_denied_is_explained_by_everything_against_it(file: str, words: str, why: set[str]) -> None:
+    """The exit code says no; the file may be named by the variable that the daemon reads, too."""
+    done = run("access", "explain", *words.split(), "-o", "json", env={"NAMESRV_ACCESS": file})
+
+    assert (1, False, why) == (done.code, done.json["allowed"], set(done.json["why"]))
+
+
+@pytest.mark.parametrize(
+    "words", ["nobody 105", "reader NONSENSE", "reader 105 --from nowhere", "reader 105 --watch 2s", "reader"]
+)
+def test_wrong_usage_is_two(file: str, words: str) -> None:
+    """What is not in the file or no code is not denied: it is a mistake."""
+    done = run("access", "explain", *words.split(), "--file", file)
+
+    assert (2, "") == (done.code, done.out)
+
+
+@pytest.mark.parametrize("account", [None, "a.b"])
+def test_generated_key_is_what_a_server_takes(account: str | None) -> None:
+    """The printed lines are a file; no two secrets are the same."""
+    words = ["access", "keygen", *([account] if account else [])]
+    done, again = run(*words), run(*words, "-o", "json").json
+
+    (made,) = parse_access_file("\n".join(done.lines).partition("# in the environment")[0]).accounts.values()
+    variables = dict(line.split("=") for line in done.lines if line.startswith("NAMESRV_"))
+    assert variables == {"NAMESRV_ACCESS_KEY": made.access_key, "NAMESRV_SECRET_KEY": made.secrets[0].decode()}
+    assert account in (None, made.access_key)
+    assert re.fullmatch("[0-9a-f]{48}", again["secret_key"])
+    assert again["secret_key"] != made.secrets[0].decode()
