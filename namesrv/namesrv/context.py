@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from namesrv.access.guard import AccessGuard
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
 from namesrv.heartbeat_log.log import HeartbeatLog
@@ -50,6 +51,8 @@ class Namesrv:
     manager: RouteInfoManager
     answers: RouteAnswers
     fast_lane: FastLane
+    # None: no access file, and everybody may do everything
+    guard: AccessGuard | None
     # connection id -> connection; all that were let in and are not gone
     connections: dict[int, ServerConnection]
     # what peers may hold of the memory
@@ -76,6 +79,10 @@ class Namesrv:
     def is_listening(self) -> bool:
         """Whether brokers and clients can connect."""
         return bool(self.addresses)
+
+    def may_be_administered(self) -> bool:
+        """Whether settings may be changed over the wire by those whose request got this far."""
+        return self.settings.admin_enabled or (self.guard is not None and self.guard.enforces)
 
     def effective_settings(self) -> dict[str, Any]:
         """All settings as they are now: some may have been changed over the wire."""

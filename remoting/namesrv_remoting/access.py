@@ -8,7 +8,7 @@ rules are never put together, so their order means nothing.
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import translate
@@ -101,6 +101,26 @@ def _table() -> Mapping[int, CodeAccess]:
 CODES: Final[Mapping[int, CodeAccess]] = _table()
 
 
+# what every broker registers for itself, besides topics of the names of itself and its cluster (TopicValidator.java)
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "AUTO_CREATE_TOPIC_KEY",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "DefaultHeartBeatSyncerTopic",
+        "CHECKPOINT_TOPIC",
+    }
+)
+_SYSTEM_PREFIX: Final = "rmq_sys_"
+
+
 class Asked(NamedTuple):
     """What a request asks for: its code, and what it names of these."""
 
@@ -151,14 +171,28 @@ class Rule:
         if about is None or about.access_class is not self.access_class:
             return False
         named = {"clusters": asked.cluster, "brokers": asked.broker, "topics": asked.topic}
-        return all(
-            name in about.beside or (name in about.names and _fits(patterns, named[name]))
-            for name, patterns in self.narrowed.items()
-        )
+        for name, patterns in self.narrowed.items():
+            value = named[name] if name in about.names else None
+            is_fit = name in about.beside or (value is not None and patterns.match(value))
+            if not (is_fit or (name == "topics" and _is_own_topic(asked))):
+                return False
+        return True
+
+    def grants_some_topic(self, asked: Asked) -> bool:
+        """Whether this rule allows it for any topic; which ones is in the body, and looked at later."""
+        return replace(self, topics=None).grants(asked)
 
 
-def _fits(patterns: Patterns, name: str | None) -> bool:
-    return name is not None and patterns.match(name)
+def _is_own_topic(asked: Asked) -> bool:
+    """Whether a broker registers the topic whatever it is for."""
+    topic, cluster = asked.topic, asked.cluster
+    if asked.code != RequestCode.REGISTER_BROKER or topic is None:
+        return False
+    return (
+        topic in _SYSTEM_TOPICS
+        or topic.startswith(_SYSTEM_PREFIX)
+        or topic in {asked.broker, cluster, f"{cluster}_REPLY_TOPIC"}
+    )
 
 
 @dataclass(slots=True, frozen=True)
@@ -194,6 +228,10 @@ class Account:
         if about is not None and about.access_class is AccessClass.ANY_ACCOUNT:
             return True
         return self.rule_for(asked) is not None
+
+    def may_for_some_topic(self, asked: Asked) -> bool:
+        """Whether it is allowed for any topic."""
+        return any(rule.grants_some_topic(asked) for rule in self.rules)
 
     def may_anything_in(self, access_class: AccessClass) -> bool:
         """Whether everything of the class is allowed, whatever it names."""

@@ -55,8 +55,8 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
     headings = re.findall(r"^(\S.*):$", text, re.MULTILINE)
     # each once, in the order of the declaration
     assert ["Configuration", "Listening and place", "Which brokers are alive"] == headings[:3]
-    assert ["Heartbeat log", "Administration and log"] == headings[-2:]
-    assert 10 == len(set(headings)) == len(headings)
+    assert ["Who may do what", "Administration and log"] == headings[-2:]
+    assert 11 == len(set(headings)) == len(headings)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 132])

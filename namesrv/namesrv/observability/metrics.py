@@ -23,7 +23,6 @@ from namesrv.context import Namesrv
 from namesrv.counters import REASONS
 from namesrv.fast_lane import FastLane
 from namesrv.histogram import Histogram
-from namesrv.routeinfo.records import HEARTBEAT_SECONDS
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
@@ -45,9 +44,6 @@ _REQUESTS: Final = {int(code): code.name for code in RequestCode}
 _RESULTS: Final = {int(code): code.name for code in ResponseCode}
 # entries counted between two looks at the sockets: a tenth to a fifth of a millisecond
 _CHUNK: Final = 500
-# A broker that is silent for so long, or for three quarters of its expiry if that is less, has missed a heartbeat.
-_SUSPECT_SECONDS: Final = 1.5 * HEARTBEAT_SECONDS
-_SUSPECT_SHARE: Final = 0.75
 
 
 async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
@@ -81,8 +77,7 @@ async def count_brokers(namesrv: Namesrv) -> Counter[str]:
     now = namesrv.manager.now()
     async for part in in_parts(list(namesrv.manager.tables.broker_live_table.values()), _CHUNK):
         for live in part:
-            is_suspect = now - live.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * live.expiry_seconds)
-            found["suspect" if is_suspect else "live"] += 1
+            found["suspect" if live.is_suspect(now) else "live"] += 1
     return found
 
 
@@ -139,6 +134,25 @@ def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
         "Late removals that found a newer registration and left it alone.",
         {reason: counters.fenced[reason] for reason in REASONS},
         "reason",
+    )
+    yield _counter(
+        "takeovers",
+        "Registrations in the place of a live broker at another address; none are counted where takeover is allow.",
+        counters.takeovers,
+        "outcome",
+    )
+    if (guard := namesrv.guard) is not None:
+        yield _gauge("access_accounts", "Accounts of the access file in use.", len(guard.file.accounts))
+        yield _counter(
+            "access_refusals",
+            "Requests that the access file does not allow; observed ones were let through.",
+            guard.refusals,
+            "class,reason,outcome",
+        )
+    yield _gauge(
+        "reload_refused",
+        "Whether the last reload changed nothing because a setting or the access file was wrong.",
+        counters.is_reload_refused,
     )
     yield _counter("log_lines_lost", "Log lines lost because standard error was not read in time.", lines_lost())
     if (log := namesrv.heartbeat_log) is not None:

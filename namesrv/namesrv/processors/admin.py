@@ -184,6 +184,7 @@ def log_change(request: Request) -> None:
         request=RequestCode(command.code).name,
         peer=connection.peer,
         proxied=connection.proxied,
+        account=request.account or None,
         role=connection.role,
         asked=asked,
     )

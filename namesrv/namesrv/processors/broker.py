@@ -65,12 +65,16 @@ class BrokerProcessor:
             raise BadRequestError(f"field kind: {header.kind[:64]!r} is neither full nor delta")
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         digest = await run_in_steps(_digest(command, header))
-        result = self._manager.register_unchanged(key, digest, request.connection.id, header.registration_seq)
+        result = None
+        if request.check_topics is None:
+            result = self._manager.register_unchanged(key, digest, request.connection.id, header.registration_seq)
         if result is None:
             await run_in_steps(_check_crc(header.body_crc32, command.body))
             steps, most_bytes = self._decoding(command, header)
             async with self._turn(most_bytes):
                 body = await run_in_steps(steps)
+                if request.check_topics is not None:
+                    await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
                 result = await self._manager.register(self._registration(request, header, body, digest))
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
         order = None

@@ -60,6 +60,8 @@ class ClientProcessor:
         namesrv, connection = self._namesrv, request.connection
         with self._decoding(request):
             asked = await run_in_steps(pull_in_steps(request.command.body))
+            if request.check_topics is not None:
+                await request.check_topics(asked.topics)
             if asked.wait_ms and not namesrv.is_draining:
                 looked_at = namesrv.manager.revisions.revision
                 # nothing is awaited from the second look on

@@ -26,7 +26,7 @@ _START_KEYS: Final = frozenset(JAVA_NAMES.values()) - frozenset(LIVE_KEYS)
 # Every key there is, on a line of its own, is under 2 KiB.
 _MAX_UPDATE_BYTES: Final = 16 * 1024
 # where files are: of use to an intruder, and to nobody who cannot administer
-_PATHS: Final = ("data_dir", "heartbeat_log_dir")
+_PATHS: Final = ("access", "data_dir", "heartbeat_log_dir")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -40,7 +40,7 @@ def apply_update(namesrv: Namesrv, body: bytes) -> None:
         SystemError_: the text is not in properties syntax.
         BadRequestError: a value is neither true nor false, or the text is too long.
     """
-    if not namesrv.settings.admin_enabled:
+    if not namesrv.may_be_administered():
         raise NoPermissionError("administration is disabled on this server, see its setting admin-enabled")
     check_size(body, "UPDATE_NAMESRV_CONFIG", _MAX_UPDATE_BYTES)
     try:

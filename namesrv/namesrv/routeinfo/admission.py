@@ -1,7 +1,8 @@
 """What is refused before it is worked out: what contradicts the tables, or would make them hold too much."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
 from namesrv.routeinfo.registration import addrs_after, creates_routes, topics_dropped
@@ -21,6 +22,13 @@ class TableLimits:
     max_topics_per_broker: int
     max_brokers_per_connection: int
     max_topics_per_connection: int
+
+
+@dataclass(slots=True)
+class TakeoverPolicy:
+    """What becomes of a registration that would take a live broker's place."""
+
+    takeover: Literal["allow", "warn", "refuse"] = "allow"
 
 
 def check_registration(
@@ -81,6 +89,25 @@ def _check_age(
             f"which holds id {registration.broker_id} of {registration.broker_name}",
             ext_fields={},
         )
+
+
+def displaced_by(tables: RouteTables, registration: Registration) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
+    """Whose place a registration would take: the holder of its id at another address, and of its address by name."""
+    key, name, group = (
+        registration.key,
+        registration.broker_name,
+        tables.broker_addr_table.get(registration.broker_name),
+    )
+    live = tables.broker_live_table.get(key)
+    if live is not None and live.broker_name != name:
+        yield key, live
+    holder = None if group is None else group.broker_addrs.get(registration.broker_id)
+    if holder is None or holder == registration.broker_addr:
+        return
+    for cluster, names in tables.cluster_addr_table.items():
+        held_by = tables.broker_live_table.get(BrokerAddrInfo(cluster, holder)) if name in names else None
+        if held_by is not None and held_by.broker_name == name:
+            yield BrokerAddrInfo(cluster, holder), held_by
 
 
 def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does away with

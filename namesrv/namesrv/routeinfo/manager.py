@@ -16,13 +16,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from namesrv.routeinfo.admission import TableLimits, check_registration, check_topics
+from namesrv.routeinfo.admission import TableLimits, TakeoverPolicy, check_registration, check_topics, displaced_by
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
     BrokerAddrInfo,
     BrokerLiveInfo,
+    Contested,
     Effect,
     Evicted,
     Fenced,
@@ -53,6 +54,7 @@ from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
+from namesrv_remoting.errors import NoPermissionError
 
 # Heartbeats over a connection that is not the broker's own are noted this often: it only matters for which of several
 # connections takes over.
@@ -78,12 +80,14 @@ class RouteInfoManager:
         on_late_heartbeat: Callable[[float], None] = lambda _: None,
         on_touch: Sequence[Touched] = (),
         on_publish: Callable[[int, Rerouted], None] | None = None,
+        policy: TakeoverPolicy | None = None,
     ) -> None:
         self.tables = tables
         self.lock = ReadWriteLock()
         self.revisions = tables.revisions
         self.options = options
         self.limits = limits
+        self._policy = policy or TakeoverPolicy()
         # what has to forget a topic as soon as its route changes
         self._caches = caches
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
@@ -140,26 +144,49 @@ class RouteInfoManager:
         Raises:
             ResponseError: it is refused (see `check_registration`); nothing has changed.
         """
-        is_connected = partial(self._is_connected, registration.connection_id)
+        contested, result = None, RegisterResult()
         async with self._changing() as effects:
-            await run_in_steps(check_registration(self.tables, registration, self.options, self.limits))
-            key = registration.key
-            former = self.tables.broker_live_table.get(key)
-            if former is not None and former.broker_name != registration.broker_name and is_connected():
-                # the process at this address was another broker before, which nothing else would ever remove
-                await self._remove(key, former, "superseded", effects, broker_name=former.broker_name)
-            self._last_generation += 1
-            changes, result = await run_in_steps(
-                plan_registration(self.tables, registration, self.options, self.now(), self._last_generation)
+            if self._policy.takeover != "allow" and (contested := self._contested(registration)) is not None:
+                effects.append(contested)
+            if contested is None or not contested.is_refused:
+                result = await self._register(registration, effects)
+        if contested is not None and contested.is_refused:
+            holder = contested.live
+            raise NoPermissionError(
+                f"broker {holder.broker_name} with id {holder.broker_id} at {contested.key.broker_addr} is alive, "
+                f"heard {contested.age_seconds:.0f} s ago; {registration.broker_addr} may not take its place"
             )
-            prepared = await self._prepared(changes)
-            if not is_connected():
-                # it hung up meanwhile, and nothing would ever report its end
-                return RegisterResult()
-            self._take_in(registration, prepared, effects)
         if len(registration.body.topic_configs) > CHUNK_TOPICS:
             # freeing what was replaced takes time as well
             await asyncio.sleep(0)
+        return result
+
+    def _contested(self, registration: Registration) -> Contested | None:
+        """The live broker in whose place this would be; one that moves over its own connection displaces nobody."""
+        now, on = self.now(), registration.connection_id
+        for key, live in displaced_by(self.tables, registration):
+            if live.connection_id != on and self._is_connected(live.connection_id) and not live.is_suspect(now):
+                wants = registration.broker_name, registration.broker_addr, on
+                return Contested(key, live, *wants, now - live.last_update, self._policy.takeover == "refuse")
+        return None
+
+    async def _register(self, registration: Registration, effects: list[Effect]) -> RegisterResult:
+        is_connected = partial(self._is_connected, registration.connection_id)
+        await run_in_steps(check_registration(self.tables, registration, self.options, self.limits))
+        key = registration.key
+        former = self.tables.broker_live_table.get(key)
+        if former is not None and former.broker_name != registration.broker_name and is_connected():
+            # the process at this address was another broker before, which nothing else would ever remove
+            await self._remove(key, former, "superseded", effects, broker_name=former.broker_name)
+        self._last_generation += 1
+        changes, result = await run_in_steps(
+            plan_registration(self.tables, registration, self.options, self.now(), self._last_generation)
+        )
+        prepared = await self._prepared(changes)
+        if not is_connected():
+            # it hung up meanwhile, and nothing would ever report its end
+            return RegisterResult()
+        self._take_in(registration, prepared, effects)
         return result
 
     def _take_in(self, registration: Registration, prepared: Prepared, effects: list[Effect]) -> None:

@@ -18,6 +18,9 @@ Reason = Literal["silent", "disconnected", "unregistered", "superseded"]
 
 # Brokers send as often, unless they are told otherwise.
 HEARTBEAT_SECONDS: Final = 30.0
+# A broker that is silent for so long, or for three quarters of its expiry if that is less, has missed a heartbeat.
+_SUSPECT_SECONDS: Final = 1.5 * HEARTBEAT_SECONDS
+_SUSPECT_SHARE: Final = 0.75
 
 
 class BrokerAddrInfo(NamedTuple):
@@ -53,6 +56,10 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
     def expires_at(self) -> float:
         """The last moment at which it counts as alive."""
         return self.last_update + self.expiry_seconds
+
+    def is_suspect(self, now: float) -> bool:
+        """Whether it has missed a heartbeat."""
+        return now - self.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * self.expiry_seconds)
 
     def heard(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
         """The same broker with a heartbeat now, on this connection."""
@@ -156,6 +163,21 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
+class Contested:
+    """A registration that would take the place of a live broker, and whether it was refused."""
+
+    # whose place it is
+    key: BrokerAddrInfo
+    live: BrokerLiveInfo
+    # who wants it
+    broker_name: str
+    broker_addr: str
+    connection_id: int
+    age_seconds: float
+    is_refused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scanned:
     """A search for silent brokers, numbered from 1, has decided: in liveness seconds, among so many brokers."""
 
@@ -191,7 +213,7 @@ class MinBrokerIdChanged:
     offline_broker_addr: str | None = None
 
 
-Effect = Registered | Unregistered | Evicted | Fenced | Scanned | HeldUp | RouteChanged | MinBrokerIdChanged
+Effect = Registered | Unregistered | Evicted | Fenced | Contested | Scanned | HeldUp | RouteChanged | MinBrokerIdChanged
 
 
 @dataclass(slots=True)

@@ -9,10 +9,12 @@ import secrets
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from namesrv import version
+from namesrv.access.guard import AccessGuard, GuardedFastLane
 from namesrv.context import LiveSettings, Namesrv, Spawn
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
@@ -30,12 +32,13 @@ from namesrv.server.reload import Reloader, has_terminal
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import Loaded
+from namesrv.settings.sources import Loaded, SettingsError, read_access_file
 from namesrv.state import snapshot
 from namesrv.state.events import EventRing
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
+from namesrv_remoting.access import address_of
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection, address_text
 from namesrv_remoting.aio.dispatch import Dispatcher
@@ -235,6 +238,7 @@ class NamesrvController:
             spawn=spawn,
             observers=[counters, *([] if log is None else [log]), *self._observers],
         )
+        guard = self._guard(tables)
         answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
         manager = RouteInfoManager(
             tables,
@@ -247,6 +251,7 @@ class NamesrvController:
             on_late_heartbeat=counters.late_heartbeats.observe,
             on_touch=[*([] if log is None else [log.touched]), *self._touch_observers],
             on_publish=None if log is None else log.routes_published,
+            policy=limits.takeover,
         )
         return Namesrv(
             settings=settings,
@@ -256,12 +261,14 @@ class NamesrvController:
             kv=kv,
             manager=manager,
             answers=answers,
-            fast_lane=FastLane(
+            # a server that is open to everybody has nothing to ask on its way to an answer
+            fast_lane=(FastLane if guard is None else partial(GuardedFastLane, guard))(
                 manager,
                 answers,
                 first_served=None if log is None else log.served,
                 late=None if log is None else log.late,
             ),
+            guard=guard,
             connections=connections,
             budget=MemoryBudget(
                 settings.max_memory_bytes,
@@ -281,6 +288,16 @@ class NamesrvController:
             started_monotonic=clock.monotonic(),
         )
 
+    def _guard(self, tables: RouteTables) -> AccessGuard | None:
+        settings = self._settings
+        try:
+            file = read_access_file(settings)
+        except SettingsError as error:
+            raise StartError(str(error)) from None
+        if file is None:
+            return None
+        return AccessGuard(file, enforces=settings.access_mode == "enforce", clock=self._clock, tables=tables)
+
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
         settings, answered = self._settings, namesrv.counters.request_answered
         handlers, kinds = processors(namesrv)
@@ -288,6 +305,7 @@ class NamesrvController:
             handlers,
             concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
+            guard=namesrv.guard,
             max_frame_bytes=settings.max_frame_bytes,
             timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )
@@ -329,6 +347,14 @@ class NamesrvController:
             data_dir=settings.data_dir,
             ready=namesrv.fast_lane.is_ready,
         )
+        if namesrv.guard is None and (strangers := [each for each in self.addresses if not _is_loopback(each[0])]):
+            event(
+                logger,
+                logging.WARNING,
+                "open_to_the_network",
+                addresses=[address_text(address) for address in strangers],
+                hint="anyone who reaches them may register and remove brokers; see --access",
+            )
         reason = namesrv.readiness.reason(self._clock.monotonic())
         if not namesrv.fast_lane.is_ready:
             event(logger, logging.INFO, "waiting", reason=reason)
@@ -367,6 +393,11 @@ class NamesrvController:
         server.abort_all()
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.close()
+
+
+def _is_loopback(host: str) -> bool:
+    address = address_of(host)
+    return address is not None and address.is_loopback
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from namesrv.context import Spawn
 from namesrv.routeinfo.records import (
+    Contested,
     Effect,
     Evicted,
     Fenced,
@@ -72,6 +73,8 @@ class EffectSink:
                 fields = {**_identity(effect), "reason": effect.reason}
                 event(logger, logging.INFO, "stale_removal_fenced", **fields)
                 self._remember("fenced", fields)
+            case Contested():
+                self._contested(effect)
             case RouteChanged():
                 self._route_changed(effect)
             case MinBrokerIdChanged():
@@ -100,6 +103,18 @@ class EffectSink:
             connection = self.connections.get(connection_id)
             if connection is not None:
                 connection.close()
+
+    def _contested(self, effect: Contested) -> None:
+        connection = self.connections.get(effect.connection_id)
+        fields = {
+            **_identity(effect),
+            "age_ms": round(effect.age_seconds * 1000),
+            "by": effect.broker_addr,
+            "peer": None if connection is None else connection.peer,
+            "refused": effect.is_refused,
+        }
+        event(logger, logging.WARNING, "broker_place_contested", **fields)
+        self._remember("contested", fields)
 
     def _route_changed(self, effect: RouteChanged) -> None:
         topics = effect.topics
@@ -147,7 +162,7 @@ class EffectSink:
         self.events.append({"event": name, "ts_ms": int(self.clock.wall() * 1000), **fields})
 
 
-def _identity(effect: Registered | Unregistered | Evicted | Fenced) -> dict[str, Any]:
+def _identity(effect: Registered | Unregistered | Evicted | Fenced | Contested) -> dict[str, Any]:
     return {
         "cluster": effect.key.cluster_name,
         "broker_name": effect.live.broker_name,

@@ -25,6 +25,8 @@ _LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
 # start what those are, and the report believes it.
 _NEED_RESTART: Final = frozenset(
     {
+        # a server is open from its start, or never
+        "access",
         "listen_host",
         "listen_port",
         "http_listen",
@@ -67,8 +69,10 @@ class Reloader:
             # files may be on a disk that is slow
             loaded = await asyncio.to_thread(self.read)
         except SettingsError as error:
+            self.namesrv.counters.is_reload_refused = True
             event(logger, logging.ERROR, "reload_refused", problems=error.problems)
             return
+        self.namesrv.counters.is_reload_refused = False
         for warning in loaded.warnings:
             event(logger, logging.WARNING, "settings_doubted", warning=warning)
         running, wanted = self.namesrv.effective_settings(), dict(loaded.settings)
@@ -79,7 +83,18 @@ class Reloader:
             event(logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **told)
         changed = {name: wanted[name] for name in different if name in RELOADABLE}
         apply(self.namesrv, self.server, changed)
+        self._follow_access_file(loaded)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
+
+    def _follow_access_file(self, loaded: Loaded) -> None:
+        namesrv, access = self.namesrv, loaded.access
+        guard = namesrv.guard
+        # another path, or none, needs a restart
+        if guard is None or access is None or loaded.settings.access != namesrv.settings.access:
+            return
+        if access != guard.file:
+            event(logger, logging.WARNING, "access_file_changed", accounts=len(access.accounts))
+        guard.follow(access, enforces=namesrv.settings.access_mode == "enforce")
 
 
 def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object]) -> None:

@@ -26,6 +26,7 @@ _METAVARS = {
     "_seconds": "SECONDS",
     "_bytes": "BYTES",
     "_dir": "DIRECTORY",
+    "access": "FILE",
     "_host": "ADDRESS",
     "_name": "NAME",
     "_listen": "ADDRESS:PORT",

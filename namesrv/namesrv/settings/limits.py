@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from namesrv.kv import KVLimits
-from namesrv.routeinfo.admission import TableLimits
+from namesrv.routeinfo.admission import TableLimits, TakeoverPolicy
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_runtime.line_files import Retention
@@ -17,6 +17,7 @@ class Limits:
     server: ServerLimits
     # the routes
     tables: TableLimits
+    takeover: TakeoverPolicy
     # the KV configuration
     kv: KVLimits
     # the heartbeat log's closed files
@@ -42,6 +43,7 @@ class Limits:
                 proxy_protocol=settings.proxy_protocol == "optional",
             ),
             TableLimits(**{limit.name: getattr(settings, limit.name) for limit in fields(TableLimits)}),
+            TakeoverPolicy(settings.takeover),
             KVLimits(
                 max_value_bytes=settings.kv_max_value_bytes,
                 max_keys_per_namespace=settings.kv_max_keys_per_namespace,

@@ -23,6 +23,7 @@ HEADINGS: Final = {
     "max_connections": "Limits of connections",
     "kv_max_value_bytes": "Limits of the KV configuration",
     "heartbeat_log_dir": "Heartbeat log",
+    "access": "Who may do what",
     "admin_enabled": "Administration and log",
 }
 # what to say of a default that depends on the machine
@@ -31,7 +32,7 @@ DEFAULTS_IN_WORDS: Final = {
     "nameserver_name": "the host name",
 }
 # empty means: not at all
-_MAY_BE_EMPTY: Final = frozenset({"heartbeat_log_dir", "http_listen"})
+_MAY_BE_EMPTY: Final = frozenset({"access", "heartbeat_log_dir", "http_listen"})
 # the heartbeat log's files carry the server's name, so it must be fit for one
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
@@ -252,9 +253,22 @@ class Settings(BaseModel):
     """Total size of the heartbeat log's files; the oldest are deleted first. A hundred brokers write about 100 MB a
     day, and a tenth of that once it is compressed."""
 
+    access: str = ""
+    """TOML file of accounts and what each may do; it is read again on SIGHUP. With it, nothing is allowed that it does
+    not grant. An empty value means none: anyone who reaches the port may do all that an Apache NameServer allows."""
+
+    access_mode: Literal["enforce", "observe"] = "enforce"
+    """With observe, what the access file does not grant is logged and counted, and allowed all the same: to find out
+    who would be refused before they are."""
+
+    takeover: Literal["allow", "warn", "refuse"] = "allow"
+    """What becomes of a registration that would take the place of a live broker: one heard in time, on an open
+    connection, at another address or of another name. With refuse, a broker that moves without closing its connection
+    has to wait until the old one is late; with allow, as with Apache's server, anyone may displace a broker."""
+
     admin_enabled: bool = False
-    """Allow UPDATE_NAMESRV_CONFIG (318) to change settings of the running server. The protocol has no passwords: if on,
-    anyone who reaches the port can do so; if off, the request is refused."""
+    """Allow UPDATE_NAMESRV_CONFIG (318) to change settings of the running server without an access file: anyone who
+    reaches the port can do so then. If off, only accounts that the access file lets do it can."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is logged; debug costs time on every request."""
@@ -267,6 +281,11 @@ class Settings(BaseModel):
     def listen_hosts(self) -> tuple[str, ...]:
         """The addresses of `listen_host`, one by one."""
         return tuple(self.listen_host.split(","))
+
+    @property
+    def access_path(self) -> Path | None:
+        """The access file; None when there is none."""
+        return _resolved(Path(self.access)) if self.access else None
 
     @property
     def heartbeat_log_path(self) -> Path | None:
@@ -323,7 +342,7 @@ class Settings(BaseModel):
             raise ValueError("is not a valid name (1 to 64 letters, digits, dots, dashes and underscores)")
         return text
 
-    @field_validator("data_dir", "heartbeat_log_dir")
+    @field_validator("access", "data_dir", "heartbeat_log_dir")
     @classmethod
     def _resolve_path(cls, path: Path | str) -> Path | str:
         resolved = _resolved(Path(path))

@@ -1,7 +1,9 @@
 """The effective settings of a run and where each came from: flags, environment, files, defaults."""
 
+import contextlib
 import json
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from namesrv.settings.apache_properties import Translation, translate
 from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, did_you_mean, text_of
 from namesrv.settings.flags import CommandLine
 from namesrv.settings.model import Settings, default_data_dir
+from namesrv_remoting.access import AccessFile, AccessFileError, parse_access_file
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_runtime.log import printable, quoted
 
@@ -45,6 +48,8 @@ class Loaded:
     settings: Settings
     origins: Mapping[str, str]  # setting -> where its value came from, `default` included
     warnings: tuple[str, ...]
+    # the accounts, if there is an access file
+    access: AccessFile | None = None
 
 
 def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
@@ -64,11 +69,32 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
         settings = Settings.model_validate({name: item.value for name, item in given.items()})
     except ValidationError as error:
         problems += (_problem(given, dict(detail)) for detail in error.errors(include_url=False))
+    access = None
+    if settings is not None:
+        try:
+            access = read_access_file(settings)
+        except SettingsError as error:
+            problems += error.problems
     if settings is None or problems:
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in SETTINGS}
     warnings = [*(warning for source in sources for warning in source.warnings), *_doubts(settings)]
-    return Loaded(settings, origins, tuple(warnings))
+    return Loaded(settings, origins, tuple(warnings), access)
+
+
+def read_access_file(settings: Settings) -> AccessFile | None:
+    """The accounts, if there is an access file.
+
+    Raises:
+        SettingsError: it cannot be read or used.
+    """
+    path = settings.access_path
+    if path is None:
+        return None
+    try:
+        return parse_access_file(_text_of_file(str(path)))
+    except (SettingsError, AccessFileError) as error:
+        raise SettingsError([f"{printable(str(path))}: {printable(each)}" for each in error.problems]) from None
 
 
 def config_table(loaded: Loaded) -> str:
@@ -156,6 +182,12 @@ def _doubts(settings: Settings) -> list[str]:
             f"idle-timeout-seconds {text_of(idle)} is less than broker-expiry-seconds {text_of(expiry)}: "
             "connections of silent brokers are closed before their expiry"
         )
+    path = settings.access_path
+    with contextlib.suppress(OSError):
+        if path is not None and path.stat().st_mode & stat.S_IRWXO:
+            doubts.append(
+                f"{printable(str(path))} holds secrets and is open to every user of this machine: chmod o= it"
+            )
     return doubts
 
 

@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -65,6 +65,10 @@ class Request:
 
     command: RemotingCommand
     connection: "ServerConnection"
+    # whose it is, where there are accounts
+    account: str = ""
+    # whether the topics in its body are allowed, where that depends on them: raises a ResponseError if not
+    check_topics: Callable[[Iterable[str]], Awaitable[None]] | None = None
 
 
 class RequestHandler(Protocol):
@@ -156,6 +160,10 @@ class ServerConnection(asyncio.Protocol):
     proxied: str | None = field(default=None, init=False)
     # broker, client or admin, by what it asked last of these
     role: str = field(default="", init=False)
+    # whose the last request was, where there are accounts
+    account: str = field(default="", init=False)
+    # what access control knows of it, by anything but signatures
+    standing: Any = field(default=None, init=False)
     # what the server's owner keeps about it
     served: Any = field(default=None, init=False)
     serialize_type: int = field(default=-1, init=False)
@@ -218,6 +226,14 @@ class ServerConnection(asyncio.Protocol):
         if not self.is_broker and (role != "admin" or not self.role):
             self.role = role
 
+    def note_account(self, account: str) -> None:
+        """Its last request was this account's."""
+        self.account = account
+
+    def keep_standing(self, standing: object) -> None:
+        """Keep what access control knows about this peer."""
+        self.standing = standing
+
     def keep(self, served: object) -> None:
         """Keep something about this peer for the server's owner."""
         self.served = served
@@ -274,6 +290,11 @@ class ServerConnection(asyncio.Protocol):
             self.close()
         else:
             self._throttle()
+
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """The names in the peer's verified certificate."""
+        return ()
 
     @property
     def socket(self) -> socket.socket | None:

@@ -52,6 +52,8 @@ class Dispatcher:
     _: KW_ONLY
     concurrent: frozenset[int] = frozenset()
     native_ext: Mapping[str, str] = field(default_factory=dict)
+    # lets a request pass, with what it found out about it, or raises a ResponseError; comes before everything else
+    guard: Callable[[Request], Awaitable[Request]] | None = None
     max_frame_bytes: int = MAX_FRAME_BYTES
     # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
     timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - of no interest
@@ -70,6 +72,8 @@ class Dispatcher:
         closes = False
         began = time.monotonic()
         try:
+            if self.guard is not None:
+                request = await self.guard(request)
             handler = self.handlers.get(command.code)
             if handler is None:
                 # the leading blank is Java's

@@ -1,0 +1,326 @@
+"""Access control of a running server: who asks, and whether the access file lets them.
+
+Both roads come by here. The ordinary one asks about each request; the fast lane answers only what is allowed whatever
+it names, over connections that are known by certificate or network, and leaves the rest to the ordinary road. A server
+without an access file has none of this.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from namesrv.fast_lane import FastLane
+from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.access import (
+    CODES,
+    ROCKETMQ_CLASSES,
+    AccessClass,
+    AccessFile,
+    Account,
+    Asked,
+    address_of,
+)
+from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.aio.dispatch import Request
+from namesrv_remoting.aio.steps import in_parts
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import NoPermissionError
+from namesrv_remoting.signatures import ACCESS_KEY, Genuine, Recipe, SignatureError, Verifier
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
+
+# Digests of larger bodies are computed in a thread: two megabytes take some milliseconds.
+_SMALL_BYTES: Final = 256 * 1024
+# topics looked at between two looks at the sockets: about a millisecond
+_CHUNK: Final = 200
+# lines about refusals per second; a hostile peer could fill the disk with them
+_LINES_PER_SECOND: Final = 20
+_NOTHING: Final[frozenset[AccessClass]] = frozenset()
+_WITH_TOPICS_IN_BODY: Final = frozenset({RequestCode.REGISTER_BROKER, RequestCode.PULL_ROUTES})
+_KEY_BYTES: Final = ACCESS_KEY.encode()
+
+
+class AccessRefusedError(NoPermissionError):
+    """Code 16: the access file does not allow it; `reason` is a short word for logs and counters."""
+
+    def __init__(self, remark: str, *, reason: str) -> None:
+        super().__init__(remark)
+        self.reason = reason
+
+
+class RefusalListener(Protocol):
+    """Told of each refusal, or of what would be one if rules were not merely observed."""
+
+    def __call__(self, request: Request, remark: str, *, reason: str, observed: bool) -> None:
+        """A request was refused."""
+
+
+@dataclass(slots=True, frozen=True)
+class Standing:
+    """What a connection is by its certificate or its address, under one state of the access file."""
+
+    file: AccessFile
+    # nobody, if the peer has to sign
+    account: Account | None
+    # what it may do whatever it names, for as long as this state lasts
+    open_classes: frozenset[AccessClass]
+
+
+class _Identity(NamedTuple):
+    account: Account
+    # of the signature; None: known by certificate or address
+    recipe: Recipe | None
+
+
+class AccessGuard:
+    """Decides about requests. `enforces` False: what would be refused is logged and counted, and then let through."""
+
+    def __init__(
+        self,
+        file: AccessFile,
+        *,
+        enforces: bool,
+        clock: Clock,
+        tables: RouteTables,
+        on_refused: RefusalListener | None = None,
+    ) -> None:
+        self.file = file
+        self.enforces = enforces
+        # refusals by class, reason and outcome (refused, observed), for metrics
+        self.refusals: Counter[tuple[str, str, str]] = Counter()
+        self._clock = clock
+        self._tables = tables
+        self._on_refused = on_refused
+        # it remembers signatures, so that it outlives the file
+        self._verifier = Verifier(self._secrets_of, wall=clock.wall)
+        # the second that is being logged in, and lines of it: written, and not
+        self._second = 0
+        self._lines = 0
+        self._unlogged = 0
+
+    def __repr__(self) -> str:
+        mode = "enforces" if self.enforces else "observes"
+        return f"<AccessGuard [{mode} | {len(self.file.accounts)} accounts | {self.refusals.total()} refused]>"
+
+    def follow(self, file: AccessFile, *, enforces: bool) -> None:
+        """Decide by another state of the file from now on, on open connections, too."""
+        self.file, self.enforces = file, enforces
+
+    async def __call__(self, request: Request) -> Request:
+        """The request with its account, if it is allowed.
+
+        Raises:
+            NoPermissionError: it is not.
+        """
+        account = ""
+        try:
+            identity = await self._identify(request)
+            account = identity.account.name
+            request.connection.note_account(account)
+            return self._admit(replace(request, account=account), identity)
+        except (AccessRefusedError, SignatureError) as error:
+            request.connection.note_account(account)
+            self._refused(request, error)
+            if self.enforces:
+                raise
+        return replace(request, account=account)
+
+    def open_classes(self, connection: ServerConnection) -> frozenset[AccessClass]:
+        """What may be answered over a connection without a look at the request, unless it is signed."""
+        return self._standing(connection).open_classes
+
+    # -- who asks -----------------------------------------------------------------------------------------------------
+
+    async def _identify(self, request: Request) -> _Identity:
+        command, connection = request.command, request.connection
+        genuine = await self._genuine(command)
+        if genuine is None:
+            account, recipe = self._standing(connection).account, None
+            if account is None:
+                remark = "not signed, and no account is known by this address or certificate"
+                raise AccessRefusedError(remark, reason="anonymous")
+        else:
+            signer = self._verifier.admit(genuine)
+            recipe = signer.recipe
+            # the file may have changed meanwhile
+            account = self.file.by_key.get(signer.access_key)
+            if account is None:
+                raise AccessRefusedError("the access key is no longer valid", reason="mismatch")
+        # from here on the peer has proven to be this account's owner, who may read why it does not help
+        if not account.is_admitted_from(address_of(connection.ip)):
+            remark = f"account {account.name} may not be used from {connection.ip}"
+            raise AccessRefusedError(remark, reason="network")
+        if account.is_expired(self._clock.wall()):
+            raise AccessRefusedError(f"account {account.name} expired at {account.expires}", reason="expired")
+        return _Identity(account, recipe)
+
+    def _secrets_of(self, access_key: str) -> Sequence[bytes]:
+        return self.file.secrets_of(access_key)
+
+    async def _genuine(self, command: RemotingCommand) -> Genuine | None:
+        access_key = (command.ext_fields or {}).get(ACCESS_KEY)
+        if access_key is None or (self.file.ignores_unknown_keys and access_key not in self.file.by_key):
+            return None
+        if len(command.body) > _SMALL_BYTES:
+            return await asyncio.to_thread(self._verifier.check, command)
+        return self._verifier.check(command)
+
+    def _standing(self, connection: ServerConnection) -> Standing:
+        known: Standing | None = connection.standing
+        if known is not None and known.file is self.file:
+            return known
+        file, address = self.file, address_of(connection.ip)
+        account = file.of_certificate(connection.certificate_names) or file.of_network(address)
+        classes = _NOTHING
+        if account is not None:
+            # noted here since the fast lane does not
+            connection.note_account(account.name)
+            if account.expires is None and account.is_admitted_from(address):
+                classes = frozenset(each for each in AccessClass if account.may_anything_in(each))
+        known = Standing(file, account, classes)
+        connection.keep_standing(known)
+        return known
+
+    # -- whether they may ---------------------------------------------------------------------------------------------
+
+    def _admit(self, request: Request, identity: _Identity) -> Request:
+        code, account = request.command.code, identity.account
+        about = CODES.get(code)
+        if about is None:
+            raise AccessRefusedError(f"request {code} is in no class, and denied to everybody", reason="no_class")
+        is_weak = identity.recipe is Recipe.ROCKETMQ and not account.trusts_rocketmq_signatures
+        if is_weak and about.access_class not in ROCKETMQ_CLASSES:
+            remark = (
+                f"a RocketMQ signature is not enough for {about.access_class}: "
+                f"sign natively, or set trust_rocketmq_signatures for account {account.name}"
+            )
+            raise AccessRefusedError(remark, reason="weak_signature")
+        if account.may_anything_in(about.access_class):
+            return request
+        asked = asked_by(request.command, self._tables)
+        if all(account.may(each) for each in asked):
+            return request
+        wanting = next((each for each in asked if not account.may_for_some_topic(each)), None)
+        if wanting is None and code in _WITH_TOPICS_IN_BODY:
+            return replace(request, check_topics=partial(self._check_topics, request, account, asked))
+        raise _not_allowed(account, wanting or next(each for each in asked if not account.may(each)))
+
+    async def _check_topics(
+        self, request: Request, account: Account, asked: Iterable[Asked], topics: Iterable[str]
+    ) -> None:
+        async for part in in_parts(list(topics), _CHUNK):
+            for each in (one._replace(topic=topic) for topic in part for one in asked):
+                if not account.may(each):
+                    error = _not_allowed(account, each)
+                    self._refused(request, error)
+                    if self.enforces:
+                        raise error
+                    # the first one says it all
+                    return
+
+    def _refused(self, request: Request, error: AccessRefusedError | SignatureError) -> None:
+        command, connection, observed = request.command, request.connection, not self.enforces
+        about = CODES.get(command.code)
+        outcome = "observed" if observed else "refused"
+        self.refusals["none" if about is None else about.access_class, error.reason, outcome] += 1
+        if self._on_refused is not None:
+            self._on_refused(request, error.remark or "", reason=error.reason, observed=observed)
+        if (second := int(self._clock.monotonic())) != self._second:
+            if self._unlogged:
+                event(logger, logging.WARNING, "accesses_refused", more=self._unlogged, observed=observed or None)
+            self._second, self._lines, self._unlogged = second, 0, 0
+        self._lines += 1
+        if self._lines > _LINES_PER_SECOND:
+            self._unlogged += 1
+            return
+        event(
+            logger,
+            logging.WARNING,
+            "access_refused",
+            request=_name_of(command.code),
+            account=connection.account or None,
+            peer=connection.peer,
+            proxied=connection.proxied,
+            reason=error.reason,
+            error=error.remark,
+            observed=observed or None,
+        )
+
+
+def _not_allowed(account: Account, asked: Asked) -> AccessRefusedError:
+    named = [f"{name} {value}" for name, value in asked._asdict().items() if value is not None and name != "code"]
+    about = f" for {', '.join(named)}" if named else ""
+    remark = f"account {account.name} may not {CODES[asked.code].access_class} ({_name_of(asked.code)}){about}"
+    return AccessRefusedError(remark, reason="not_granted")
+
+
+def _name_of(code: int) -> str:
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def asked_by(command: RemotingCommand, tables: RouteTables) -> list[Asked]:
+    """What a request asks for: all of it has to be allowed.
+
+    That is more than it says. A broker name is one group whatever its cluster, an address in a cluster is one broker
+    whatever its name, and who registers as one takes the place of the other.
+    """
+    fields: Mapping[str, Any] = command.ext_fields or {}
+    code, cluster, broker = command.code, fields.get("clusterName"), fields.get("brokerName")
+    if code == RequestCode.GET_TOPICS_BY_CLUSTER:
+        cluster = fields.get("cluster")
+    names = [(cluster, broker)]
+    if "brokers" in CODES[code].names and broker is not None:
+        group = tables.broker_addr_table.get(broker)
+        homes = {name for name, brokers in tables.cluster_addr_table.items() if broker in brokers}
+        names += [(home, broker) for home in sorted(homes | ({group.cluster} if group is not None else set()))]
+        if CODES[code].access_class is AccessClass.ADMIN_WRITE and len(names) > 1:
+            # it names no cluster
+            del names[0]
+        live = tables.broker_live_table.get(BrokerAddrInfo(cluster or "", fields.get("brokerAddr", "")))
+        if live is not None:
+            names.append((cluster, live.broker_name))
+    return [Asked(code, *pair, fields.get("topic")) for pair in dict.fromkeys(names)]
+
+
+class GuardedFastLane(FastLane):
+    """The fast lane of a server with an access file."""
+
+    def __init__(self, guard: AccessGuard, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._open_classes: Callable[[ServerConnection], frozenset[AccessClass]] = guard.open_classes
+
+    def __call__(  # noqa: PLR0913, PLR0917 - as the one without
+        self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+    ) -> bytes | None:
+        """The encoded answer, empty when none is due; None: not mine."""
+        if _KEY_BYTES in header:
+            # signed: whose it is is in the signature. A key that is spelt with escapes is not seen here, and that
+            # request gets what it would get without it.
+            return None
+        return super().__call__(connection, serialize_type, header, data, body_at, end)
+
+    def _pull(self, connection: ServerConnection, *question: Any) -> bytes | None:
+        if AccessClass.ROUTE_READ not in self._open_classes(connection):
+            return None
+        return super()._pull(connection, *question)
+
+    def _heartbeat(self, connection: ServerConnection, *question: Any) -> bytes | None:
+        if AccessClass.BROKER_CONTROL not in self._open_classes(connection):
+            return None
+        return super()._heartbeat(connection, *question)
+
+    def _data_version(self, connection: ServerConnection, *question: Any) -> bytes | None:
+        if AccessClass.BROKER_CONTROL not in self._open_classes(connection):
+            return None
+        return super()._data_version(connection, *question)
