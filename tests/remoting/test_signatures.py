@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -24,6 +25,7 @@ from namesrv_remoting.signatures import (
 )
 from tests.support.fake_clock import FakeClock
 
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 SECRETS = {"orders": [b"12345678"], "rotated": [b"new-secret", b"old-secret"]}
 NATIVE = RemotingCommand(
     RequestCode.PUT_KV_CONFIG,
@@ -89,6 +91,25 @@ def test_rocketmq_signature_covers_the_values_in_the_order_of_java(fields: dict[
     expected = sign_rocketmq(None, b"", values, b"s")["Signature"]
 
     assert sign_rocketmq(fields, b"", "K", b"s")["Signature"] == expected
+
+
+def test_vectors_of_the_manual() -> None:
+    """Computed once with nothing but hashlib, hmac and struct; shown to whoever signs in another language."""
+    fields = {"brokerName": "broker-a", "clusterName": "c1", "brokerAddr": "10.0.0.5:10911"}
+    heartbeat = RemotingCommand(RequestCode.BROKER_HEARTBEAT, opaque=7, version=479, ext_fields=fields)
+    native = sign_native(heartbeat, "broker-a", b"12345678", now_ms=1_700_000_000_000, nonce="0123456789abcdef")
+    rocketmq = sign_rocketmq({"topic": "TopicTest"}, b"", "broker-a", b"12345678")
+    manual = PROTOCOL.read_text()
+
+    assert native == {
+        **fields,
+        "AccessKey": "broker-a",
+        "signedAt": "1700000000000",
+        "nonce": "0123456789abcdef",
+        "hmacSha256": "5b9b35faff354c044ca1f6a9d982944d1c820aebe2944a2992dd1c3e957c0b31",
+    }
+    assert rocketmq["Signature"] == "kPGvMSeSJyqvCjtRLjS9n3ruitE="
+    assert all(f"`{each}`" in manual for each in (native["hmacSha256"], rocketmq["Signature"]))
 
 
 @pytest.mark.parametrize(("command", "recipe"), [(NATIVE, Recipe.NATIVE), (JSON, Recipe.ROCKETMQ)])
