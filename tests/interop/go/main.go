@@ -3,6 +3,8 @@
 //	driver produce --name-servers 127.0.0.1:9876;127.0.0.1:9877 --group G
 //	driver consume --name-servers 127.0.0.1:9876;127.0.0.1:9877 --group G --topics T1,T2
 //
+// With DRIVER_KEY=access:secret in the environment it signs.
+//
 // The producer reads a JSON object a line, {"topic": T, "body": B}, sends it, and answers it with {"event": "acked"} or
 // {"event": "failed"}, the error in it. The consumer prints {"event": "received"} for each message. Both print
 // {"event": "started"} first, and end when their standard input does. What the library itself logs goes to standard error.
@@ -59,11 +61,23 @@ type options struct {
 	topics      []string
 }
 
+func credentials() *primitive.Credentials {
+	access, secret, signs := strings.Cut(os.Getenv("DRIVER_KEY"), ":")
+	if !signs {
+		return nil
+	}
+	return &primitive.Credentials{AccessKey: access, SecretKey: secret}
+}
+
 func produce(chosen options) error {
-	sender, err := rocketmq.NewProducer(
+	settings := []producer.Option{
 		producer.WithNsResolver(primitive.NewPassthroughResolver(chosen.nameServers)),
 		producer.WithGroupName(chosen.group),
-	)
+	}
+	if key := credentials(); key != nil {
+		settings = append(settings, producer.WithCredentials(*key))
+	}
+	sender, err := rocketmq.NewProducer(settings...)
 	if err != nil {
 		return err
 	}
@@ -94,11 +108,15 @@ func send(sender rocketmq.Producer, told order) event {
 }
 
 func consume(chosen options) error {
-	receiver, err := rocketmq.NewPushConsumer(
+	settings := []consumer.Option{
 		consumer.WithNsResolver(primitive.NewPassthroughResolver(chosen.nameServers)),
 		consumer.WithGroupName(chosen.group),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
-	)
+	}
+	if key := credentials(); key != nil {
+		settings = append(settings, consumer.WithCredentials(*key))
+	}
+	receiver, err := rocketmq.NewPushConsumer(settings...)
 	if err != nil {
 		return err
 	}

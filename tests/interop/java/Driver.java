@@ -7,6 +7,8 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -17,6 +19,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Real Java producers and consumers that are told on stdin what to do, one command a line, and say on stdout what
@@ -33,8 +36,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * quit                                                   end, as the end of stdin does
  * </pre>
  *
- * Keys: poll (ms between route polls), timeout (ms of a send, 10,000), retries (of a send that failed). A command that cannot
- * be obeyed gives an object with the event "error".
+ * Keys: poll (ms between route polls), timeout (ms of a send, 10,000), retries (of a send that failed), key (ACCESS:SECRET to
+ * sign with). A command that cannot be obeyed gives an object with the event "error".
  */
 public final class Driver {
     // a busy machine is no lost message
@@ -90,7 +93,7 @@ public final class Driver {
     }
 
     private static void startProducer(String[] words) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("producers-" + words[1]);
+        DefaultMQProducer producer = new DefaultMQProducer("producers-" + words[1], signing(rest(words, 3)));
         configure(producer, words[1], words[2]);
         producer.setSendMsgTimeout(TIMEOUT_MS);
         for (String option : rest(words, 3)) {
@@ -99,7 +102,7 @@ public final class Driver {
                 producer.setSendMsgTimeout(Integer.parseInt(value));
             } else if (option.startsWith("retries=")) {
                 producer.setRetryTimesWhenSendFailed(Integer.parseInt(value));
-            } else {
+            } else if (!option.startsWith("key=")) {
                 setPoll(producer, option);
             }
         }
@@ -110,10 +113,12 @@ public final class Driver {
 
     private static void startConsumer(String[] words) throws Exception {
         String name = words[1];
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(words[3]);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(words[3], signing(rest(words, 5)));
         configure(consumer, name, words[2]);
         for (String option : rest(words, 5)) {
-            setPoll(consumer, option);
+            if (!option.startsWith("key=")) {
+                setPoll(consumer, option);
+            }
         }
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(words[4], "*");
@@ -128,6 +133,16 @@ public final class Driver {
         consumer.start();
         CONSUMERS.put(name, consumer);
         say("started", "name", name);
+    }
+
+    private static RPCHook signing(List<String> options) {
+        for (String option : options) {
+            if (option.startsWith("key=")) {
+                String[] parts = option.substring("key=".length()).split(":");
+                return new AclClientRPCHook(new SessionCredentials(parts[0], parts[1]));
+            }
+        }
+        return null;
     }
 
     private static void configure(ClientConfig client, String name, String nameServers) {

@@ -43,17 +43,17 @@ class Driver(JavaProcess):
         """The bodies of the messages to which that happened."""
         return {str(entry["body"]) for entry in self.events(event, **fields)}
 
-    def start_producer(self, name: str, name_servers: Sequence[str], **settings: int) -> None:
-        """Start a producer; settings: poll and timeout (ms), retries."""
+    def start_producer(self, name: str, name_servers: Sequence[str], **settings: int | str) -> None:
+        """Start a producer; settings: poll and timeout (ms), retries, key (`access:secret`)."""
         self._start("producer", name, ";".join(name_servers), settings=settings)
 
     def start_consumer(
-        self, name: str, name_servers: Sequence[str], topic: str, *, group: str = "", **settings: int
+        self, name: str, name_servers: Sequence[str], topic: str, *, group: str = "", **settings: int | str
     ) -> None:
-        """Start a consumer that reads a topic from its first message on; setting: poll (ms)."""
+        """Start a consumer that reads a topic from its first message on; settings: poll (ms), key (`access:secret`)."""
         self._start("consumer", name, ";".join(name_servers), group or f"group-{name}", topic, settings=settings)
 
-    def _start(self, kind: str, name: str, *words: str, settings: dict[str, int]) -> None:
+    def _start(self, kind: str, name: str, *words: str, settings: dict[str, int | str]) -> None:
         self.tell(" ".join([kind, name, *words, *(f"{key}={value}" for key, value in settings.items())]))
         self.wait_until(lambda: self.events("started", name=name) or self.events("error"), within=GUARD_SECONDS)
         assert not self.events("error"), self.events("error")
@@ -141,9 +141,9 @@ class Application(Driver):
 class GoProcess(PatternProcess):
     """A producer or a consumer; see go/main.go."""
 
-    def __init__(self, home: Path, *words: str) -> None:
+    def __init__(self, home: Path, *words: str, key: str) -> None:
         # it keeps the addresses of its NameServers below its home
-        environ = {"HOME": str(home), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
+        environ = {"HOME": str(home), "ROCKETMQ_GO_LOG_LEVEL": "warn", "DRIVER_KEY": key}
         super().__init__([INTEROP / "go" / "driver", *words], home=home, environ=environ)
 
     def started(self) -> Self:
@@ -163,8 +163,8 @@ class GoProcess(PatternProcess):
 class GoProducer(GoProcess):
     """Sends what it is told, one message after the other."""
 
-    def __init__(self, home: Path, name_servers: Sequence[str], *, group: str = "go-producers") -> None:
-        super().__init__(home, "produce", "--name-servers", ";".join(name_servers), "--group", group)
+    def __init__(self, home: Path, name_servers: Sequence[str], *, group: str = "go-producers", key: str = "") -> None:
+        super().__init__(home, "produce", "--name-servers", ";".join(name_servers), "--group", group, key=key)
         self._sent = 0
 
     def send(self, topic: str, body: str) -> bool:
@@ -182,7 +182,15 @@ class GoConsumer(GoProcess):
     """Reads topics from their first message on."""
 
     def __init__(
-        self, home: Path, name_servers: Sequence[str], topics: Sequence[str], *, group: str = "go-consumers"
+        self,
+        home: Path,
+        name_servers: Sequence[str],
+        topics: Sequence[str],
+        *,
+        group: str = "go-consumers",
+        key: str = "",
     ) -> None:
         servers = ";".join(name_servers)
-        super().__init__(home, "consume", "--name-servers", servers, "--group", group, "--topics", ",".join(topics))
+        super().__init__(
+            home, "consume", "--name-servers", servers, "--group", group, "--topics", ",".join(topics), key=key
+        )
