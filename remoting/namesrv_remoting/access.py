@@ -94,6 +94,7 @@ def _table() -> Mapping[int, CodeAccess]:
         code.UPDATE_NAMESRV_CONFIG: CodeAccess(each.ADMIN_WRITE),
         # native clients begin with it
         code.SERVER_INFO: CodeAccess(each.ANY_ACCOUNT),
+        code.WHO_AM_I: CodeAccess(each.ANY_ACCOUNT),
     }
 
 

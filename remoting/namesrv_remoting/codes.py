@@ -1,7 +1,7 @@
 """Numbers of the wire: request, response and language codes, versions.
 
 The numbers are RocketMQ's (`RequestCode`, `ResponseCode`, `LanguageCode`, `MQVersion`), except the extension codes
-20001 to 20005 and serialize type 77, which are ours.
+20001 to 20006 and serialize type 77, which are ours.
 """
 
 from enum import IntEnum, IntFlag
@@ -41,6 +41,7 @@ class RequestCode(IntEnum):
     RECENT_EVENTS = 20003
     LIST_CONNECTIONS = 20004
     LIST_BROKERS = 20005
+    WHO_AM_I = 20006
 
 
 class ResponseCode(IntEnum):

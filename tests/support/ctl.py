@@ -20,7 +20,8 @@ from tests.support.scripted_server import HOST
 
 # the command as a process
 COMMAND = (sys.executable, "-m", "namesrv_client.ctl")
-_ENVIRONMENT = {"NAMESRV_ADDR": None, "COLUMNS": None, "NO_COLOR": None, "FORCE_COLOR": None, "TZ": "UTC"}
+_NAMES = ("NAMESRV_ADDR", "NAMESRV_ACCESS", "NAMESRV_ACCESS_KEY", "NAMESRV_SECRET_KEY", "NAMESRV_SECRET_KEY_FILE")
+_ENVIRONMENT = {**dict.fromkeys(_NAMES), "COLUMNS": None, "NO_COLOR": None, "FORCE_COLOR": None, "TZ": "UTC"}
 
 
 class Result(NamedTuple):

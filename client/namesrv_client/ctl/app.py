@@ -53,6 +53,7 @@ _COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "clusters": brokers.clusters,
     "topics": topics.topics,
     "route": topics.route,
+    "whoami": access.whoami,
     "connections": brokers.connections,
     "events": following.events,
     "watch": following.watch,

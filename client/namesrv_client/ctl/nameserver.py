@@ -23,6 +23,7 @@ from namesrv_remoting.bodies.extensions import (
     Question,
     RecentEventsRequest,
     ServerInfo,
+    WhoAmI,
     read_events,
     read_routes,
 )
@@ -83,6 +84,10 @@ class NameServer:
         """Whether it speaks our protocol."""
         known = self._client.speaks_native()
         return await self.info() is not None if known is None else known
+
+    async def who_am_i(self) -> WhoAmI:
+        """Whom it takes us for."""
+        return NATIVE.read_answer(WhoAmI, await self._extension(RequestCode.WHO_AM_I))
 
     async def connections(self, role: str | None) -> list[Connection]:
         """Who is connected."""
@@ -186,7 +191,10 @@ class NameServer:
             serialize_type=SerializeType.MSGPACK if is_native else SerializeType.JSON,
         )
 
-    async def _extension(self, code: RequestCode, question: Question, *, wait_seconds: float = 0.0) -> bytes:
+    async def _extension(
+        self, code: RequestCode, question: Question | None = None, *, wait_seconds: float = 0.0
+    ) -> bytes:
         if not await self.is_native():
             raise RequestCodeNotSupportedError("not supported by Apache's NameServer")
-        return (await self.ask(code, None, NATIVE.encode(question), wait_seconds=wait_seconds)).body
+        body = b"" if question is None else NATIVE.encode(question)
+        return (await self.ask(code, None, body, wait_seconds=wait_seconds)).body

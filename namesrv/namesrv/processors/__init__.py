@@ -55,6 +55,7 @@ def processors(namesrv: Namesrv) -> tuple[dict[int, Handler], dict[int, str]]:
             RequestCode.RECENT_EVENTS: _natively(extension.recent_events),
             RequestCode.LIST_CONNECTIONS: _natively(extension.list_connections),
             RequestCode.LIST_BROKERS: _natively(extension.list_brokers),
+            RequestCode.WHO_AM_I: _natively(extension.who_am_i),
         },
     }
     kinds = {int(code): role for role, handlers in by_role.items() for code in handlers}

@@ -1,10 +1,11 @@
-"""Handlers of operators' native requests: server, events, connections, brokers (20002 to 20005)."""
+"""Handlers of operators' native requests: server, events, connections, brokers, the asker (20002 to 20006)."""
 
 import os
 from typing import Final
 
 from namesrv import version
 from namesrv.context import Namesrv
+from namesrv_remoting.access import Account
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.bodies.dialects import NATIVE
@@ -18,8 +19,10 @@ from namesrv_remoting.bodies.extensions import (
     LiveBroker,
     RecentEventsRequest,
     ServerInfo,
+    WhoAmI,
 )
 from namesrv_remoting.codes import SerializeType
+from namesrv_remoting.signatures import ACCESS_KEY, NATIVE_SIGNATURE
 
 # described between two looks at the sockets: about a millisecond
 _SLICE: Final = 250
@@ -116,3 +119,24 @@ class ExtensionProcessor:
             if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
         ]
         return Reply(NATIVE.encode(BrokersAnswer(found, self._namesrv.boot_id)))
+
+    async def who_am_i(self, request: Request) -> Reply:
+        """20006."""
+        guard, connection = self._namesrv.guard, request.connection
+        account = None if guard is None else guard.file.accounts.get(request.account)
+        found = WhoAmI(
+            peer=connection.peer,
+            access="open" if guard is None else "enforce" if guard.enforces else "observe",
+            account=None if account is None else account.name,
+            by=None if account is None else _recognised_by(request, account),
+            certificate_names=list(connection.certificate_names),
+            may=[] if account is None else [str(rule) for rule in account.rules],
+        )
+        return Reply(NATIVE.encode(found))
+
+
+def _recognised_by(request: Request, account: Account) -> str:
+    fields = request.command.ext_fields or {}
+    if account.access_key is not None and fields.get(ACCESS_KEY) == account.access_key:
+        return "native" if NATIVE_SIGNATURE in fields else "rocketmq"
+    return "certificate" if account.certificates else "network"

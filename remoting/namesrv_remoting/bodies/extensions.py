@@ -1,4 +1,4 @@
-"""Questions and answers of the extension codes (20001 to 20005).
+"""Questions and answers of the extension codes (20001 to 20006).
 
 In an answer only what every version of a server has said is required; a reader takes what it knows and leaves the rest
 alone.
@@ -276,6 +276,21 @@ class BrokersAnswer(msgspec.Struct):
 
     brokers: list[LiveBroker]
     boot_id: str = ""
+
+
+class WhoAmI(msgspec.Struct):
+    """20006: whom the server takes the asker for, and what that one may do."""
+
+    peer: str
+    # open: there is no access file; observe: what it does not grant is allowed all the same; or enforce
+    access: str = "open"
+    # None: nobody in particular
+    account: str | None = None
+    # by what it was recognised: native (signature), rocketmq (signature), certificate or network
+    by: str | None = None
+    certificate_names: list[str] = []
+    # the account's rules, in words
+    may: list[str] = []
 
 
 class _KnownMembers(msgspec.Struct):

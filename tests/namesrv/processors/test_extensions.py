@@ -1,4 +1,4 @@
-"""Answers to operators in the native protocol (20002 to 20005)."""
+"""Answers to operators in the native protocol (20002 to 20006)."""
 
 import os
 from typing import Any
@@ -24,7 +24,7 @@ from tests.support.raw_peer import until
 MASTER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")
 ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
-PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS = range(20001, 20006)
+PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I = range(20001, 20007)
 
 
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
@@ -37,7 +37,7 @@ async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
 @pytest.mark.parametrize("spelling", ["json", "binary"])
 async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """As by any other NameServer: these bodies have only the native spelling."""
-    for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS):
+    for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I):
         answer = await peer.call(code, spelling=spelling)
         assert (3, f" request type {code} not supported but with serialize type 77") == outcome(answer)
 

@@ -1,4 +1,4 @@
-"""`access`: what an access file says, without a server, and keys for it."""
+"""`access`: what an access file says, without a server, and keys for it; `whoami`, which asks servers."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from rich.text import Text
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, complain, table
-from namesrv_client.ctl.running import print_once
+from namesrv_client.ctl.running import print_once, show_list
 from namesrv_remoting.access import (
     CODES,
     GRANTABLE,
@@ -39,6 +39,24 @@ File = Annotated[
     Path,
     typer.Option("--file", envvar="NAMESRV_ACCESS", help="Access file, the daemon's --access.", show_default=False),
 ]
+
+
+def whoami(options: Options) -> None:
+    """Show whom each server takes you for, and what that account may do."""
+    show_list(
+        options,
+        lambda server: server.who_am_i(),
+        "identity",
+        {
+            "account": lambda it: it.account,
+            "by": lambda it: it.by,
+            "peer": lambda it: it.peer,
+            "certificate": lambda it: _joined(it.certificate_names),
+            "access": lambda it: it.access,
+            "may": lambda it: _joined(it.may),
+        },
+        lambda found: [found],
+    )
 
 
 def check(

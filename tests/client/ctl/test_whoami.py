@@ -1,0 +1,109 @@
+"""`whoami`: whom a server takes the asker for, and by what."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.ctl import asked, at, ctl, nobody
+from tests.support.fake_clock import FakeClock
+
+FILE = """
+[accounts.reader]
+secrets = ["new-secret", "old-secret"]
+may = ["route-read"]
+
+[accounts.trusted]
+access_key = "tk"
+secrets = ["old-secret"]
+trust_rocketmq_signatures = true
+may = [{ access = "admin-read", clusters = ["c1", "c2"] }]
+
+[accounts.neighbours]
+networks = ["127.0.0.0/8"]
+may = ["route-read", "broker-control"]
+"""
+FOREIGNERS = FILE.replace("127.0.0.0/8", "10.0.0.0/8")
+
+
+def signing(key: str, secret: str) -> dict[str, str]:
+    """The environment of somebody who signs."""
+    return {"NAMESRV_ACCESS_KEY": key, "NAMESRV_SECRET_KEY": secret}
+
+
+def settings(tmp_path: Path, text: str, **others: Any) -> dict[str, Any]:
+    """Those of a server with an access file, and with the clock of this machine: namesrvctl has no other."""
+    path = tmp_path / "access.toml"
+    path.write_text(text)
+    return {"access": str(path), "clock": FakeClock(wall=time.time()), **others}
+
+
+@pytest.mark.parametrize(
+    ("env", "account", "by", "may"),
+    [
+        ({}, "neighbours", "network", ["route-read", "broker-control"]),
+        (signing("reader", "new-secret"), "reader", "native", ["route-read"]),
+        (signing("reader", "old-secret"), "reader", "native", ["route-read"]),
+        (signing("tk", "old-secret"), "trusted", "native", ["admin-read; clusters c1, c2"]),
+    ],
+)
+async def test_server_says_whom_it_takes_one_for(
+    tmp_path: Path, env: dict[str, str], account: str, by: str, may: list[str]
+) -> None:
+    """A signature counts more than the network that it comes from."""
+    async with asked(tmp_path / "data", **settings(tmp_path, FILE)) as (_, where):
+        done = await ctl(*at(where), "whoami", "-o", "json", env=env)
+        shown = await ctl(*at(where), "whoami", env=env)
+
+    (found,) = done.json["servers"]
+    identity = found["identity"]
+    assert identity.pop("peer").startswith("127.0.0.1:")
+    assert identity == {"access": "enforce", "account": account, "by": by, "certificate_names": [], "may": may}
+    assert shown.cells[1][:2] == [account, by]
+
+
+@pytest.mark.parametrize(
+    ("env", "remark"),
+    [
+        ({}, "not signed, and no account is known by this address or certificate"),
+        (
+            signing("reader", "wrong-secret"),
+            "access key 'reader' is unknown, or the request is not signed with its secret",
+        ),
+    ],
+)
+async def test_stranger_is_told_why_it_is_one(tmp_path: Path, env: dict[str, str], remark: str) -> None:
+    """And in observe mode that it is nobody."""
+    async with asked(tmp_path / "data", **settings(tmp_path, FOREIGNERS)) as (_, where):
+        refused = await ctl(*at(where), "whoami", env=env)
+    assert (1, [f"{where}: refused with code 16: {remark}"]) == (refused.code, refused.problems)
+
+    async with asked(tmp_path / "data-2", **settings(tmp_path, FOREIGNERS, access_mode="observe")) as (_, where):
+        observed = await ctl(*at(where), "whoami", "-o", "json", env=env)
+    identity = observed.json["servers"][0]["identity"]
+    assert (None, None, "observe") == (identity["account"], identity["by"], identity["access"])
+
+
+async def test_open_server_takes_everybody_for_nobody(tmp_path: Path) -> None:
+    """Whether they sign or not; Apache's server has no such question."""
+    async with asked(tmp_path) as (_, where), asked(tmp_path / "apache", "rocketmq") as (_, apache):
+        for env in ({}, signing("reader", "new-secret")):
+            done = await ctl(*at(where), "whoami", "-o", "json", env=env)
+            identity = done.json["servers"][0]["identity"]
+            assert ("open", None) == (identity["access"], identity["account"])
+        other = await ctl(*at(apache), "whoami")
+    assert (1, f"namesrvctl: {apache}: refused with code 3: not supported by Apache's NameServer\n") == (
+        other.code,
+        other.err,
+    )
+
+
+async def test_half_of_the_credentials_is_wrong_usage() -> None:
+    """Nothing is asked of anybody, least of all unsigned."""
+    with nobody() as where:
+        done = await ctl(*at(where), "whoami", env={"NAMESRV_SECRET_KEY": "new-secret", "COLUMNS": "200"})
+
+    assert (2, "") == (done.code, done.out)
+    assert "secret_key is set, but access_key (NAMESRV_ACCESS_KEY) is not" in done.err
+    assert "new-secret" not in done.err
