@@ -196,6 +196,7 @@ class ServerLink:
         client = RemotingClient(
             self.address,
             clock=self._clock,
+            tls=self._settings.client_tls,
             connect_timeout_seconds=self._settings.connect_timeout_seconds * self._patience,
             tcp_user_timeout_seconds=self._settings.answer_timeout_seconds,
             fail_fast=False,

@@ -20,6 +20,7 @@ import msgspec
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from namesrv_broker_agent.topics import by_name
+from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.address import parse_address
@@ -46,7 +47,7 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
-class AgentSettings(SigningSettings):
+class AgentSettings(SigningSettings, TlsClientSettings):
     """One broker, and how its agent behaves. Checked when made: a wrong value is a ValueError that names it."""
 
     cluster_name: Name

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
 
@@ -20,7 +21,7 @@ def _default_client_name() -> str:
     return f"{host[:40] or 'client'}-{os.getpid()}"
 
 
-class ClientSettings(SigningSettings):
+class ClientSettings(SigningSettings, TlsClientSettings):
     """How routes are found and kept. Checked when made: a wrong value is a ValueError that names it."""
 
     # see namesrv_runtime.name_servers for the forms; empty is env:NAMESRV_ADDR

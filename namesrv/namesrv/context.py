@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from namesrv.access.guard import AccessGuard
+from namesrv.certificates import Certificates
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
 from namesrv.heartbeat_log.log import HeartbeatLog
@@ -57,6 +58,8 @@ class Namesrv:
     connections: dict[int, ServerConnection]
     # what peers may hold of the memory
     budget: MemoryBudget
+    # how new connections are met, where TLS is on
+    certificates: Certificates
     watchers: RouteWatchers
     events: EventRing
     readiness: Readiness

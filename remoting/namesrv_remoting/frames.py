@@ -20,6 +20,8 @@ MAX_ENCODED_HEADER_BYTES: Final = (1 << 24) - 1
 
 LENGTH: Final = Struct(">I")
 HEAD: Final = Struct(">II")
+# how a TLS record begins: a handshake or an alert, and the major version
+_TLS_RECORDS: Final = (0x1603, 0x1503)
 _SERIALIZE_TYPES: Final = frozenset(SerializeType)
 
 
@@ -60,6 +62,8 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
         return 4
     length: int = LENGTH.unpack_from(data, at)[0]
     if length > max_frame_bytes - 4:
+        if length >> 16 in _TLS_RECORDS:
+            raise RemoteProtocolError("TLS received where plain text is expected", reason="tls")
         raise RemoteProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}", reason="frame_too_large")
     if length < 4:
         raise RemoteProtocolError(f"frame length {length}, minimum 4", reason="frame_too_short")

@@ -25,6 +25,7 @@ def test_three_values_are_enough() -> None:
     seconds |= {"client_poll": 30.0, "stop": 3.0, "refresh": 120.0}
     nothing = dict.fromkeys(["ha_server_addr", "zone_name", "expiry_seconds", "state_file"])
     nothing |= dict.fromkeys(["access_key", "secret_key", "secret_key_file"])
+    nothing |= dict.fromkeys(["tls_ca_file", "tls_cert_file", "tls_key_file", "tls_key_password"])
     settings = AgentSettings(**NEEDED)
 
     assert {
@@ -35,6 +36,8 @@ def test_three_values_are_enough() -> None:
         "enable_acting_master": False,
         "name_servers": "",
         "protocol": "auto",
+        "tls": False,
+        "tls_verify_host": True,
     } == settings.model_dump()
     with pytest.raises(ValidationError, match="frozen"):
         settings.broker_id = -1

@@ -48,15 +48,16 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
 
     text = capsys.readouterr().out
     for setting in SETTINGS.values():
-        assert re.search(rf"^  --(\[no-\])?{setting.title}( |$)", text, re.MULTILINE), setting.name
+        name = rf"--(\[no-\])?{setting.title}" if setting.flags else setting.environment
+        assert re.search(rf"^  {name}( |:|$)", text, re.MULTILINE), setting.name
         assert setting.consequence in text
         assert f"[default {setting.default}" in text
         assert f"environment {setting.environment}]" in text
     headings = re.findall(r"^(\S.*):$", text, re.MULTILINE)
     # each once, in the order of the declaration
-    assert ["Configuration", "Listening and place", "Which brokers are alive"] == headings[:3]
     assert ["Who may do what", "Administration and log"] == headings[-2:]
-    assert 11 == len(set(headings)) == len(headings)
+    assert ["Configuration", "Listening and place", "TLS"] == headings[:3]
+    assert 12 == len(set(headings)) == len(headings)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 132])

@@ -12,6 +12,7 @@ from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import FastLane, ServerConnection
 from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
 from namesrv_remoting.aio.server import ConnectionListener, RemotingServer
+from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_remoting.errors import RemoteProtocolError
 from tests.support.fake_clock import FakeClock
 from tests.support.guard import GUARD_SECONDS
@@ -100,6 +101,7 @@ def server_of(
     *,
     fast_lane: FastLane = no_fast_lane,
     budget: MemoryBudget | None = None,
+    tls: ServerTls | None = None,
     **limits: Any,
 ) -> RemotingServer:
     """A server with the limits of LIMITS, but for the given ones."""
@@ -112,6 +114,7 @@ def server_of(
         fast_lane=fast_lane,
         connections={},
         budget=budget or MemoryBudget(512 * 1024 * 1024),
+        tls=tls or ServerTls(),
         may_be_idle=lambda connection: connection.role == "broker",
     )
 

@@ -175,6 +175,7 @@ class Server:
         return RemotingClient(
             self.address,
             clock=self._clock,
+            tls=self._settings.client_tls,
             connect_timeout_seconds=self._settings.connect_timeout_seconds,
             backoff=_BACKOFF,
             on_connection_lost=self._lost,

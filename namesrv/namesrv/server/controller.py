@@ -15,6 +15,7 @@ from typing import Final
 
 from namesrv import version
 from namesrv.access.guard import AccessGuard, GuardedFastLane
+from namesrv.certificates import Certificates
 from namesrv.context import LiveSettings, Namesrv, Spawn
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
@@ -43,6 +44,7 @@ from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection, address_text
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.server import RemotingServer
+from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_runtime import log, loops
 from namesrv_runtime.clock import Clock, SystemClock
@@ -211,6 +213,8 @@ class NamesrvController:
         kv_path = data_dir / "kvConfig.json"
         with _needed(f"KV configuration {kv_path}"):
             kv = KVConfig.load(kv_path, limits.kv)
+        with _needed("TLS"):
+            certificates = Certificates(settings, clock)
         snapshot_path = data_dir / "snapshot.json"
         was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
         boot_id = secrets.token_hex(8)
@@ -276,6 +280,7 @@ class NamesrvController:
                 # a large frame with what becomes of it, as long as that is no more than a share of empty tables
                 least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
             ),
+            certificates=certificates,
             watchers=watchers,
             events=events,
             readiness=readiness,
@@ -316,6 +321,7 @@ class NamesrvController:
             tasks=tasks,
             limits=namesrv.limits.server,
             budget=namesrv.budget,
+            tls=namesrv.certificates.tls,
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
             fast_lane=namesrv.fast_lane,
             connections=namesrv.connections,
@@ -336,12 +342,14 @@ class NamesrvController:
         housekeeping.check_readiness()
         spawn(housekeeping.run())
         spawn(snapshotter.run())
+        spawn(namesrv.certificates.run())
         event(
             logger,
             logging.INFO,
             "listening",
             addresses=[address_text(address) for address in self.addresses],
             http=[address_text(address) for address in self.http_addresses],
+            tls=settings.tls_mode,
             version=version(),
             boot_id=namesrv.boot_id,
             data_dir=settings.data_dir,
@@ -407,6 +415,8 @@ def _needed(what: str, hint: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         raise StartError(f"{what}: {error.strerror} {hint}".rstrip()) from error
+    except TlsError as error:
+        raise StartError(f"{what}: {error}") from error
 
 
 @contextmanager

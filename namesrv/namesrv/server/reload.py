@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from namesrv.certificates import Certificate
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.aio.server import RemotingServer
+from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log
 from namesrv_runtime.log import event
 
@@ -38,6 +40,7 @@ _NEED_RESTART: Final = frozenset(
         "evict_on_disconnect",
         "wait_for_service_seconds",
         "heartbeat_log_dir",
+        "http_tls",
     }
 )
 RELOADABLE: Final = SETTINGS.keys() - _NEED_RESTART
@@ -72,6 +75,13 @@ class Reloader:
             self.namesrv.counters.is_reload_refused = True
             event(logger, logging.ERROR, "reload_refused", problems=error.problems)
             return
+        try:
+            # whether or not other ones are named: who asks for a reload may have replaced them
+            certificate = await asyncio.to_thread(Certificate.read, loaded.settings)
+        except TlsError as error:
+            self.namesrv.counters.is_reload_refused = True
+            event(logger, logging.ERROR, "reload_refused", problems=[str(error)])
+            return
         self.namesrv.counters.is_reload_refused = False
         for warning in loaded.warnings:
             event(logger, logging.WARNING, "settings_doubted", warning=warning)
@@ -84,6 +94,7 @@ class Reloader:
         changed = {name: wanted[name] for name in different if name in RELOADABLE}
         apply(self.namesrv, self.server, changed)
         self._follow_access_file(loaded)
+        self.namesrv.certificates.use(self.namesrv.settings, certificate)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
     def _follow_access_file(self, loaded: Loaded) -> None:

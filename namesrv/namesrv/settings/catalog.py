@@ -7,11 +7,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import SecretStr
+
 from namesrv.settings.model import DEFAULTS_IN_WORDS, HEADINGS, Settings
 from namesrv_runtime.log import quoted
 
 ENVIRONMENT_PREFIX = "NAMESRV_"
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    Path: "a path",
+    SecretStr: "text",
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,7 @@ class Setting:
     name: str
     topic: str
     consequence: str
-    kind: Any  # int, float, bool, str, Path or Literal
+    kind: Any  # int, float, bool, str, Path, SecretStr or Literal
     between: tuple[float, float] | None
     default: str
 
@@ -40,7 +49,9 @@ class Setting:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Its names on the command line."""
+        """Its names on the command line; a secret has none, since everybody can read those."""
+        if self.kind is SecretStr:
+            return ()
         return (f"--{self.title}", f"--no-{self.title}") if self.kind is bool else (f"--{self.title}",)
 
     @property
@@ -86,7 +97,8 @@ def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
 
 def complaint(given: Given, setting: Setting, wrong: str) -> str:
     """One line about one value."""
-    return f"{setting.title}: {quoted(text_of(given.value))} {wrong} (from {given.origin})"
+    value = "its value" if setting.kind is SecretStr else quoted(text_of(given.value))
+    return f"{setting.title}: {value} {wrong} (from {given.origin})"
 
 
 def _catalog() -> Iterable[Setting]:

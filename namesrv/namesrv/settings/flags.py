@@ -27,6 +27,7 @@ _METAVARS = {
     "_bytes": "BYTES",
     "_dir": "DIRECTORY",
     "access": "FILE",
+    "_file": "FILE",
     "_host": "ADDRESS",
     "_name": "NAME",
     "_listen": "ADDRESS:PORT",
@@ -108,8 +109,12 @@ def _parser() -> argparse.ArgumentParser:
     for names, (action, text) in _ACTIONS.items():
         group.add_argument(*names, dest="action", action="store_const", const=action, help=text)
     for topic, settings in groupby(SETTINGS.values(), key=lambda setting: setting.topic):
-        group = parser.add_argument_group(topic)
-        for setting in settings:
+        known = list(settings)
+        secrets = [f"{setting.environment}: {_help(setting)}" for setting in known if not setting.flags]
+        group = parser.add_argument_group(topic, "\n".join(secrets) or None)
+        for setting in known:
+            if not setting.flags:
+                continue
             flag, *negations = setting.flags
             # the last one counts
             for off in negations:
@@ -143,7 +148,8 @@ def _metavar(setting: Setting) -> str:
 
 def _help(setting: Setting) -> str:
     allowed = f" {setting.may_be};" if setting.between else ""
-    return f"{setting.consequence}\n[default {setting.default};{allowed} environment {setting.environment}]"
+    default = setting.default or "empty"
+    return f"{setting.consequence}\n[default {default};{allowed} environment {setting.environment}]"
 
 
 def _complaints(unknown: Sequence[str]) -> Iterable[str]:

@@ -39,6 +39,7 @@ class Limits:
                 first_frame_seconds=settings.first_frame_timeout_seconds,
                 whole_frame_seconds=settings.whole_frame_timeout_seconds,
                 idle_seconds=settings.idle_timeout_seconds,
+                tls_handshake_seconds=settings.tls_handshake_timeout_seconds,
                 tcp_user_timeout_seconds=settings.tcp_user_timeout_seconds,
                 proxy_protocol=settings.proxy_protocol == "optional",
             ),

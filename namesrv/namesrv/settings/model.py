@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+
+from namesrv_remoting.aio.tls import TlsFiles
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -16,6 +18,7 @@ MIB: Final = 1024 * KIB
 # the first setting below each heading of --help
 HEADINGS: Final = {
     "listen_host": "Listening and place",
+    "tls_mode": "TLS",
     "scan_interval_seconds": "Which brokers are alive",
     "wait_for_service_seconds": "Start and stop",
     "order_message_enable": "Topics and routes",
@@ -32,7 +35,9 @@ DEFAULTS_IN_WORDS: Final = {
     "nameserver_name": "the host name",
 }
 # empty means: not at all
-_MAY_BE_EMPTY: Final = frozenset({"access", "heartbeat_log_dir", "http_listen"})
+_MAY_BE_EMPTY: Final = frozenset(
+    {"access", "heartbeat_log_dir", "http_listen", "tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file"}
+)
 # the heartbeat log's files carry the server's name, so it must be fit for one
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
@@ -84,6 +89,37 @@ class Settings(BaseModel):
     proxy_protocol: Literal["off", "optional"] = "off"
     """With optional, a PROXY protocol header (v1 or v2) at the start of a connection names the real peer. Anyone who
     reaches the port can then claim any address, so use it only behind a proxy; with off such a connection is closed."""
+
+    tls_mode: Literal["off", "permissive", "enforcing"] = "off"
+    """Whether connections are encrypted. With permissive the first byte of a connection says whether it is, for the
+    time in which some peers are not there yet; it protects only those that insist on TLS themselves. With enforcing
+    plain text is refused."""
+
+    tls_client_auth: Literal["none", "optional", "require"] = "none"
+    """Whether clients show certificates of the authorities in tls-ca-file. With require, a TLS handshake without one
+    fails; with optional one that is shown has to be valid."""
+
+    tls_cert_file: str = ""
+    """File (PEM) of the server's certificate, followed by those between it and its authority. It is read again when
+    it changes: new connections get the new one, open ones keep theirs. If the new one cannot be used, the old one
+    stays, and the log and /readyz?verbose say so."""
+
+    tls_key_file: str = ""
+    """File (PEM) of the certificate's private key, read again like tls-cert-file. Empty: it is in that file, too."""
+
+    tls_key_password: SecretStr = SecretStr("")
+    """Passphrase of the private key. There is no flag for it, since every user of the machine can read those."""
+
+    tls_ca_file: str = ""
+    """File (PEM) of the authorities that certify clients, read again like tls-cert-file."""
+
+    tls_handshake_timeout_seconds: float = Field(default=5.0, ge=0.1, le=3600)
+    """Time for a TLS handshake; later the connection is closed. It begins with the connection, or with permissive with
+    its first byte. Lower: slow links fail; higher: strangers hold connections for longer."""
+
+    http_tls: bool = False
+    """Serve HTTPS on http-listen, with the certificate of tls-cert-file, and ask clients for theirs as tls-client-auth
+    says. If off, health and metrics are plain text."""
 
     scan_interval_seconds: float = Field(default=10.0, ge=0.1, le=3600)
     """Time between two scans for silent brokers. Higher: a dead broker stays in routes for up to that much longer;
@@ -293,6 +329,19 @@ class Settings(BaseModel):
         return self.data_dir / _resolved(Path(self.heartbeat_log_dir)) if self.heartbeat_log_dir else None
 
     @property
+    def tls_files(self) -> TlsFiles:
+        """The files of `tls_cert_file` and the others."""
+        cert, key, ca = (
+            _resolved(Path(it)) if it else None for it in (self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
+        )
+        return TlsFiles(cert, key, self.tls_key_password, ca)
+
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether the server shows one anywhere."""
+        return self.tls_mode != "off" or self.http_tls
+
+    @property
     def http_address(self) -> tuple[str, int] | None:
         """Host and port of `http_listen`; None when it is off."""
         if not self.http_listen:
@@ -342,7 +391,7 @@ class Settings(BaseModel):
             raise ValueError("is not a valid name (1 to 64 letters, digits, dots, dashes and underscores)")
         return text
 
-    @field_validator("access", "data_dir", "heartbeat_log_dir")
+    @field_validator("access", "data_dir", "heartbeat_log_dir", "tls_cert_file", "tls_key_file", "tls_ca_file")
     @classmethod
     def _resolve_path(cls, path: Path | str) -> Path | str:
         resolved = _resolved(Path(path))

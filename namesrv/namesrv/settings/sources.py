@@ -4,12 +4,12 @@ import contextlib
 import json
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from namesrv.settings.apache_properties import Translation, translate
 from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, did_you_mean, text_of
@@ -31,6 +31,10 @@ _NOT_OURS = re.compile(
     r"NAMESRV_(\w+_)?PORT=(tcp|udp|sctp)://"
 )
 _OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
+
+
+# what is shown of a secret
+HIDDEN = json.dumps(str(SecretStr("x")))
 
 
 class SettingsError(Exception):
@@ -75,6 +79,7 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
             access = read_access_file(settings)
         except SettingsError as error:
             problems += error.problems
+    problems += () if settings is None else _contradictions(settings)
     if settings is None or problems:
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in SETTINGS}
@@ -103,7 +108,9 @@ def config_table(loaded: Loaded) -> str:
     name_width = max(map(len, values))
     value_width = max(map(len, values.values()))
     return "".join(
-        f"{name:{name_width}} = {value:{value_width}}  # {loaded.origins[name]}\n" for name, value in values.items()
+        # what stands in the place of a secret is not to be read back
+        f"{'# ' if value == HIDDEN else ''}{name:{name_width}} = {value:{value_width}}  # {loaded.origins[name]}\n"
+        for name, value in values.items()
     )
 
 
@@ -168,6 +175,16 @@ def _problem(given: Mapping[str, Given], detail: Mapping[str, Any]) -> str:
     return complaint(given[setting.name], setting, wrong)
 
 
+def _contradictions(settings: Settings) -> Iterator[str]:
+    """What cannot be together."""
+    if settings.needs_certificate and not settings.tls_cert_file:
+        what = "http-tls" if settings.tls_mode == "off" else f"tls-mode {settings.tls_mode}"
+        yield f"{what} needs a certificate: set tls-cert-file"
+    if settings.tls_client_auth != "none" and not settings.tls_ca_file:
+        # whoever has a certificate from anybody would be let in
+        yield f"tls-client-auth {settings.tls_client_auth} needs authorities: set tls-ca-file"
+
+
 def _doubts(settings: Settings) -> list[str]:
     """What is allowed, but hardly meant."""
     doubts = []
@@ -188,6 +205,13 @@ def _doubts(settings: Settings) -> list[str]:
             doubts.append(
                 f"{printable(str(path))} holds secrets and is open to every user of this machine: chmod o= it"
             )
+    if settings.tls_client_auth == "require" and settings.tls_mode == "permissive":
+        doubts.append(
+            "tls-client-auth require means nothing to peers without TLS, which tls-mode permissive lets in: "
+            "use enforcing once all peers speak TLS"
+        )
+    if settings.tls_cert_file and not settings.needs_certificate:
+        doubts.append("tls-cert-file has no effect: tls-mode is off")
     return doubts
 
 

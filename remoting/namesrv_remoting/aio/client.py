@@ -13,6 +13,7 @@ from typing import Final, Self, TypedDict, Unpack
 from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.aio.socket_options import set_tcp_options
+from namesrv_remoting.aio.tls import ClientTls, TlsError, why_not_connected
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.credentials import Credentials
@@ -58,6 +59,8 @@ class RemotingClient:
 
     address: str = field(kw_only=False)
     clock: Clock
+    # None: plain text
+    tls: ClientTls | None = None
     connect_timeout_seconds: float = 3.0
     max_frame_bytes: int = MAX_FRAME_BYTES
     # what a black-holed server may keep before its connection is given up
@@ -185,11 +188,12 @@ class RemotingClient:
                 await self.clock.sleep(self._failure.retry_at - self.clock.monotonic())
             connection = await self._open_connection()
         # a name that is none fails as UnicodeError when it is encoded for the resolver
-        except (OSError, UnicodeError) as error:
+        except (OSError, UnicodeError, TlsError) as error:
             now = self.clock.monotonic()
             failures = 1 if self._failure is None else self._failure.failures + 1
             pause = self.backoff.pause_seconds(failures, self.random_unit())
-            reason = str(error) or f"timed out after {self.connect_timeout_seconds} s"
+            reason = str(error) if self.tls is None else why_not_connected(error)
+            reason = reason or f"timed out after {self.connect_timeout_seconds} s"
             self._failure = ConnectFailure(reason, now, failures, now + pause)
             return self._failure
         finally:
@@ -210,7 +214,13 @@ class RemotingClient:
         loop = asyncio.get_running_loop()
         try:
             async with timeout_on(self.clock, self.connect_timeout_seconds):
-                transport, _ = await loop.create_connection(lambda: connection, self._host, self._port)
+                if self.tls is None:
+                    transport, _ = await loop.create_connection(lambda: connection, self._host, self._port)
+                else:
+                    context = await asyncio.to_thread(self.tls.context)
+                    transport, _ = await loop.create_connection(
+                        lambda: connection, self._host, self._port, ssl=context, server_hostname=self._host
+                    )
                 set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self.tcp_user_timeout_seconds)
         except BaseException:
             # It may have been made in the very moment in which the time was up, or the client was closed. Not waited

@@ -20,11 +20,12 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.limits import BROKER_CODES, PROBING_CODES, ServerLimits
-from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
+from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import HEAD, LENGTH, Frame, needed_bytes
 from namesrv_remoting.proxy_header import read_proxy_header
-from namesrv_remoting.serializers import decode_frame
+from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
 
 # Above this much unsent data nothing more is read from the peer; well below the limit at which it is closed.
@@ -44,6 +45,8 @@ _SMALL_BYTES: Final = 4 * 1024
 _COPIED_BYTES: Final = 4 * 1024 * 1024
 _NEVER: Final = float("inf")
 _SERIALIZE_TYPES: Final = (0, 1, 77)
+# what a TlsTransport knows besides
+_NAMES: Final = "certificate_names"
 
 
 class Answer(NamedTuple):
@@ -203,6 +206,8 @@ class ServerConnection(asyncio.Protocol):
     _answers_read: asyncio.Event | None = field(default=None, init=False)
     # what of the unsent data is charged
     _unsent_bytes: int = field(default=0, init=False)
+    # what the deadline of frames is about before there are any
+    _is_in_handshake: bool = field(default=False, init=False)
     # when the frame that is being received has to be complete; when the peer has to have read its answers
     _deadline_frame: float = field(default=_NEVER, init=False)
     _deadline_write: float = field(default=_NEVER, init=False)
@@ -234,6 +239,12 @@ class ServerConnection(asyncio.Protocol):
         """Keep what access control knows about this peer."""
         self.standing = standing
 
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """Whom the peer's verified certificate is of: common name and alternative names; none without one."""
+        names: tuple[str, ...] = () if self._transport is None else self._transport.get_extra_info(_NAMES, ())
+        return names
+
     def keep(self, served: object) -> None:
         """Keep something about this peer for the server's owner."""
         self.served = served
@@ -250,6 +261,22 @@ class ServerConnection(asyncio.Protocol):
         if self._preamble or self.is_on_probation:
             self._buffer = bytearray()
             self._needed = 1
+
+    def expect_handshake(self) -> None:
+        """The peer has to complete a TLS handshake in time, or is refused."""
+        self._is_in_handshake = True
+        ends = self._owner.clock.monotonic() + self._owner.limits.tls_handshake_seconds
+        self._deadline_frame = min(self._deadline_frame, ends)
+
+    def handshake_over(self) -> None:
+        """It has; what it says comes now."""
+        self._is_in_handshake = False
+        self._deadline_frame = _NEVER
+        self.last_read = self._owner.clock.monotonic()
+
+    def move_to(self, transport: asyncio.Transport) -> None:
+        """Speak through another transport, over the same socket; nothing was said through the one before."""
+        self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone, or we closed the connection: watches end, and the owner is notified."""
@@ -292,11 +319,6 @@ class ServerConnection(asyncio.Protocol):
             self._throttle()
 
     @property
-    def certificate_names(self) -> tuple[str, ...]:
-        """The names in the peer's verified certificate."""
-        return ()
-
-    @property
     def socket(self) -> socket.socket | None:
         """The accepted socket, for its options."""
         return None if self._transport is None else self._transport.get_extra_info("socket")
@@ -327,8 +349,10 @@ class ServerConnection(asyncio.Protocol):
                 # it may have come in time
                 self._deadline_frame = now
             else:
-                what = "rest of a frame" if self._has_spoken else "first frame"
-                self.refuse(RemoteProtocolError(f"timed out waiting for the {what}", reason="slow_frame"))
+                what, reason = "rest of a frame" if self._has_spoken else "first frame", "slow_frame"
+                if self._is_in_handshake:
+                    what, reason = "TLS handshake", "tls"
+                self.refuse(RemoteProtocolError(f"timed out waiting for the {what}", reason=reason))
         elif self._is_short_of_memory:
             # others may have given some back
             self._is_short_of_memory = False
@@ -568,6 +592,9 @@ class ServerConnection(asyncio.Protocol):
                 if len(data) >= 8 and (needed > limits.small_frame_bytes or self.is_on_probation):
                     needed = self._look_at_header(data, needed)
             except RemoteProtocolError as error:
+                if error.reason == "tls" and not self._has_spoken:
+                    # whoever reads it as TLS learns that it is none
+                    self.write(refusal(SerializeType.JSON, 0, "this server does not speak TLS (tls-mode is off)"))
                 # what came before is answered
                 self.refuse(error)
                 return
@@ -746,6 +773,19 @@ class ServerConnection(asyncio.Protocol):
         self.release(reserved)
         if answer.closes:
             self.close()
+
+
+def refusal(serialize_type: int, opaque: int | None, remark: str) -> bytes:
+    """The answer to what came in the wrong way, and was not read."""
+    return encode_command(
+        RemotingCommand(
+            code=ResponseCode.SYSTEM_ERROR,
+            opaque=opaque,
+            flag=FLAG_RESPONSE,
+            remark=remark,
+            serialize_type=answer_type(serialize_type),
+        )
+    )
 
 
 def address_text(address: object) -> str:

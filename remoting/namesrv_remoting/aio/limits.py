@@ -59,5 +59,7 @@ class ServerLimits:
     whole_frame_seconds: float
     # nothing received for that long from a peer that has registered nothing
     idle_seconds: float
+    # from connecting, or where plain peers are let in from the first byte, to the end of the TLS handshake
+    tls_handshake_seconds: float
     tcp_user_timeout_seconds: float
     proxy_protocol: bool

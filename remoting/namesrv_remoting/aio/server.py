@@ -12,6 +12,7 @@ from namesrv_remoting.aio.connection import FastLane, RequestHandler, ServerConn
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.aio.socket_options import set_tcp_options
+from namesrv_remoting.aio.tls_server import Door, ServerTls
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.periodic import Periodic
@@ -51,6 +52,7 @@ class RemotingServer:
     # connection id -> connection; all that were let in and are not gone
     connections: dict[int, ServerConnection]
     budget: MemoryBudget
+    tls: ServerTls = field(default_factory=ServerTls)
     # whose silence is somebody else's business
     may_be_idle: Callable[[ServerConnection], bool]
     # refusals by reason, for metrics
@@ -81,9 +83,7 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         bound: list[tuple[str, int]] = []
         for host in hosts:
-            server = await loop.create_server(
-                lambda: ServerConnection(self, next(self._ids)), host, port, backlog=BACKLOG
-            )
+            server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
             self._servers.append(server)
             for listening in server.sockets:
                 name = listening.getsockname()
@@ -91,6 +91,12 @@ class RemotingServer:
             port = port or bound[0][1]
         self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
         return bound
+
+    def _accept(self) -> asyncio.Protocol:
+        connection = ServerConnection(self, next(self._ids))
+        if self.tls.mode == "off":
+            return connection
+        return Door(connection, self.tls, proxy_protocol=self.limits.proxy_protocol)
 
     def stop_accepting(self) -> None:
         """Accept no more connections; the open ones stay."""

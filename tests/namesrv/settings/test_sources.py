@@ -300,7 +300,7 @@ def whatever_is_wrong(argv: list[str], environ: dict[str, str]) -> tuple[str, ..
 
 
 WORDS = st.sampled_from(
-    [setting.flags[0] for setting in SETTINGS.values()] + ["-c", "-p", "--", "-", "=", "1", "--no-"]
+    [flag for setting in SETTINGS.values() for flag in setting.flags[:1]] + ["-c", "-p", "--", "-", "=", "1", "--no-"]
 )
 
 

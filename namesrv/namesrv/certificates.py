@@ -1,0 +1,107 @@
+"""The server's certificate: read at the start, and again when its files change."""
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv.settings.model import Settings
+from namesrv_remoting.aio.tls import TlsError, expires_at, server_context
+from namesrv_remoting.aio.tls_server import ServerTls
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
+
+# how often the files are looked at; a change counts once they have stayed the same for so long
+_LOOK_SECONDS: Final = 2.0
+_DAY_SECONDS: Final = 86_400.0
+# from here on its age is worth a warning
+_SOON_DAYS: Final = 14.0
+
+
+@dataclass(slots=True, frozen=True)
+class Certificate:
+    """What was read from the files; nothing, where there is no TLS."""
+
+    context: ssl.SSLContext | None
+    # wall clock: when the first certificate of the chain expires
+    expires_at: float | None
+    # what the files looked like
+    stamps: object
+
+    @classmethod
+    def read(cls, settings: Settings) -> "Certificate":
+        """Read the files that the settings name.
+
+        Raises:
+            TlsError: one of them cannot be used.
+        """
+        files = settings.tls_files
+        # before they are read: a change in between is a change
+        stamps = files.stamps()
+        if not settings.needs_certificate or files.cert_file is None:
+            return cls(None, None, stamps)
+        return cls(server_context(files, settings.tls_client_auth), expires_at(files.cert_file), stamps)
+
+
+class Certificates:
+    """The certificate in use, and how the server deals with TLS."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        """Read the files.
+
+        Raises:
+            TlsError: one of them cannot be used.
+        """
+        self._clock = clock
+        # how new connections are met
+        self.tls = ServerTls()
+        self._settings = settings
+        self.current = Certificate(None, None, ())
+        # why the files as they are now are not used; None: they are
+        self.problem: str | None = None
+        # as they were at the last look, and when they were read last
+        self._seen: object = None
+        self._tried: object = None
+        self.use(settings, Certificate.read(settings))
+
+    def use(self, settings: Settings, certificate: Certificate) -> None:
+        """Meet new connections with this; open ones stay as they are."""
+        self._settings, self.current, self.problem = settings, certificate, None
+        self._seen = self._tried = certificate.stamps
+        self.tls.mode, self.tls.context = settings.tls_mode, certificate.context
+        days = self.days_left()
+        if days is not None and days < _SOON_DAYS:
+            event(logger, logging.WARNING, "tls_certificate_expires", days=round(days, 1), file=settings.tls_cert_file)
+
+    def days_left(self) -> float | None:
+        """Days until the certificate expires, negative if it has; None: there is none."""
+        expires = self.current.expires_at
+        return None if expires is None else (expires - self._clock.wall()) / _DAY_SECONDS
+
+    async def run(self) -> None:
+        """Look at the files until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            if self._settings.needs_certificate:
+                await self.look()
+
+    async def look(self) -> None:
+        """Take the files over if they have changed, and have stopped changing."""
+        settings = self._settings
+        before, self._seen = self._seen, await asyncio.to_thread(settings.tls_files.stamps)
+        if self._seen != before or self._seen == self._tried:
+            return
+        self._tried = self._seen
+        try:
+            certificate = await asyncio.to_thread(Certificate.read, settings)
+        except TlsError as error:
+            self.problem = str(error)
+            event(logger, logging.ERROR, "tls_certificate_refused", error=self.problem)
+            return
+        if settings is self._settings:
+            # not if others were loaded meanwhile
+            self.use(settings, certificate)
+            event(logger, logging.INFO, "tls_certificate_changed", days=round(self.days_left() or 0.0, 1))

@@ -1,0 +1,268 @@
+"""TLS contexts from files: certificates, keys and authorities, for servers and clients; TLS 1.2 and 1.3 only."""
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import SecretStr, model_validator
+
+from namesrv_runtime.settings import CheckedSettings
+
+ClientAuth = Literal["none", "optional", "require"]
+
+_VERIFY_MODES: Final = {
+    "none": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "require": ssl.CERT_REQUIRED,
+}
+# what OpenSSL calls it -> what it means to a client
+_CLIENT_FAILURES: Final = {
+    "WRONG_VERSION_NUMBER": "the server does not speak TLS: it answered in plain text",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server requires a client certificate",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the server refuses the TLS handshake (it may require a client certificate)",
+    "TLSV1_ALERT_UNKNOWN_CA": "the server does not trust the authority of our certificate",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the server speaks neither TLS 1.2 nor TLS 1.3",
+}
+_PEM_END: Final = "-----END CERTIFICATE-----"
+# of a file: time, size, inode
+_Stamp = tuple[int, int, int] | None
+
+
+class TlsError(Exception):
+    """The files cannot be used; the message says which, and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where a peer's certificate and key are, and whose certificates it believes; all of them PEM."""
+
+    # the certificate, with those between it and its authority behind it
+    cert_file: Path | None = None
+    # its key; None: in the same file
+    key_file: Path | None = None
+    key_password: SecretStr | None = None
+    # the authorities of the others; None: those that the system trusts
+    ca_file: Path | None = None
+
+    def stamps(self) -> tuple[_Stamp, ...]:
+        """What changes when a file does."""
+        return tuple(map(_stamp, (self.cert_file, self.key_file, self.ca_file)))
+
+
+def _stamp(path: Path | None) -> _Stamp:
+    try:
+        stat = None if path is None else os.stat(path)  # noqa: PTH116 - called every second
+    except OSError:
+        return None
+    return stat and (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
+def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
+    """The context of a server; `client_auth` says whether clients show certificates of `ca_file`'s authorities.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+    if files.cert_file is None:
+        raise TlsError("no certificate")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Tickets would be unread data in the socket of a client that says goodbye and never reads: its close would be a
+    # reset, which can overtake the goodbye.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    _load(context, files)
+    if client_auth != "none" and files.ca_file is None:
+        # whoever has a certificate from anybody would be let in
+        raise TlsError("client certificates are wanted, but there is no file of authorities to verify them")
+    context.verify_mode = _VERIFY_MODES[client_auth]
+    return context
+
+
+def client_context(files: TlsFiles, *, verify_host: bool) -> ssl.SSLContext:
+    """The context of a client, which always verifies that the server's certificate is from an authority.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = verify_host
+    _load(context, files)
+    if files.ca_file is None:
+        context.load_default_certs()
+    return context
+
+
+def expires_at(cert_file: Path) -> float:
+    """When the first of the certificates in a file expires, as wall clock time.
+
+    Raises:
+        TlsError: the file has no certificate.
+    """
+    text = _text(cert_file)
+    try:
+        pems = [pem + _PEM_END for pem in text.split(_PEM_END)[:-1]]
+        return min(_not_after(ssl.PEM_cert_to_DER_cert(pem[pem.index("-----BEGIN") :])) for pem in pems)
+    except (ValueError, IndexError) as error:
+        raise TlsError(f"{cert_file}: no certificate") from error
+
+
+def _not_after(der: bytes) -> float:
+    # Certificate and TBSCertificate are sequences: in the second there is a version (tagged 0, may be missing), then
+    # serial number, algorithm and issuer, then the validity: a sequence of two times
+    at = _contents(der, _contents(der, 0)[0])[0]
+    for _ in range(4 if der[at] == 0xA0 else 3):
+        at = _contents(der, at)[1]
+    at = _contents(der, _contents(der, at)[0])[1]
+    begin, end = _contents(der, at)
+    # UTCTime until 2049, GeneralizedTime after that
+    form = "%y%m%d%H%M%SZ" if der[at] == 0x17 else "%Y%m%d%H%M%SZ"
+    return datetime.strptime(der[begin:end].decode(), form).replace(tzinfo=UTC).timestamp()
+
+
+def _contents(der: bytes, at: int) -> tuple[int, int]:
+    """Where the contents of an element begin and end."""
+    size, begin = der[at + 1], at + 2
+    if size & 0x80:
+        begin += size & 0x7F
+        size = int.from_bytes(der[at + 2 : begin])
+    return begin, begin + size
+
+
+def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if files.ca_file is not None:
+        try:
+            # read here: the library does not say which file it is about
+            context.load_verify_locations(cadata=_text(files.ca_file))
+        except ssl.SSLError as error:
+            raise TlsError(f"{files.ca_file}: no usable certificates ({_words(error)})") from error
+        except ValueError as error:
+            raise TlsError(f"{files.ca_file}: no certificates") from error
+    if files.cert_file is not None:
+        key_file = files.key_file or files.cert_file
+        _text(files.cert_file)
+        _text(key_file)
+        password = "" if files.key_password is None else files.key_password.get_secret_value()
+        try:
+            # never None: OpenSSL would ask on the terminal
+            context.load_cert_chain(files.cert_file, key_file, password=lambda: password)
+        except (ssl.SSLError, ValueError) as error:
+            raise TlsError(
+                _why_not_loaded(files.cert_file, key_file, has_password=bool(password), error=error)
+            ) from None
+    elif files.key_file is not None:
+        raise TlsError(f"{files.key_file}: a key without a certificate")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="ignore")
+    except OSError as error:
+        raise TlsError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def _why_not_loaded(cert_file: Path, key_file: Path, *, has_password: bool, error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    if reason == "KEY_VALUES_MISMATCH":
+        return f"{key_file}: not the key of the certificate in {cert_file}"
+    if _PEM_END not in _text(cert_file):
+        return f"{cert_file}: no certificate"
+    text = _text(key_file)
+    if "PRIVATE KEY-----" not in text:
+        return f"{key_file}: no private key"
+    if "ENCRYPTED" in text:
+        return f"{key_file}: {'wrong passphrase' if has_password else 'encrypted, and there is no passphrase'}"
+    return f"{cert_file}, {key_file}: {_words(error)}"
+
+
+def certificate_names(found: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Whom a verified certificate is of: the common name of its subject, then its alternative names."""
+    if not found:
+        return ()
+    subject = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
+    return tuple(dict.fromkeys([*subject, *(str(value) for _, value in found.get("subjectAltName", ()))]))
+
+
+class ClientTls:
+    """The context of a process's clients, made anew once a file of it has changed."""
+
+    def __init__(self, files: TlsFiles, *, verify_host: bool) -> None:
+        self._files = files
+        self._verify_host = verify_host
+        self._context: ssl.SSLContext | None = None
+        self._stamps: tuple[_Stamp, ...] = ()
+
+    def context(self) -> ssl.SSLContext:
+        """The context for the next connection; reads files, so not on a loop.
+
+        Raises:
+            TlsError: a file cannot be used.
+        """
+        stamps = self._files.stamps()
+        if self._context is None or stamps != self._stamps:
+            self._context = client_context(self._files, verify_host=self._verify_host)
+            self._stamps = stamps
+        return self._context
+
+
+class TlsClientSettings(CheckedSettings):
+    """How clients connect to NameServers; what is not given comes from the environment: NAMESRV_TLS_CA_FILE, …."""
+
+    # connect over TLS
+    tls: bool = False
+    # the authorities that may certify the servers, PEM; None: those that the system trusts
+    tls_ca_file: Path | None = None
+    # a certificate and its key, PEM, for servers that want to know who we are
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
+    tls_key_password: SecretStr | None = None
+    # whether the certificate has to name the host or address that was connected to
+    tls_verify_host: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_tls_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
+        names = {name: f"NAMESRV_{name.upper()}" for name in TlsClientSettings.model_fields}
+        found = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
+        return {**found, **given}
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        files = {name: getattr(self, name) for name in ("tls_ca_file", "tls_cert_file", "tls_key_file")}
+        if not self.tls and (useless := [name for name, path in files.items() if path is not None]):
+            # whoever gives it believes to be protected
+            raise ValueError(f"{useless[0]} is set, but tls is not")
+        if self.tls_key_file is not None and self.tls_cert_file is None:
+            raise ValueError("tls_key_file is set, but tls_cert_file is not")
+        return self
+
+    @cached_property
+    def client_tls(self) -> ClientTls | None:
+        """What connections are made with; None: plain text."""
+        if not self.tls:
+            return None
+        files = TlsFiles(self.tls_cert_file, self.tls_key_file, self.tls_key_password, self.tls_ca_file)
+        return ClientTls(files, verify_host=self.tls_verify_host)
+
+
+def why_not_connected(error: Exception) -> str:
+    """Why a TLS connection to a server was not made, or broke."""
+    reason = getattr(error, "reason", None)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError | ConnectionResetError | ConnectionAbortedError):
+        return "the server closed the connection during the TLS handshake (it may not speak TLS)"
+    if isinstance(error, ssl.SSLError):
+        return _CLIENT_FAILURES.get(reason or "") or f"TLS: {_words(error)}"
+    return str(error)
+
+
+def _words(error: Exception) -> str:
+    """An SSLError's reason in words, without the library's file and line."""
+    reason = getattr(error, "reason", None)
+    return str(error) if not reason else str(reason).replace("_", " ").lower()

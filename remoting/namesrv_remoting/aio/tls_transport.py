@@ -1,0 +1,250 @@
+"""TLS between a protocol and its socket."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from namesrv_remoting.aio.tls import certificate_names
+from namesrv_remoting.errors import RemoteProtocolError
+
+# the most that one record holds, and what is fed at a time: the library keeps room for the largest piece that it got
+_RECORD_BYTES: Final = 16 * 1024
+
+# what OpenSSL calls it -> what happened; for everything else its own words do
+_FAILURES: Final = {
+    "HTTP_REQUEST": "plain HTTP received where TLS is expected",
+    "WRONG_VERSION_NUMBER": "plain text received where TLS is expected",
+    "UNSUPPORTED_PROTOCOL": "the peer offers neither TLS 1.2 nor TLS 1.3",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the peer shows no certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust the authority of our certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the peer does not accept our certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the peer does not accept our certificate",
+}
+
+
+class TlsTransport(asyncio.Transport, asyncio.Protocol):
+    """The server's side of a TLS connection: the transport of the protocol above, the protocol of the one below.
+
+    It stands in for asyncio's own, which keeps 256 KiB for each connection, and cannot begin once something was read.
+    A handshake that fails, or a broken record later, is reported once; to close the connection is for whoever is told.
+    """
+
+    __slots__ = (
+        "_below",
+        "_established",
+        "_failed",
+        "_incoming",
+        "_is_closed",
+        "_is_open",
+        "_is_paused",
+        "_names",
+        "_outgoing",
+        "_protocol",
+        "_tls",
+    )
+
+    def __init__(
+        self,
+        protocol: asyncio.Protocol,
+        context: ssl.SSLContext,
+        *,
+        established: Callable[[str], None],
+        failed: Callable[[RemoteProtocolError], None],
+    ) -> None:
+        super().__init__()
+        self._protocol = protocol
+        # told of the end of the handshake, by the protocol version, or of what broke
+        self._established = established
+        self._failed = failed
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._below: asyncio.Transport | None = None
+        # whether the handshake is over
+        self._is_open = False
+        # whether the protocol wants nothing now, or nothing more
+        self._is_paused = False
+        self._is_closed = False
+        self._names: tuple[str, ...] = ()
+
+    def over(self, transport: asyncio.Transport) -> None:
+        """Take over a connection whose protocol has met it already."""
+        self._below = transport
+        transport.set_protocol(self)
+
+    # -- as a protocol ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has connected."""
+        self._below = cast("asyncio.Transport", transport)
+        self._protocol.connection_made(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._is_closed = True
+        self._protocol.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The peer reads slowly."""
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._protocol.resume_writing()
+
+    def eof_received(self) -> bool | None:
+        """The peer sends nothing more."""
+        return self._protocol.eof_received()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand up what the records hold."""
+        if self._is_closed:
+            return
+        if len(data) <= _RECORD_BYTES:
+            self._incoming.write(data)
+            self._advance()
+            return
+        for at in range(0, len(data), _RECORD_BYTES):
+            self._incoming.write(data[at : at + _RECORD_BYTES])
+            self._advance()
+
+    def _advance(self) -> None:
+        tls, incoming = self._tls, self._incoming
+        data = b""
+        while not self._is_closed and not self._is_paused:
+            try:
+                if not self._is_open:
+                    tls.do_handshake()
+                    self._opened()
+                if not incoming.pending and not tls.pending():
+                    break
+                data = tls.read(_RECORD_BYTES)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLError as error:
+                self._broken(error)
+                return
+            if not data:
+                # said goodbye
+                if not self._protocol.eof_received():
+                    self.close()
+                return
+            self._protocol.data_received(data)
+        self._flush()
+
+    def _opened(self) -> None:
+        self._is_open = True
+        self._names = certificate_names(self._tls.getpeercert())
+        self._established(self._tls.version() or "")
+
+    def _broken(self, error: ssl.SSLError) -> None:
+        # the alert that says why
+        self._flush()
+        if isinstance(error, ssl.SSLCertVerificationError):
+            why = f"the peer's certificate is refused: {error.verify_message}"
+        else:
+            reason = error.reason or str(error)
+            why = _FAILURES.get(reason) or reason.replace("_", " ").lower()
+        what = "connection broken" if self._is_open else "handshake failed"
+        self._failed(RemoteProtocolError(f"TLS {what}: {why}", reason="tls"))
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and self._below is not None:
+            self._below.write(self._outgoing.read())
+
+    # -- as a transport -----------------------------------------------------------------------------------------------
+
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        """Send; before the handshake is over there is nobody to read it."""
+        if not self._is_open or self._is_closed or not data:
+            return
+        try:
+            if len(data) <= _RECORD_BYTES:
+                self._tls.write(data)
+            else:
+                self._write_records(memoryview(data))
+        except ssl.SSLError as error:
+            self._broken(error)
+            return
+        self._flush()
+
+    def _write_records(self, data: memoryview) -> None:
+        records = []
+        for at in range(0, len(data), _RECORD_BYTES):
+            self._tls.write(data[at : at + _RECORD_BYTES])
+            records.append(self._outgoing.read())
+        if self._below is not None:
+            self._below.write(b"".join(records))
+
+    def close(self) -> None:
+        """Say goodbye, and close once everything written is sent."""
+        if self._below is None or self._is_closed:
+            return
+        self._is_closed = True
+        if self._is_open:
+            # the peer's goodbye is not waited for
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()
+            self._flush()
+        self._below.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._is_closed = True
+        if self._below is not None:
+            self._below.abort()
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or will be."""
+        return self._is_closed or self._below is None or self._below.is_closing()
+
+    def is_reading(self) -> bool:
+        """Whether anything is handed up."""
+        return not self._is_paused and not self.is_closing()
+
+    def pause_reading(self) -> None:
+        """Hand up nothing for now."""
+        self._is_paused = True
+        if self._below is not None:
+            self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Hand up again, first what is here already."""
+        self._is_paused = False
+        if self._below is not None:
+            self._below.resume_reading()
+        if self._incoming.pending or self._tls.pending():
+            asyncio.get_running_loop().call_soon(self._advance)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """What is known of the connection; `certificate_names` says whom the peer's verified certificate is of."""
+        if name == "certificate_names":
+            return self._names
+        if name == "ssl_object":
+            return self._tls
+        if name == "sslcontext":
+            return self._tls.context
+        return default if self._below is None else self._below.get_extra_info(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Hand up to another one."""
+        self._protocol = cast("asyncio.Protocol", protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Whom it hands up to."""
+        return self._protocol
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """From how much unsent data on the protocol is told."""
+        if self._below is not None:
+            self._below.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """What waits for the peer to read."""
+        return 0 if self._below is None else self._below.get_write_buffer_size()
+
+    def can_write_eof(self) -> bool:
+        """No: the end of one direction is the end of both."""
+        return False

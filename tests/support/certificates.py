@@ -1,0 +1,52 @@
+"""Certificates for tests, made as they are needed; nothing of them outlives the test."""
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A certificate and its key, each in a file."""
+
+    cert_file: Path
+    key_file: Path
+
+    @property
+    def server_settings(self) -> dict[str, str]:
+        """The settings of a server with it."""
+        return {"tls_cert_file": str(self.cert_file), "tls_key_file": str(self.key_file)}
+
+
+class Authority:
+    """An authority with a directory, in which it leaves what it certifies."""
+
+    def __init__(self, directory: Path, name: str = "ca") -> None:
+        self._directory = directory
+        self._ca = trustme.CA(organization_name=name)
+        self.ca_file = directory / f"{name}.pem"
+        self._ca.cert_pem.write_to_path(self.ca_file)
+
+    def issue(
+        self, name: str, *hosts: str, expires: datetime | None = None, common_name: str | None = None
+    ) -> Identity:
+        """Certify hosts, for 127.0.0.1 and localhost if none are named; files that are there are replaced."""
+        found = self._ca.issue_cert(
+            *(hosts or ("localhost", "127.0.0.1", "::1")), not_after=expires, common_name=common_name
+        )
+        issued = Identity(self._directory / f"{name}.pem", self._directory / f"{name}.key")
+        chain = b"".join(blob.bytes() for blob in found.cert_chain_pems)
+        for path, content in ((issued.cert_file, chain), (issued.key_file, found.private_key_pem.bytes())):
+            new = path.with_suffix(".new")
+            new.write_bytes(content)
+            os.replace(new, path)  # noqa: PTH105 - at once, as whoever renews certificates does
+        return issued
+
+    def client(self, issued: Identity | None = None, **settings: Any) -> dict[str, Any]:
+        """The settings of a client that trusts this authority, and maybe shows a certificate."""
+        shown = {} if issued is None else {"tls_cert_file": issued.cert_file, "tls_key_file": issued.key_file}
+        return {"tls": True, "tls_ca_file": self.ca_file, **shown, **settings}
