@@ -56,13 +56,18 @@ class RawPeer(Connection):
     """One connection to a server under test."""
 
     @classmethod
-    async def connect(cls, address: tuple[str, int], *, receive_buffer: int = 0) -> Self:
-        """Connect; a small receive buffer makes a peer that soon counts as one that does not read."""
+    async def connect(cls, address: tuple[str, int], *, receive_buffer: int = 0, source: str = "") -> Self:
+        """Connect; a small receive buffer makes a peer that soon counts as one that does not read.
+
+        From a source: that address of this machine, as in 127.0.0.2.
+        """
         dialled = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
         dialled.setblocking(False)  # noqa: FBT003 - positional only
         if receive_buffer:
             dialled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         try:
+            if source:
+                dialled.bind((source, 0))
             await asyncio.get_running_loop().sock_connect(dialled, address)
         except OSError:
             dialled.close()

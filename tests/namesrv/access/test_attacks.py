@@ -1,0 +1,202 @@
+"""What strangers can do to an open server, and can not where there is an access file.
+
+Each row was seen against a server with its defaults. docs/security.md lists them as what an open server allows.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.namesrv.access.test_matrix import QUEUES, state
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, Spelling, native, native_registration, question, registration
+from tests.support.signing import Key
+
+SECRET = "secret-of-the-owners"
+FILE = f"""
+[accounts.brokers]
+secrets = ["{SECRET}"]
+may = ["broker-control"]
+
+[accounts.team]
+secrets = ["{SECRET}"]
+may = [
+    {{ access = "broker-control", clusters = ["cluster-1"], brokers = ["team-*"], topics = ["team-*"] }},
+    {{ access = "route-read", topics = ["team-*"] }},
+    {{ access = "admin-write", clusters = ["cluster-1"], brokers = ["team-*"] }},
+    {{ access = "admin-write", topics = ["team-*"] }},
+]
+"""
+OWNER, TEAM = Key("brokers", SECRET), Key("team", SECRET)
+VICTIM, AGENT = Broker(), Broker("broker-b", 0, "10.0.0.2:10911")
+NO_PERMISSION = 16
+
+
+class Attack(NamedTuple):
+    """A request of somebody who has no part in any of it."""
+
+    code: int
+    ext: Mapping[str, str] | None = None
+    body: bytes = b""
+    spelling: Spelling = "json"
+
+
+# as docs/security.md names them
+ATTACKS = {
+    "add a broker of its own to any topic": Attack(
+        103, Broker("broker-evil", 0, "10.6.6.6:10911").ext, registration("T", "U")
+    ),
+    "take over the name and id of a live broker": Attack(
+        103, Broker("broker-a", 0, "10.6.6.6:10911").ext, registration("T", "U")
+    ),
+    "register as a live broker, name, id and address": Attack(103, VICTIM.ext, registration("T")),
+    "take the address of a live broker under another name": Attack(
+        103, Broker("broker-evil", 0, VICTIM.addr).ext, registration("T", "U")
+    ),
+    "ask for an expiry of a day": Attack(
+        103, {**Broker("broker-e", 0, "10.6.6.6:1").ext, "heartbeatTimeoutMillis": "86400000"}, registration("T", "U")
+    ),
+    "remove a broker": Attack(104, VICTIM.ext),
+    "remove a broker, an agent's": Attack(104, AGENT.ext, spelling="native"),
+    "keep a dead broker alive": Attack(904, VICTIM.ext),
+    "delete a topic": Attack(216, {"topic": "T"}),
+    "create a topic": Attack(217, {"topic": "evil"}, QUEUES),
+    "take away the write permission of a broker": Attack(205, {"brokerName": "broker-a"}),
+    "write KV configuration": Attack(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-evil:8"}),
+    "list topics": Attack(206),
+    "list clusters and brokers": Attack(106),
+    "list brokers with their state": Attack(20005, None, native({}), "native"),
+    "list connections": Attack(20004, None, native({}), "native"),
+    "read the settings": Attack(319),
+    "read recent events": Attack(20003, None, native({"since": 0, "limit": 10}), "native"),
+}
+LISTINGS = {name for name in ATTACKS if name.startswith(("list", "read"))}
+
+
+async def populate(server: InProcess, key: Key | None) -> None:
+    """Two brokers that heartbeat over a connection of their own, which stays open."""
+    peer = await server.connect()
+    for opaque, (broker, body, spelling) in enumerate(
+        [(VICTIM, registration("T", "U"), "json"), (AGENT, native_registration("T", "U"), "native")]
+    ):
+        ask = question if key is None else key.question
+        peer.send(ask(103, broker.ext, body, spelling=spelling, opaque=opaque))  # type: ignore[arg-type]
+        assert 0 == (await peer.receive()).code
+    await server.clock.advance(10)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_open_server_allows(tmp_path: Path, name: str) -> None:
+    """With the defaults it works, as against Apache's server; what an agent registered leaves only at its word."""
+    async with namesrv_in_process(tmp_path) as server:
+        await populate(server, None)
+        stranger, before = await server.connect(), state(server)
+        code, ext, body, spelling = ATTACKS[name]
+        answer = await stranger.call(code, ext, body, spelling=spelling)
+        assert 0 == answer.code, answer.remark
+        assert (name in LISTINGS) == (_tables(before) == _tables(state(server)))
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_access_file_refuses(tmp_path: Path, name: str, mode: str) -> None:
+    """With an access file it is refused and changes nothing; observed only, it is counted and still works."""
+    (tmp_path / "access.toml").write_text(FILE)
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), access_mode=mode) as server:
+        await populate(server, OWNER)
+        stranger, before = await server.connect(), state(server)
+        code, ext, body, spelling = ATTACKS[name]
+        answer = await stranger.call(code, ext, body, spelling=spelling)
+        guard = server.namesrv.guard
+        assert guard is not None
+        outcomes = [outcome for _, _, outcome in guard.refusals]
+        if mode == "enforce":
+            assert (NO_PERMISSION, ["refused"], before) == (answer.code, outcomes, state(server))
+        else:
+            assert (0, ["observed"]) == (answer.code, outcomes)
+            assert (name in LISTINGS) == (_tables(before) == _tables(state(server)))
+
+
+def _tables(seen: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in seen.items() if name != "roles"}
+
+
+# -- an account that may do some of it -------------------------------------------------------------------------------
+
+TEAM_BROKER = Broker("team-1", 0, "10.0.1.1:10911")
+NARROW: dict[str, tuple[Attack, bool]] = {
+    "its own broker": (Attack(103, TEAM_BROKER.ext, registration("team-x", "team-1", "TBW102", "cluster-1")), True),
+    "its own broker natively": (Attack(103, TEAM_BROKER.ext, native_registration("team-x"), "native"), True),
+    "its own heartbeat": (Attack(904, TEAM_BROKER.ext), True),
+    "another's topic": (Attack(103, TEAM_BROKER.ext, registration("team-x", "T")), False),
+    "no topic, in another cluster": (Attack(103, TEAM_BROKER._replace(cluster="c").ext, registration()), False),
+    "another's name": (Attack(103, Broker("broker-x", 0, "10.0.1.1:1").ext, registration("team-x")), False),
+    "another's address": (Attack(103, TEAM_BROKER._replace(addr=VICTIM.addr).ext, registration("team-x")), False),
+    "another's heartbeat": (Attack(904, VICTIM.ext), False),
+    "another's heartbeat in its own name": (Attack(904, TEAM_BROKER._replace(addr=VICTIM.addr).ext), False),
+    "another's version in its own name": (Attack(322, TEAM_BROKER._replace(addr=VICTIM.addr).ext, b"{}"), False),
+    "another's end": (Attack(104, VICTIM.ext), False),
+    "its own route": (Attack(105, {"topic": "team-x"}), True),
+    "another's route": (Attack(105, {"topic": "T"}), False),
+    "its own routes": (Attack(20001, None, native({"topics": ["team-x"]}), "native"), True),
+    "another's among its own": (Attack(20001, None, native({"topics": ["team-x", "T"]}), "native"), False),
+    "its own permission": (Attack(205, {"brokerName": "team-1"}), True),
+    "another's permission": (Attack(205, {"brokerName": "broker-a"}), False),
+    "nobody's permission": (Attack(205, {"brokerName": "team-9"}), False),
+    "its own topic": (Attack(216, {"topic": "team-x"}), True),
+    "another's topic's end": (Attack(216, {"topic": "T"}), False),
+    "KV configuration": (Attack(100, {"namespace": "n", "key": "k", "value": "v"}), False),
+    "a list": (Attack(206), False),
+    "about the server": (Attack(20002, None, b"", "native"), True),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+async def test_narrowed_account(tmp_path: Path, name: str) -> None:
+    """It has its cluster, its brokers and its topics, and cannot get at others by naming its own."""
+    (tmp_path / "access.toml").write_text(FILE)
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+        await populate(server, OWNER)
+        peer = await server.connect()
+        peer.send(TEAM.question(103, TEAM_BROKER.ext, registration("team-x", "team-y")))
+        assert 0 == (await peer.receive()).code
+        await server.clock.advance(1)
+        before = state(server)
+        (code, ext, body, spelling), is_allowed = NARROW[name]
+        peer.send(TEAM.question(code, ext, body, spelling=spelling))
+        answer = await peer.receive()
+        if is_allowed:
+            assert 0 == answer.code, answer.remark
+        else:
+            assert (NO_PERMISSION, before) == (answer.code, state(server)), answer.remark
+
+
+async def test_name_that_another_cluster_has(tmp_path: Path) -> None:
+    """A broker name is one group whatever its cluster: who may not have it there may not join it from here."""
+    (tmp_path / "access.toml").write_text(FILE)
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+        owner, peer = await server.connect(), await server.connect()
+        elsewhere = Broker("team-2", 0, "10.0.2.1:10911", "cluster-2")
+        owner.send(OWNER.question(103, elsewhere.ext, registration("T", "U")))
+        assert 0 == (await owner.receive()).code
+        before = state(server)
+        for code in (103, 104, 904):
+            peer.send(TEAM.question(code, elsewhere._replace(cluster="cluster-1").ext, registration("team-x")))
+            assert NO_PERMISSION == (await peer.receive()).code
+        peer.send(TEAM.question(205, {"brokerName": "team-2"}))
+        assert (NO_PERMISSION, before) == ((await peer.receive()).code, state(server))
+
+
+async def test_equal_registration_of_a_narrowed_account_is_looked_at_again(tmp_path: Path) -> None:
+    """The short cut for what was registered before would let through what the file no longer allows."""
+    (tmp_path / "access.toml").write_text(FILE)
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+        peer = await server.connect()
+        body = registration("T", "U")
+        peer.send(OWNER.question(103, TEAM_BROKER.ext, body))
+        assert 0 == (await peer.receive()).code
+        before = state(server)
+        peer.send(TEAM.question(103, TEAM_BROKER.ext, body))
+        assert (NO_PERMISSION, before) == ((await peer.receive()).code, state(server))

@@ -1,0 +1,273 @@
+"""Every code with every kind of credentials: the answer, and that a refusal changes nothing."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from namesrv_remoting.access import CODES, GRANTABLE, AccessClass
+from namesrv_remoting.codes import RequestCode
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, native, question, registration
+from tests.support.signing import Key
+
+SECRET = "secret-of-the-matrix"
+OTHER_NETWORK, THEIR_NETWORK, CLOSED_NETWORK = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+FILE = f"""
+[accounts.reader]
+secrets = ["{SECRET}"]
+may = ["route-read"]
+
+[accounts.broker]
+secrets = ["{SECRET}"]
+may = ["broker-control"]
+
+[accounts.operator]
+access_key = "op"
+secrets = ["next-{SECRET}", "{SECRET}"]
+may = {[*map(str, GRANTABLE)]}
+
+[accounts.java-operator]
+secrets = ["{SECRET}"]
+trust_rocketmq_signatures = true
+may = ["admin-write", "admin-read"]
+
+[accounts.former]
+secrets = ["{SECRET}"]
+expires = 2023-11-14T22:13:20Z
+may = {[*map(str, GRANTABLE)]}
+
+[accounts.bound]
+secrets = ["{SECRET}"]
+networks = ["{THEIR_NETWORK}"]
+may = {[*map(str, GRANTABLE)]}
+
+[accounts.closed-network]
+networks = ["{CLOSED_NETWORK}/32"]
+may = ["route-read", "broker-control"]
+"""
+READ, CONTROL, ADMIN = AccessClass.ROUTE_READ, AccessClass.BROKER_CONTROL, set(AccessClass)
+EVERYBODY = AccessClass.ANY_ACCOUNT
+MINUTE_MS = 60_000
+
+
+class Credentials(NamedTuple):
+    """What a peer shows, from where, and what that is good for."""
+
+    key: Key | None
+    allowed: set[AccessClass]
+    source: str = OTHER_NETWORK
+
+
+NOW_MS = Key("", "").now_ms
+MATRIX = {
+    "nobody": Credentials(None, set()),
+    "reader": Credentials(Key("reader", SECRET), {READ, EVERYBODY}),
+    "reader as RocketMQ signs": Credentials(Key("reader", SECRET, "rocketmq"), {READ, EVERYBODY}),
+    "broker": Credentials(Key("broker", SECRET), {CONTROL, EVERYBODY}),
+    "broker as RocketMQ signs": Credentials(Key("broker", SECRET, "rocketmq"), {CONTROL, EVERYBODY}),
+    "operator": Credentials(Key("op", SECRET), ADMIN),
+    "operator with the next secret": Credentials(Key("op", f"next-{SECRET}"), ADMIN),
+    # no code and no time in it: good for what a copy of it may do for ever
+    "operator as RocketMQ signs": Credentials(Key("op", SECRET, "rocketmq"), {READ, CONTROL, EVERYBODY}),
+    "operator whose RocketMQ signature is trusted": Credentials(
+        Key("java-operator", SECRET, "rocketmq"), {AccessClass.ADMIN_READ, AccessClass.ADMIN_WRITE, EVERYBODY}
+    ),
+    "wrong secret": Credentials(Key("op", f"wrong-{SECRET}"), set()),
+    "wrong secret as RocketMQ signs": Credentials(Key("op", f"wrong-{SECRET}", "rocketmq"), set()),
+    "unknown key": Credentials(Key("operator", SECRET), set()),
+    "expired account": Credentials(Key("former", SECRET), set()),
+    "signed two minutes ago": Credentials(Key("op", SECRET, now_ms=NOW_MS - 2 * MINUTE_MS), set()),
+    "signed in two minutes": Credentials(Key("op", SECRET, now_ms=NOW_MS + 2 * MINUTE_MS), set()),
+    "from another network": Credentials(Key("bound", SECRET), set()),
+    "from the account's network": Credentials(Key("bound", SECRET), ADMIN, THEIR_NETWORK),
+    "network only": Credentials(None, {READ, CONTROL, EVERYBODY}, CLOSED_NETWORK),
+    "wrong secret from a network": Credentials(Key("op", f"wrong-{SECRET}"), set(), CLOSED_NETWORK),
+}
+
+
+class Asked(NamedTuple):
+    """A request that does something to a populated server, if it is let."""
+
+    ext: Mapping[str, str] | None = None
+    body: bytes = b""
+    spelling: Spelling = "json"
+
+
+BROKER = Broker()
+NEW = Broker("broker-new", 0, "10.0.0.9:10911")
+QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":4,"writeQueueNums":4,"perm":6,"topicSysFlag":0}]}'
+REQUESTS: dict[int, Asked] = {
+    100: Asked({"namespace": "ORDER_TOPIC_CONFIG", "key": "U", "value": "broker-a:4"}),
+    101: Asked({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
+    102: Asked({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
+    103: Asked(NEW.ext, registration("T", "U")),
+    104: Asked(BROKER.ext),
+    105: Asked({"topic": "T"}),
+    106: Asked(),
+    205: Asked({"brokerName": "broker-a"}),
+    206: Asked(),
+    216: Asked({"topic": "T"}),
+    217: Asked({"topic": "NEW"}, QUEUES),
+    219: Asked({"namespace": "ORDER_TOPIC_CONFIG"}),
+    224: Asked({"cluster": "cluster-1"}),
+    304: Asked(),
+    311: Asked(),
+    312: Asked(),
+    313: Asked(),
+    318: Asked(None, b"orderMessageEnable=true"),
+    319: Asked(),
+    322: Asked(BROKER.ext, b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'),
+    327: Asked({"brokerName": "broker-b"}),
+    901: Asked({"clusterName": "cluster-1", "brokerName": "broker-a"}),
+    904: Asked(BROKER.ext),
+    905: Asked({"brokerName": "broker-a"}),
+    20001: Asked(None, native({"topics": ["T"], "boot_id": None, "since": 0, "wait_ms": 0}), "native"),
+    20002: Asked(None, b"", "native"),
+    20003: Asked(None, native({"since": 0, "limit": 10}), "native"),
+    20004: Asked(None, native({}), "native"),
+    20005: Asked(None, native({}), "native"),
+    # in no class
+    99999: Asked(),
+}
+NO_PERMISSION = 16
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[InProcess]:
+    """A server with the access file, and with brokers, topics and KV configuration."""
+    access = tmp_path / "access.toml"
+    access.write_text(FILE)
+    async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
+        peer = await server.connect()
+        operator = MATRIX["operator"].key
+        assert operator is not None
+        population = [
+            (103, BROKER.ext, registration("T", "U")),
+            (103, Broker("broker-b", 0, "10.0.0.2:10911").ext, registration("T", "U")),
+            (205, {"brokerName": "broker-b"}, b""),
+            (100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}, b""),
+        ]
+        for opaque, (code, ext, body) in enumerate(population):
+            peer.send(operator.question(code, ext, body, opaque=opaque))
+            assert 0 == (await peer.receive()).code
+        await server.clock.advance(5)
+        yield server
+
+
+def state(server: InProcess) -> Any:
+    """All that a request could change."""
+    tables, namesrv = server.namesrv.manager.tables, server.namesrv
+    return {
+        "clusters": dict(tables.cluster_addr_table),
+        "groups": dict(tables.broker_addr_table),
+        "live": dict(tables.broker_live_table),
+        "topics": dict(tables.topic_queue_table),
+        "wiped": set(tables.wiped),
+        "revision": namesrv.manager.revisions.revision,
+        "kv": dict(namesrv.kv.namespace("ORDER_TOPIC_CONFIG") or {}),
+        "settings": asdict(namesrv.live),
+        "roles": sorted(each.role for each in namesrv.connections.values()),
+    }
+
+
+def frame(key: Key | None, code: int, opaque: int) -> bytes:
+    """The request, signed if there is a key."""
+    ext, body, spelling = REQUESTS[code]
+    if key is None:
+        return question(code, ext, body, spelling=spelling, opaque=opaque)
+    return key.question(code, ext, body, spelling=spelling, opaque=opaque)
+
+
+def test_matrix_has_a_row_for_every_code() -> None:
+    """One more than there are: in no class, and denied to everybody."""
+    assert {*RequestCode, 99999} == {*REQUESTS}
+
+
+@pytest.mark.parametrize("who", MATRIX)
+async def test_every_code(server: InProcess, who: str) -> None:
+    """What is of an allowed class gets an answer of its own; all else gets code 16, and nothing has changed."""
+    key, allowed, source = MATRIX[who]
+    peer = await NamesrvPeer.connect(server.address, source=source)
+    for opaque, code in enumerate(REQUESTS, start=100):
+        about, before = CODES.get(code), state(server)
+        peer.send(frame(key, code, opaque))
+        answer = await peer.receive()
+        assert opaque == answer.opaque
+        if about is not None and about.access_class in allowed:
+            assert answer.code != NO_PERMISSION, (code, answer.remark)
+        else:
+            assert (NO_PERMISSION, before) == (answer.code, state(server)), code
+            assert answer.remark
+            assert SECRET not in answer.remark
+    peer.close()
+
+
+async def test_what_is_allowed_is_done(server: InProcess) -> None:
+    """The requests of this matrix do change something: what is refused above is no mistake in them."""
+    peer = await server.connect()
+    changing = [904, 322, 100, 102, 205, 327, 217, 216, 318, 103, 104]
+    answering = {901, 905}
+    assert {*changing} | answering == {
+        code for code, about in CODES.items() if about.access_class in {CONTROL, AccessClass.ADMIN_WRITE}
+    }
+    for opaque, code in enumerate(changing):
+        before = state(server)
+        await server.clock.advance(1)
+        peer.send(frame(MATRIX["operator"].key, code, opaque))
+        answer = await peer.receive()
+        assert (0, False) == (answer.code, before == state(server)), (code, answer.remark)
+
+
+async def test_replayed(server: InProcess) -> None:
+    """A copy of a native request is good for nothing, over its own connection and over another one."""
+    peer, thief = await server.connect(), await server.connect()
+    for opaque, code in enumerate(REQUESTS, start=100):
+        once = frame(MATRIX["operator"].key, code, opaque)
+        peer.send(once)
+        await peer.receive()
+        before = state(server)
+        for who in (peer, thief):
+            who.send(once)
+            answer = await who.receive()
+            assert (NO_PERMISSION, before) == (answer.code, state(server)), code
+
+
+async def test_oneway_requests_are_refused_without_an_answer(server: InProcess) -> None:
+    """The next question gets the first answer, and nothing has changed."""
+    peer, before = await server.connect(), state(server)
+    for opaque, code in enumerate(REQUESTS, start=100):
+        ext, body, spelling = REQUESTS[code]
+        peer.send(question(code, ext, body, spelling=spelling, opaque=opaque, flag=2))
+    assert NO_PERMISSION == (await peer.call(105, {"topic": "T"})).code
+    assert before == state(server)
+
+
+@pytest.mark.parametrize("spelling", ["json", "binary", "native"])
+async def test_strangers_on_the_fast_lane(server: InProcess, spelling: Spelling) -> None:
+    """Routes and heartbeats, in each spelling, many in one packet: all refused, and none of them counts."""
+    peer, before = await server.connect(), state(server)
+    pulls, heartbeats = question(105, {"topic": "T"}, spelling=spelling), question(904, BROKER.ext, spelling=spelling)
+    peer.send((pulls + heartbeats) * 5)
+    assert [NO_PERMISSION] * 10 == [(await peer.receive()).code for _ in range(10)]
+    assert before == state(server)
+    assert (0, 0) == (server.namesrv.fast_lane.pulls, server.namesrv.fast_lane.heartbeats)
+
+
+async def test_known_networks_are_on_the_fast_lane(server: InProcess) -> None:
+    """Who is known by the connection is answered as fast as on an open server."""
+    peer = await NamesrvPeer.connect(server.address, source=CLOSED_NETWORK)
+    peer.send(question(105, {"topic": "T"}) + question(904, BROKER.ext))
+    assert [0, 0] == [(await peer.receive()).code for _ in range(2)]
+    assert (1, 1) == (server.namesrv.fast_lane.pulls, server.namesrv.fast_lane.heartbeats)
+    peer.close()
+
+
+async def test_open_server_has_the_lane_of_always(tmp_path: Path) -> None:
+    """Without a file nothing is asked anywhere: the same objects, and no guard before the handlers."""
+    async with namesrv_in_process(tmp_path) as server:
+        assert "FastLane" == type(server.controller.server.fast_lane).__name__
+        assert server.controller.server.dispatcher.guard is None
+        assert server.namesrv.guard is None

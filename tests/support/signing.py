@@ -1,0 +1,43 @@
+"""Requests with a signature, as peers with an account send them."""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Literal, NamedTuple
+
+from namesrv_remoting.codes import SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.signatures import sign_native, sign_rocketmq
+from tests.support.namesrv_peer import VERSION, Spelling, question
+
+_TYPES = {"json": SerializeType.JSON, "binary": SerializeType.ROCKETMQ, "native": SerializeType.MSGPACK}
+_nonces = count(1)
+
+
+class Key(NamedTuple):
+    """An access key with its secret, and how requests are signed with it."""
+
+    access_key: str
+    secret: str
+    recipe: Literal["native", "rocketmq"] = "native"
+    # milliseconds since 1970, by the signer's clock: that of FakeClock
+    now_ms: int = 1_700_000_000_000
+
+    def question(
+        self,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        spelling: Spelling = "json",
+        opaque: int = 1,
+    ) -> bytes:
+        """The frame of a signed question."""
+        command = RemotingCommand(
+            code, opaque=opaque, version=VERSION, ext_fields=ext, body=body, serialize_type=_TYPES[spelling]
+        )
+        secret = self.secret.encode()
+        if self.recipe == "rocketmq":
+            fields = sign_rocketmq(ext, body, self.access_key, secret)
+        else:
+            fields = sign_native(command, self.access_key, secret, now_ms=self.now_ms, nonce=f"{next(_nonces)}")
+        return question(code, fields, body, spelling=spelling, opaque=opaque)
