@@ -1,0 +1,152 @@
+"""Unmodified brokers, clients and tools that sign, and a NameServer with an access file.
+
+The broker checks nothing itself: what its clients sign is for the NameServer. What a RocketMQ signature is good for is
+routes and brokers; the operator's account trusts it further, because its mqadmin has no other.
+"""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.interop.peers.apache import MqAdmin
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.driver import Driver, GoConsumer, GoProducer
+from tests.interop.peers.waiting import until
+from tests.support.ctl import run
+from tests.support.daemon import Daemon
+
+ACCESS: Final = """
+[accounts.broker]
+secrets = ["broker-secret"]
+may = ["route-read", { access = "broker-control", clusters = ["DefaultCluster"], brokers = ["broker-a"] }]
+
+[accounts.application]
+secrets = ["new-secret", "old-secret"]
+may = ["route-read"]
+
+[accounts.operator]
+secrets = ["operator-secret"]
+trust_rocketmq_signatures = true
+may = ["route-read", "admin-read", "admin-write"]
+"""
+APPLICATION: Final = "application:old-secret"
+WRONG: Final = "application:wrong-secret"
+
+
+def credentials(access_key: str, secret_key: str) -> dict[str, str]:
+    """What lets a broker of 5.x sign what it tells its NameServers; it keeps that account itself, too."""
+    provider = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
+    inner = json.dumps({"accessKey": access_key, "secretKey": secret_key})
+    return {"authenticationMetadataProvider": provider, "innerClientAuthenticationCredentials": inner}
+
+
+def environment(access_key: str, secret_key: str) -> dict[str, str]:
+    """What lets namesrvctl sign."""
+    return {"NAMESRV_ACCESS_KEY": access_key, "NAMESRV_SECRET_KEY": secret_key}
+
+
+class World:
+    """A NameServer that lets nobody in who does not sign, and a broker that does."""
+
+    def __init__(self, place: Path, stack: ExitStack) -> None:
+        self.place = place
+        self._stack = stack
+        access = place / "access.toml"
+        access.write_text(ACCESS)
+        access.chmod(0o600)
+        self.daemon = stack.enter_context(Daemon(place / "namesrv", "--access", str(access))).listening()
+        self.address = "{}:{}".format(*self.daemon.address)
+        signing = credentials("broker", "broker-secret")
+        self.broker = stack.enter_context(Broker(place / "broker", [self.address], settings=signing)).booted()
+        self.daemon.wait_for("broker_registered", broker_name="broker-a")
+
+    def admin(self, name: str, yaml: str) -> MqAdmin:
+        """An mqadmin with this conf/tools.yml."""
+        home = self.place / name
+        (home / "conf").mkdir(parents=True)
+        (home / "conf" / "tools.yml").write_text(yaml)
+        return self._stack.enter_context(MqAdmin(home, self.address))
+
+
+@pytest.fixture(scope="module")
+def world(place: Path, stage: ExitStack) -> World:
+    """All of it, once."""
+    return World(place, stage)
+
+
+def test_broker_that_signs_is_registered_and_stays(world: World) -> None:
+    """Registrations and questions of 5.3.3, several of them, and nothing of it was refused."""
+
+    def connection() -> dict[str, Any]:
+        words = ("connections", "--role", "broker", "-o", "json")
+        done = run("-s", world.address, *words, env=environment("operator", "operator-secret"))
+        (found,) = done.json["servers"][0]["connections"]
+        assert isinstance(found, dict)
+        return found
+
+    until(lambda: connection()["requests"] > 5)
+    assert [] == world.daemon.lines("access_refused", peer=connection()["peer"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "anonymous"),
+        (credentials("broker", "wrong-secret"), "mismatch"),
+        (credentials("application", "new-secret"), "not_granted"),
+    ],
+)
+def test_broker_that_may_not_is_refused(world: World, settings: dict[str, str], reason: str, unique: str) -> None:
+    """Not signed, signed with a wrong secret, or with the key of somebody who may only read."""
+    with Broker(world.place / unique, [world.address], name=f"broker-{unique}", settings=settings) as broker:
+        broker.booted()
+        world.daemon.wait_for("access_refused", request="REGISTER_BROKER", reason=reason)
+    assert [] == world.daemon.lines("broker_registered", broker_name=f"broker-{unique}")
+
+
+def test_java_clients_sign_and_are_served(world: World, clients: Driver) -> None:
+    """A producer and a consumer pass messages on; one with a wrong secret finds no route."""
+    clients.start_producer("signed", [world.address], key=APPLICATION)
+    clients.start_consumer("reader", [world.address], "TopicOfSigned", key="application:new-secret", poll=1000)
+    sent = clients.send("signed", "TopicOfSigned", 5, "m")
+    assert len(sent) == 5
+    clients.wait_until(lambda: clients.bodies("received", name="reader") == sent)
+
+    clients.start_producer("forged", [world.address], key=WRONG, retries=0)
+    assert clients.send("forged", "TopicOfSigned", 1, "x") == set()
+    assert clients.events("failed", name="forged")
+
+
+@pytest.mark.needs("java", "javac", "mvn", "go")
+def test_go_clients_sign_and_are_served(world: World) -> None:
+    """The same."""
+    place, servers = world.place, [world.address]
+    with GoProducer(place / "go-p", servers, key=APPLICATION) as producer:
+        assert producer.started().send("TopicOfGo", "m"), producer
+    # it refuses to start with a topic that is not there
+    with GoConsumer(place / "go-c", servers, ["TopicOfGo"], key=APPLICATION) as consumer:
+        consumer.started().wait_until(lambda: consumer.bodies("received") == {"m"})
+    with GoProducer(place / "go-x", servers, key=WRONG, group="forgers") as producer:
+        assert not producer.started().send("TopicOfForgers", "m"), producer
+
+
+def test_mqadmin_signs_with_its_tools_yml(world: World) -> None:
+    """Where its account trusts RocketMQ's signatures it may administer; others read why not."""
+    operator = world.admin("operator", "accessKey: operator\nsecretKey: operator-secret\n")
+    assert "broker-a" in operator.succeed("clusterList").stdout
+    operator.succeed("updateKvConfig", "-s", "ns", "-k", "k", "-v", "v")
+    kept = run("-s", world.address, "kv", "get", "ns", "k", env=environment("operator", "operator-secret"))
+    assert (0, ["v"]) == (kept.code, kept.cells[1])
+
+    application = world.admin("application", "accessKey: application\nsecretKey: new-secret\n")
+    refused = application("updateKvConfig", "-s", "ns", "-k", "k", "-v", "w")
+    assert "CODE: 16" in refused.stdout + refused.stderr
+    stranger = world.admin("stranger", "")
+    refused = stranger("clusterList")
+    assert "CODE: 16" in refused.stdout + refused.stderr
+    until(lambda: world.daemon.lines("access_refused", request="PUT_KV_CONFIG", reason="weak_signature"))
+    kept = run("-s", world.address, "kv", "get", "ns", "k", env=environment("operator", "operator-secret"))
+    assert kept.cells[1] == ["v"]
