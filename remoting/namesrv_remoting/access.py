@@ -66,6 +66,8 @@ def _table() -> Mapping[int, CodeAccess]:
     return {
         code.GET_ROUTEINFO_BY_TOPIC: CodeAccess(each.ROUTE_READ, frozenset({topic})),
         code.PULL_ROUTES: CodeAccess(each.ROUTE_READ, frozenset({topic})),
+        # a 5.x broker asks it every ten seconds, and cannot sign well enough for administration
+        code.GET_BROKER_CLUSTER_INFO: CodeAccess(each.ROUTE_READ),
         code.REGISTER_BROKER: CodeAccess(each.BROKER_CONTROL, frozenset({cluster, broker, topic})),
         code.UNREGISTER_BROKER: of_broker,
         code.BROKER_HEARTBEAT: of_broker,
@@ -74,7 +76,6 @@ def _table() -> Mapping[int, CodeAccess]:
         code.NOTIFY_MIN_BROKER_ID_CHANGE: of_broker,
         code.GET_KV_CONFIG: CodeAccess(each.ADMIN_READ),
         code.GET_KVLIST_BY_NAMESPACE: CodeAccess(each.ADMIN_READ),
-        code.GET_BROKER_CLUSTER_INFO: CodeAccess(each.ADMIN_READ),
         code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: CodeAccess(each.ADMIN_READ),
         code.GET_TOPICS_BY_CLUSTER: CodeAccess(each.ADMIN_READ, frozenset({cluster})),
         code.GET_SYSTEM_TOPIC_LIST_FROM_NS: CodeAccess(each.ADMIN_READ),

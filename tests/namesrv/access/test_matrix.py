@@ -129,6 +129,7 @@ REQUESTS: dict[int, Asked] = {
     20003: Asked(None, native({"since": 0, "limit": 10}), "native"),
     20004: Asked(None, native({}), "native"),
     20005: Asked(None, native({}), "native"),
+    20006: Asked(None, b"", "native"),
     # in no class
     99999: Asked(),
 }
