@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from namesrv.access.audit import AuditLog
 from namesrv.access.guard import AccessGuard
 from namesrv.certificates import Certificates
 from namesrv.counters import Counters
@@ -67,6 +68,7 @@ class Namesrv:
     counters: Counters
     # None: switched off
     heartbeat_log: HeartbeatLog | None
+    audit: AuditLog | None
     service_manager: ServiceManager
     # identifies this run of the server; a restarted one has another
     boot_id: str

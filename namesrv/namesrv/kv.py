@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 # namespace -> key -> value; never changed, only replaced, so that a thread can write it while the loop reads it
 Tables = Mapping[str, Mapping[str, str]]
+# told of a change that is on disk: namespace, key, its value before and after; None is none
+Changed = Callable[[str, str, str | None, str | None], None]
 
 # half of a UTF-16 pair: JSON can spell it, UTF-8 cannot write it
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -58,8 +60,9 @@ class KVWriteError(OSError):
 class KVConfig:
     """The key-value configuration of one NameServer, and its file."""
 
-    def __init__(self, path: Path, limits: KVLimits, tables: Tables, file_bytes: int) -> None:
+    def __init__(self, path: Path, limits: KVLimits, tables: Tables, file_bytes: int, on_change: Changed) -> None:
         self._path = path
+        self._on_change = on_change
         # for what is put from now on
         self.limits = limits
         # what the file holds, and how large it is
@@ -69,10 +72,10 @@ class KVConfig:
         self._writing = asyncio.Lock()
 
     @classmethod
-    def load(cls, path: Path, limits: KVLimits) -> Self:
+    def load(cls, path: Path, limits: KVLimits, on_change: Changed = lambda *_: None) -> Self:
         """What the file holds, as `read_file` says."""
         tables = read_file(path)
-        return cls(path, limits, tables, len(encode(tables)))
+        return cls(path, limits, tables, len(encode(tables)), on_change)
 
     def get(self, namespace: str, key: str) -> str | None:
         """The value, if there is one."""
@@ -102,7 +105,7 @@ class KVConfig:
             if table.get(key) == value:
                 return
             self._check_room(namespace, table, key)
-            await self._write({**self._tables, namespace: {**table, key: value}}, value)
+            await self._write(namespace, {**table, key: value}, key)
 
     async def delete(self, namespace: str, key: str) -> bool:
         """Remove a key, and say whether it was there; return when that is on disk. The namespace stays.
@@ -114,7 +117,7 @@ class KVConfig:
             table = dict(self._tables.get(namespace, {}))
             if table.pop(key, None) is None:
                 return False
-            await self._write({**self._tables, namespace: table}, None)
+            await self._write(namespace, table, key)
             return True
 
     def _check_room(self, namespace: str, table: Mapping[str, str], key: str) -> None:
@@ -126,7 +129,8 @@ class KVConfig:
             message = f"key {key!r} exceeds the limit of {most_keys} keys in namespace {namespace!r}"
             raise KVLimitError("key", key, message)
 
-    async def _write(self, tables: Tables, value: str | None) -> None:
+    async def _write(self, namespace: str, table: Mapping[str, str], key: str) -> None:
+        tables, value = {**self._tables, namespace: table}, table.get(key)
         # what makes the file smaller is always welcome
         most_bytes = max(self.limits.max_file_bytes, self._file_bytes)
         write = asyncio.get_running_loop().run_in_executor(None, write_file, self._path, tables, most_bytes)
@@ -148,7 +152,8 @@ class KVConfig:
         if size > most_bytes:
             message = f"value makes the configuration {size} bytes, limit {self.limits.max_file_bytes}"
             raise KVLimitError("value", value, message)
-        self._tables, self._file_bytes = tables, size
+        before, self._tables, self._file_bytes = self.get(namespace, key), tables, size
+        self._on_change(namespace, key, before, value)
         if is_cancelled:
             raise asyncio.CancelledError
 

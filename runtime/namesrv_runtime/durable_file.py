@@ -118,6 +118,12 @@ def _synced_directory(path: Path) -> Iterator[int]:
         os.close(directory)
 
 
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory survive a power cut."""
+    with _synced_directory(path):
+        pass
+
+
 # -- sealed files: a JSON document with a version and a checksum, for its owner only ----------------------------------
 #
 # Nothing but the exact envelope is looked into, and nothing in it before its checksum is right: a torn or damaged file

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from namesrv_runtime.durable_file import sync_directory
+
 OPEN_SUFFIX: Final = ".jsonl.open"
 CLOSED_SUFFIX: Final = ".jsonl.gz"
 # 64 MiB are a few seconds of compression, and the size of a Spark task; JSON lines become a tenth of it.
@@ -50,7 +52,13 @@ class LineFiles:
     """The files of one writer: `<directory>/dt=…/hour=…/<name>-<run_id>-<n>.jsonl.open`."""
 
     def __init__(
-        self, directory: Path, name: str, run_id: str, *, max_file_bytes: int = DEFAULT_MAX_FILE_BYTES
+        self,
+        directory: Path,
+        name: str,
+        run_id: str,
+        *,
+        max_file_bytes: int = DEFAULT_MAX_FILE_BYTES,
+        syncs: bool = False,
     ) -> None:
         self.directory = directory
         # of files begun so far
@@ -58,6 +66,8 @@ class LineFiles:
         self._name = name
         self._run_id = run_id
         self._max_file_bytes = max_file_bytes
+        # whether what is written is on disk, and not in the page cache, when `write` returns
+        self._syncs = syncs
         # the file that is written: its path, descriptor, hour and bytes that are whole lines
         self._path: Path | None = None
         self._fd = -1
@@ -92,6 +102,9 @@ class LineFiles:
         try:
             # says to other processes that somebody writes it
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._syncs:
+                for each in (folder, folder.parent, self.directory):
+                    sync_directory(each)
         except OSError:
             os.close(fd)
             raise
@@ -110,6 +123,8 @@ class LineFiles:
         try:
             while view:
                 view = view[os.write(self._fd, view) :]
+            if self._syncs:
+                os.fdatasync(self._fd)
         except OSError:
             # half a line in the middle of a file would be one that no crash explains
             with contextlib.suppress(OSError):

@@ -80,13 +80,14 @@ Report = Callable[[int, str, dict[str, Any]], None]
 class LineLog:
     """A log that a thread writes; `put` is all that the loop does for it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword: whom it tells what, and how much may wait
         self,
         files: LineFiles,
         encoder: Encoder,
         retention: Retention,
         *,
         report: Report,
+        name: str = "heartbeat_log",
         max_queued: int = DEFAULT_MAX_QUEUED,
     ) -> None:
         # lines that were lost, since the start
@@ -94,8 +95,8 @@ class LineLog:
         self.retention = retention
         self._files = files
         self._encoder = encoder
-        # tells of trouble: level, event, fields
-        self._report = report
+        # tells of trouble: level, event (which begins with the log's name), fields
+        self._report: Report = lambda level, event, fields: report(level, f"{name}_{event}", fields)
         self._max_queued = max_queued
         self._items: deque[Item] = deque()
         # weight put and taken so far: each is written by one side only
@@ -242,7 +243,7 @@ class LineLog:
                 if not self._is_failing:
                     self._is_failing = True
                     fields = {"directory": self._files.directory, "error": error, "queued": self.queued}
-                    self._report(logging.ERROR, "heartbeat_log_not_written", fields)
+                    self._report(logging.ERROR, "not_written", fields)
                 if self._closing.wait(_RETRY_SECONDS):
                     if time.monotonic() > self._deadline:
                         return False
@@ -250,7 +251,7 @@ class LineLog:
             else:
                 if self._is_failing:
                     self._is_failing = False
-                    self._report(logging.INFO, "heartbeat_log_written_again", {"dropped": self.dropped})
+                    self._report(logging.INFO, "written_again", {"dropped": self.dropped})
                 return True
 
     # -- the compressing thread ---------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ class LineLog:
                     compress(path)
                 except OSError as error:
                     # the next start tries again; until then it is read as it is
-                    self._report(logging.WARNING, "heartbeat_log_not_compressed", {"path": path, "error": error})
+                    self._report(logging.WARNING, "not_compressed", {"path": path, "error": error})
             self._remove_old()
             path_or_end = self._archive.get()
             if path_or_end is None:
@@ -279,12 +280,12 @@ class LineLog:
         try:
             removed, is_clock_doubted = self._files.remove_old(time.time(), steady, self.retention)
         except OSError as error:
-            self._report(logging.WARNING, "heartbeat_log_not_removed", {"error": error})
+            self._report(logging.WARNING, "not_removed", {"error": error})
             return
         if removed:
-            self._report(logging.INFO, "heartbeat_log_removed", {"files": len(removed)})
+            self._report(logging.INFO, "removed", {"files": len(removed)})
         if is_clock_doubted and not self._is_clock_doubted:
-            self._report(logging.WARNING, "heartbeat_log_clock_doubted", {"kept_days": self.retention.keep_days})
+            self._report(logging.WARNING, "clock_doubted", {"kept_days": self.retention.keep_days})
         self._is_clock_doubted = is_clock_doubted
 
 

@@ -116,7 +116,9 @@ class AdminProcessor:
 
     async def update_config(self, request: Request) -> Reply:
         """318."""
-        apply_update(self._namesrv, request.command.body)
+        changed = apply_update(self._namesrv, request.command.body)
+        if self._namesrv.audit is not None:
+            self._namesrv.audit.settings_changed(*changed)
         return SUCCESS
 
     async def get_config(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing

@@ -8,6 +8,7 @@ import logging
 from dataclasses import fields
 from typing import Final
 
+from namesrv.access.audit_lines import SettingChanged
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.apache_properties import JAVA_NAMES, as_properties
 from namesrv_remoting.bodies.base import check_size
@@ -26,12 +27,12 @@ _START_KEYS: Final = frozenset(JAVA_NAMES.values()) - frozenset(LIVE_KEYS)
 # Every key there is, on a line of its own, is under 2 KiB.
 _MAX_UPDATE_BYTES: Final = 16 * 1024
 # where files are: of use to an intruder, and to nobody who cannot administer
-_PATHS: Final = ("access", "data_dir", "heartbeat_log_dir")
+_PATHS: Final = ("access", "data_dir", "heartbeat_log_dir", "audit_log_dir")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
-def apply_update(namesrv: Namesrv, body: bytes) -> None:
-    """Change live settings as a properties text says: all of them, or, when one is refused, none.
+def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
+    """Change live settings as a properties text says: all of them, or, when one is refused, none; what has changed.
 
     Keys that no NameServer knows are ignored, as Apache's server does, and named in the log.
 
@@ -59,13 +60,15 @@ def apply_update(namesrv: Namesrv, body: bytes) -> None:
         if value.strip().lower() not in _BOOLEANS:
             raise BadRequestError(f"{key}: {value[:64]!r} is neither true nor false")
         update[LIVE_KEYS[key]] = _BOOLEANS[value.strip().lower()]
-    changed = {name: value for name, value in update.items() if getattr(namesrv.live, name) != value}
-    for name, wanted in changed.items():
+    before = namesrv.effective_settings()
+    changed = [SettingChanged(name, before[name], value) for name, value in update.items() if before[name] != value]
+    for name, _, wanted in changed:
         setattr(namesrv.live, name, wanted)
         event(logger, logging.WARNING, "setting_changed", setting=name, value=wanted)
     if changed:
         # which routes an option shapes is not worth knowing for something done once a year
         namesrv.manager.routes_may_differ()
+    return changed
 
 
 def effective_properties(namesrv: Namesrv) -> str:

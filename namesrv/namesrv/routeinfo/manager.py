@@ -36,6 +36,7 @@ from namesrv.routeinfo.records import (
     RouteOptions,
     Scanned,
     Unregistered,
+    WriteWiped,
 )
 from namesrv.routeinfo.registration import master_of, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
@@ -216,7 +217,7 @@ class RouteInfoManager:
         self.membership += before is None or bool(changes.dropped) or before.broker_id != live.broker_id
         silent = 0.0 if before is None else now - before.last_update
         topics = len(registration.body.topic_configs)
-        effects.append(Registered(key, live, registration.kind, topics, before is None, silent))
+        effects.append(Registered(key, live, registration.kind, topics, before is None, silent, before))
         if changes.notice is not None:
             effects.append(changes.notice)
 
@@ -242,7 +243,7 @@ class RouteInfoManager:
         self.tables.set_live(key, refreshed)
         self._carried(key, live, connection_id)
         topics = len(self.tables.topics_of_broker.get(live.broker_name, ()))
-        self._sink(Registered(key, refreshed, "unchanged", topics, False, now - live.last_update))  # noqa: FBT003
+        self._sink(Registered(key, refreshed, "unchanged", topics, False, now - live.last_update, live))  # noqa: FBT003
         addrs = self.tables.broker_addr_table[live.broker_name].broker_addrs
         return master_of(self.tables, key.cluster_name, addrs, live.broker_id)
 
@@ -441,13 +442,17 @@ class RouteInfoManager:
             await run_in_steps(plan_perms(self.tables, changes, broker_name, new_perm))
             prepared = await self._prepared(changes)
             self.tables.forget_digests((broker_name,))
+            was_wiped = broker_name in self.tables.wiped
             if wiped and broker_name in self.tables.broker_addr_table:
                 self.tables.wiped.add(broker_name)
             elif not wiped:
                 self.tables.wiped.discard(broker_name)
             self.membership += 1
             self._apply(prepared, effects)
-            return len(self.tables.topics_of_broker.get(broker_name, ()))
+            topics = len(self.tables.topics_of_broker.get(broker_name, ()))
+            if was_wiped != (broker_name in self.tables.wiped):
+                effects.append(WriteWiped(broker_name, topics, is_wiped=wiped))
+            return topics
 
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
         """Something outside the tables changed what routes look like (order configuration, options); None: anything."""
@@ -476,5 +481,5 @@ class RouteInfoManager:
                 cache.invalidate(topics)
             if self._on_publish is not None:
                 self._on_publish(self.revisions.revision + 1, rerouted)
-            effects.append(RouteChanged(topics, self.revisions.changed(topics)))
+            effects.append(RouteChanged(topics, self.revisions.changed(topics), rerouted.before, rerouted.after))
         return bool(topics)

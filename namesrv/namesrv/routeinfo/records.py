@@ -5,12 +5,13 @@ Everything here is frozen: a table's entry is replaced, never edited.
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from namesrv_remoting.bodies.register import RegisterBrokerBody
+from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.bodies.topic import DataVersion
 
 Kind = Literal["full", "delta"]
@@ -130,6 +131,8 @@ class Registered:
     is_new: bool
     # since it was last heard; 0 for a new one
     silent_seconds: float
+    # its entry until now
+    before: BrokerLiveInfo | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,18 @@ class RouteChanged:
 
     topics: AbstractSet[str] | None
     revision: int
+    # rows before and after, by topic: routes can also change with what is in no row
+    rows_before: Mapping[str, tuple[QueueData, ...] | None] = field(default_factory=dict, compare=False)
+    rows_after: Mapping[str, tuple[QueueData, ...]] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteWiped:
+    """The write permission of a broker with so many topics was taken away, or given back, as an operator wished."""
+
+    broker_name: str
+    topics: int
+    is_wiped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +228,18 @@ class MinBrokerIdChanged:
     offline_broker_addr: str | None = None
 
 
-Effect = Registered | Unregistered | Evicted | Fenced | Contested | Scanned | HeldUp | RouteChanged | MinBrokerIdChanged
+Effect = (
+    Registered
+    | Unregistered
+    | Evicted
+    | Fenced
+    | Contested
+    | Scanned
+    | HeldUp
+    | RouteChanged
+    | WriteWiped
+    | MinBrokerIdChanged
+)
 
 
 @dataclass(slots=True)

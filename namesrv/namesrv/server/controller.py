@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv import version
+from namesrv.access.audit import AuditLog
 from namesrv.access.guard import AccessGuard, GuardedFastLane
 from namesrv.certificates import Certificates
 from namesrv.context import LiveSettings, Namesrv, Spawn
@@ -211,13 +212,16 @@ class NamesrvController:
         settings, clock, data_dir = self._settings, self._clock, self._settings.data_dir
         live, limits = LiveSettings.of(settings), Limits.of(settings)
         kv_path = data_dir / "kvConfig.json"
+        boot_id = secrets.token_hex(8)
+        audit = None
+        if settings.audit_log_path is not None:
+            audit = AuditLog(settings, limits.audit_retention, boot_id, clock)
         with _needed(f"KV configuration {kv_path}"):
-            kv = KVConfig.load(kv_path, limits.kv)
+            kv = KVConfig.load(kv_path, limits.kv, *([] if audit is None else [audit.kv_changed]))
         with _needed("TLS"):
             certificates = Certificates(settings, clock)
         snapshot_path = data_dir / "snapshot.json"
         was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
-        boot_id = secrets.token_hex(8)
         tables, counters = RouteTables(), Counters()
         liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
         tables.wiped.update(wiped.broker_name for wiped in (last.wiped if last else ()))
@@ -240,7 +244,7 @@ class NamesrvController:
             watchers=watchers,
             events=events,
             spawn=spawn,
-            observers=[counters, *([] if log is None else [log]), *self._observers],
+            observers=[counters, *(each for each in (log, audit) if each is not None), *self._observers],
         )
         guard = self._guard(tables)
         answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
@@ -286,6 +290,7 @@ class NamesrvController:
             readiness=readiness,
             counters=counters,
             heartbeat_log=log,
+            audit=audit,
             service_manager=self._service_manager,
             boot_id=boot_id,
             spawn=spawn,
@@ -306,6 +311,8 @@ class NamesrvController:
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
         settings, answered = self._settings, namesrv.counters.request_answered
         handlers, kinds = processors(namesrv)
+        if namesrv.audit is not None:
+            handlers = {code: namesrv.audit.watching(handler) for code, handler in handlers.items()}
         dispatcher = Dispatcher(
             handlers,
             concurrent=CONCURRENT,
@@ -336,9 +343,10 @@ class NamesrvController:
         with _needed(f"cannot listen on {settings.listen_host}:{settings.listen_port}"):
             self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port)
         namesrv.addresses.extend(self.addresses)
-        if namesrv.heartbeat_log is not None:
-            namesrv.heartbeat_log.start()
-            spawn(namesrv.heartbeat_log.run())
+        for line_log in (namesrv.audit, namesrv.heartbeat_log):
+            if line_log is not None:
+                line_log.start()
+                spawn(line_log.run())
         housekeeping.check_readiness()
         spawn(housekeeping.run())
         spawn(snapshotter.run())
@@ -399,8 +407,7 @@ class NamesrvController:
         await server.close_connections(connections, drain_seconds)
         await server.drain(_FINISH_SECONDS)
         server.abort_all()
-        if namesrv.heartbeat_log is not None:
-            await namesrv.heartbeat_log.close()
+        await asyncio.gather(*(each.close() for each in (namesrv.audit, namesrv.heartbeat_log) if each is not None))
 
 
 def _is_loopback(host: str) -> bool:

@@ -64,6 +64,8 @@ class Housekeeping:
         if self._unlogged_refusals:
             event(logger, logging.WARNING, "connections_refused", more=self._unlogged_refusals)
         self._logged_refusals = self._unlogged_refusals = 0
+        if namesrv.audit is not None:
+            namesrv.audit.tick()
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.tick()
         now = namesrv.clock.monotonic()
@@ -118,6 +120,8 @@ class Housekeeping:
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer broke the protocol or a limit."""
         self._namesrv.counters.refusals[connection.serialize_type, error.reason] += 1
+        if self._namesrv.audit is not None:
+            self._namesrv.audit.refused_connection(connection, error)
         if error.reason in _EXPECTED:
             event(logger, logging.DEBUG, "connection_timed_out", peer=connection.peer, reason=error.reason)
             return

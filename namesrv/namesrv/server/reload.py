@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from namesrv.access.audit_lines import SettingChanged
 from namesrv.certificates import Certificate
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import SETTINGS
@@ -41,6 +42,7 @@ _NEED_RESTART: Final = frozenset(
         "wait_for_service_seconds",
         "heartbeat_log_dir",
         "http_tls",
+        "audit_log_dir",
     }
 )
 RELOADABLE: Final = SETTINGS.keys() - _NEED_RESTART
@@ -93,6 +95,9 @@ class Reloader:
             event(logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **told)
         changed = {name: wanted[name] for name in different if name in RELOADABLE}
         apply(self.namesrv, self.server, changed)
+        if self.namesrv.audit is not None:
+            lines = (SettingChanged(name, running[name], value) for name, value in changed.items())
+            self.namesrv.audit.settings_changed(*lines, cause="SIGHUP")
         self._follow_access_file(loaded)
         self.namesrv.certificates.use(self.namesrv.settings, certificate)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))

@@ -22,6 +22,8 @@ class Limits:
     kv: KVLimits
     # the heartbeat log's closed files
     retention: Retention
+    # the audit trail's
+    audit_retention: Retention
 
     @classmethod
     def of(cls, settings: Settings) -> "Limits":
@@ -51,6 +53,7 @@ class Limits:
                 max_namespaces=settings.kv_max_namespaces,
             ),
             Retention(settings.heartbeat_log_keep_days, settings.heartbeat_log_max_bytes),
+            Retention(settings.audit_log_keep_days, settings.audit_log_max_bytes),
         )
 
     def follow(self, settings: Settings) -> None:

@@ -27,6 +27,7 @@ HEADINGS: Final = {
     "kv_max_value_bytes": "Limits of the KV configuration",
     "heartbeat_log_dir": "Heartbeat log",
     "access": "Who may do what",
+    "audit_log_dir": "Audit trail",
     "admin_enabled": "Administration and log",
 }
 # what to say of a default that depends on the machine
@@ -36,7 +37,10 @@ DEFAULTS_IN_WORDS: Final = {
 }
 # empty means: not at all
 _MAY_BE_EMPTY: Final = frozenset(
-    {"access", "heartbeat_log_dir", "http_listen", "tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file"}
+    {
+        *("access", "audit_log_dir", "heartbeat_log_dir", "http_listen"),
+        *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file"),
+    }
 )
 # the heartbeat log's files carry the server's name, so it must be fit for one
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -302,6 +306,17 @@ class Settings(BaseModel):
     connection, at another address or of another name. With refuse, a broker that moves without closing its connection
     has to wait until the old one is late; with allow, as with Apache's server, anyone may displace a broker."""
 
+    audit_log_dir: str = "audit"
+    """Directory of the audit trail, which `namesrvctl audit` reads: who changed what, and who was refused what. A
+    relative path is below data-dir. An empty value turns it off, and nobody can say afterwards who did it."""
+
+    audit_log_keep_days: float = Field(default=90.0, ge=0.01, le=3650)
+    """Days for which files of the audit trail are kept."""
+
+    audit_log_max_bytes: int = Field(default=256 * MIB, ge=64 * KIB, le=1 << 50)
+    """Total size of the audit trail's files; the oldest are deleted first. A change takes about 500 bytes, and a tenth
+    of that once it is compressed. Lower: whoever makes many changes can push older ones out."""
+
     admin_enabled: bool = False
     """Allow UPDATE_NAMESRV_CONFIG (318) to change settings of the running server without an access file: anyone who
     reaches the port can do so then. If off, only accounts that the access file lets do it can."""
@@ -340,6 +355,11 @@ class Settings(BaseModel):
     def needs_certificate(self) -> bool:
         """Whether the server shows one anywhere."""
         return self.tls_mode != "off" or self.http_tls
+
+    @property
+    def audit_log_path(self) -> Path | None:
+        """The directory of `audit_log_dir`; None when it is off."""
+        return self.data_dir / _resolved(Path(self.audit_log_dir)) if self.audit_log_dir else None
 
     @property
     def http_address(self) -> tuple[str, int] | None:
@@ -391,7 +411,9 @@ class Settings(BaseModel):
             raise ValueError("is not a valid name (1 to 64 letters, digits, dots, dashes and underscores)")
         return text
 
-    @field_validator("access", "data_dir", "heartbeat_log_dir", "tls_cert_file", "tls_key_file", "tls_ca_file")
+    @field_validator(
+        "access", "data_dir", "heartbeat_log_dir", "audit_log_dir", "tls_cert_file", "tls_key_file", "tls_ca_file"
+    )
     @classmethod
     def _resolve_path(cls, path: Path | str) -> Path | str:
         resolved = _resolved(Path(path))

@@ -64,7 +64,7 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
     tmp_path: Path, overrides: dict[str, Any]
 ) -> None:
     """Whether its topics are new, others', other ones, moved with its address, or gone; and watched."""
-    async with namesrv_in_process(tmp_path, heartbeat_log_dir="", **overrides) as server:
+    async with namesrv_in_process(tmp_path, heartbeat_log_dir="", audit_log_dir="", **overrides) as server:
         await server.connect()
         (connection_id,) = server.namesrv.connections
         manager, answers = server.namesrv.manager, server.namesrv.answers

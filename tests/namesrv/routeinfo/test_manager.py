@@ -510,7 +510,7 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
     await manager.evict_silent()
 
     assert {"<ReadWriteLock [0 readers | writer: no | waiting: 0 read, 0 write]>"} == set(locks)
-    assert 13 == len(locks)
+    assert 14 == len(locks)
 
 
 async def test_who_waits_for_whom(scene: RouteScene) -> None:

@@ -78,4 +78,4 @@ async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:
         clock = server.clock
     assert before == asyncio.all_tasks()
     assert 0 == clock.sleepers
-    assert {"heartbeats", "lock", "snapshot.json"} == {path.name for path in tmp_path.iterdir()}
+    assert {"audit", "heartbeats", "lock", "snapshot.json"} == {path.name for path in tmp_path.iterdir()}

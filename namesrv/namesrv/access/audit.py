@@ -1,0 +1,220 @@
+"""The audit trail: a line for each change and each refusal, with who asked for it.
+
+The loop only takes note, of values that are frozen; a thread makes lines of them (audit_lines.py) and has them on disk
+shortly after. A request collects what it changed, and that is one line. What is refused again and again is counted and
+told every few seconds, so that nobody can fill the trail with it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from namesrv import version
+from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal, SettingChanged
+from namesrv.routeinfo.records import Effect, Evicted, Fenced, Registered, RouteChanged, WriteWiped
+from namesrv.settings.model import Settings
+from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.aio.dispatch import Handler, Reply, Request
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.errors import NoPermissionError, RemoteProtocolError, SystemBusyError
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.line_files import LineFiles, Retention
+from namesrv_runtime.line_log import Item, LineLog
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
+
+# So small that little more than the bound is on disk while one is compressed.
+_MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+# Lines that wait for a disk that is full or slow; each may hold the rows of a large change.
+_MAX_QUEUED: Final = 20_000
+_TOPICS_PER_WEIGHT: Final = 8
+# Equal refusals within this time are one line that counts them.
+WINDOW_SECONDS: Final = 10.0
+# Different ones within that time; those beyond are counted together.
+MAX_DIFFERENT: Final = 100
+# At the end of the process, for what is queued.
+CLOSE_SECONDS: Final = 3.0
+
+# The request that is being carried out. Effects are performed in the task that asked for them, a long way from the
+# handler, and must not carry the asker through tables that do not care.
+_asked: Final[ContextVar["_Asked | None"]] = ContextVar("asked", default=None)
+_REQUESTS: Final = {int(code): code.name for code in RequestCode}
+_NOBODY: Final[Mapping[str, Any]] = {"account": None, "peer": None, "proxied": None}
+# what a silent or slow peer is told is no refusal
+_NO_REFUSALS: Final = frozenset({"idle", "silent", "slow_frame", "slow_reader"})
+
+
+class _Asked(NamedTuple):
+    request: Request
+    # what it has changed so far
+    changes: list[Any]
+
+
+class AuditLog(LineLog):
+    """The audit trail of one run of the server."""
+
+    def __init__(self, settings: Settings, retention: Retention, boot_id: str, clock: Clock) -> None:
+        self._clock = clock
+        self._version = version()
+        self._is_closed = False
+        # routes that changed without a request: why comes next
+        self._unexplained: list[RouteChanged] = []
+        # refusals of this window, and how many more there were of each
+        self._refusals: dict[tuple[object, ...], tuple[Refusal, int]] = {}
+        self._others: Counter[str] = Counter()
+        self._window_ends = clock.monotonic() + WINDOW_SECONDS
+        # refusals so far, by request and reason, for metrics
+        self.refused: Counter[tuple[str, str]] = Counter()
+        super().__init__(
+            LineFiles(
+                settings.audit_log_path or Path(),
+                settings.nameserver_name,
+                boot_id,
+                max_file_bytes=min(_MAX_FILE_BYTES, settings.audit_log_max_bytes // 4),
+                syncs=True,
+            ),
+            AuditLines(settings.nameserver_name, boot_id),
+            retention,
+            report=lambda level, name, fields: event(logger, level, name, **fields),
+            name="audit_log",
+            max_queued=_MAX_QUEUED,
+        )
+
+    def __repr__(self) -> str:
+        return f"<AuditLog [{super().__repr__()} | {self.refused.total()} refused]>"
+
+    def start(self) -> None:
+        """Begin to write."""
+        super().start()
+        self._record({"event": "start", "version": self._version})
+
+    async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
+        """Write what is left, as far as the disk allows it in a few seconds."""
+        self._end_window()
+        self._record({"event": "stop", "version": self._version, "dropped": self.dropped})
+        self._is_closed = True
+        is_complete = await super().close(seconds)
+        if not is_complete:
+            event(logger, logging.WARNING, "audit_log_incomplete", lost=self.queued, seconds=seconds)
+        return is_complete
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def watching(self, handler: Handler) -> Handler:
+        """The handler, with a line for what it changed and for its refusal."""
+
+        async def handle(request: Request) -> Reply:
+            changes: list[Any] = []
+            before = _asked.set(_Asked(request, changes))
+            try:
+                return await handler(request)
+            except (NoPermissionError, SystemBusyError) as error:
+                self.refused_request(
+                    request, error.remark or "", reason="quota" if isinstance(error, SystemBusyError) else "permission"
+                )
+                raise
+            finally:
+                _asked.reset(before)
+                if changes:
+                    name = _REQUESTS.get(request.command.code, str(request.command.code))
+                    self._record(Change(name, who(request.connection), changes))
+
+        return handle
+
+    def __call__(self, effect: Effect) -> None:
+        """Take note of what an effect changed."""
+        match effect:
+            case RouteChanged(topics=None):
+                # an option did it, which has a line of its own
+                return
+            case RouteChanged():
+                asked = _asked.get()
+                (self._unexplained if asked is None else asked.changes).append(effect)
+            case Registered(kind="unchanged", live=live, before=before) if before is not None:
+                # but somebody else may say the same
+                if before.connection_id != live.connection_id:
+                    self._changed(effect)
+            case Evicted():
+                self._changed(*self._unexplained, effect)
+                self._unexplained.clear()
+            case Registered() | WriteWiped():
+                self._changed(effect)
+            case Fenced() if (asked := _asked.get()) is not None:
+                remark = f"{effect.live.broker_name} at {effect.key.broker_addr} has another owner or registered since"
+                self.refused_request(asked.request, remark, reason="fenced")
+
+    def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
+        """Take note of a change of the key-value configuration."""
+        self._changed(KVChanged(namespace, key, before, after))
+
+    def settings_changed(self, *changed: SettingChanged, cause: str | None = None) -> None:
+        """Take note of other values of settings, or of another access file; the cause if no request was."""
+        if changed:
+            self._changed(*changed, cause=cause)
+
+    def _changed(self, *what: Any, cause: str | None = None) -> None:
+        asked = _asked.get()
+        if asked is None:
+            self._record(Change(cause, _NOBODY, what))
+        else:
+            asked.changes.extend(what)
+
+    # -- refusals -----------------------------------------------------------------------------------------------------
+
+    def refused_request(self, request: Request, remark: str, *, reason: str, observed: bool = False) -> None:
+        """Take note of a request that was refused, or would have been if rules were not merely observed."""
+        command, connection = request.command, request.connection
+        name, about = _REQUESTS.get(command.code, "UNKNOWN"), dict(command.ext_fields or {})
+        self._refuse(connection.ip, Refusal(name, who(connection), reason, remark, about, is_observed=observed))
+
+    def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
+        """Take note of a peer that was sent away."""
+        if error.reason not in _NO_REFUSALS:
+            self._refuse(connection.ip, Refusal("CONNECT", who(connection), error.reason, str(error)))
+
+    def tick(self) -> None:
+        """Tell, when it is time, what was refused again."""
+        if self._clock.monotonic() >= self._window_ends:
+            self._end_window()
+
+    def _refuse(self, ip: str, refusal: Refusal) -> None:
+        self.refused[refusal.request, refusal.reason] += 1
+        key = (ip, refusal.who["account"], refusal.request, refusal.reason, refusal.is_observed)
+        known = self._refusals.get(key)
+        if known is not None:
+            self._refusals[key] = (known[0], known[1] + 1)
+        elif len(self._refusals) < MAX_DIFFERENT:
+            self._refusals[key] = (refusal, 0)
+            self._record(refusal)
+        else:
+            self._others[refusal.reason] += 1
+
+    def _end_window(self) -> None:
+        self._window_ends = self._clock.monotonic() + WINDOW_SECONDS
+        for refusal, more in self._refusals.values():
+            if more:
+                self._record(refusal._replace(times=more, is_repeated=True))
+        if self._others:
+            self._record({"event": "refusals", "count": self._others.total(), "by_reason": dict(self._others)})
+        self._refusals.clear()
+        self._others.clear()
+
+    # -- lines --------------------------------------------------------------------------------------------------------
+
+    def _record(self, what: Change | Refusal | dict[str, Any]) -> None:
+        if self._is_closed:
+            return
+        weight = 1
+        if isinstance(what, Change):
+            routes = (change for change in what.changes if isinstance(change, RouteChanged))
+            weight += sum(len(change.rows_before) for change in routes) // _TOPICS_PER_WEIGHT
+        self.put(Item(self._clock.wall(), self._clock.monotonic(), what, min(weight, _MAX_QUEUED)))
+
+
+def who(connection: ServerConnection) -> dict[str, Any]:
+    """Who is at the other end, as far as it is known."""
+    return {"account": connection.account, "peer": connection.peer, "proxied": connection.proxied}

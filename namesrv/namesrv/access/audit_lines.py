@@ -1,0 +1,184 @@
+"""The lines of the audit trail, made in the thread that writes them.
+
+Names come from peers, and there may be very many of them: all are cut, and of many the first are named.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered, RouteChanged, WriteWiped
+from namesrv.routeinfo.tables import QueueRow, difference
+from namesrv_runtime.line_log import Item, encoded
+
+# of a line: topics, and queues of a topic
+_NAMED_TOPICS: Final = 20
+_NAMED_QUEUES: Final = 10
+_SHOWN_CHARACTERS: Final = 256
+_SHOWN_REMARK: Final = 500
+# What a request may be about. Everything else in its header stays out: credentials are among it.
+_SUBJECTS: Final = ("clusterName", "cluster", "brokerName", "brokerAddr", "brokerId", "topic", "namespace", "key")
+
+
+class Change(NamedTuple):
+    """What a request changed, or the server itself for a cause."""
+
+    request: str | None
+    who: Mapping[str, Any]
+    changes: Sequence[Any]
+
+
+class Refusal(NamedTuple):
+    """What was refused, to whom, and why."""
+
+    request: str
+    who: Mapping[str, Any]
+    reason: str
+    remark: str
+    ext_fields: Mapping[str, Any] = {}
+    # so many of the kind since the line before
+    times: int = 1
+    is_repeated: bool = False
+    # nothing was refused: the rules are only observed
+    is_observed: bool = False
+
+
+class KVChanged(NamedTuple):
+    """A value of the key-value configuration."""
+
+    namespace: str
+    key: str
+    before: str | None
+    after: str | None
+
+
+class SettingChanged(NamedTuple):
+    """A setting, or what else is called by a name and has a value."""
+
+    name: str
+    before: object
+    after: object
+
+
+@dataclass(slots=True)
+class AuditLines:
+    """Makes the lines of one boot."""
+
+    nameserver: str
+    boot_id: str
+    # of the last line
+    seq: int = 0
+
+    def line(self, item: Item) -> bytes:
+        """The line of an item, with its end; empty if all that changed was nothing."""
+        what = item.what
+        if isinstance(what, Change):
+            changes = [change for each in what.changes for change in _described(each)]
+            if not changes:
+                return b""
+            return self._line(item, {"event": "change", "request": what.request, **what.who, "changes": changes})
+        if isinstance(what, Refusal):
+            return self._line(item, _refused(what))
+        return self._line(item, what)
+
+    def opened(self, item: Item) -> bytes:
+        """The first line of every file but the first one."""
+        return self._line(item, {"event": "opened"})
+
+    def dropped(self, count: int, item: Item) -> bytes:
+        """The line that says how many are missing; their numbers are missing, too."""
+        self.seq += count
+        return self._line(item, {"event": "dropped", "count": count})
+
+    def _line(self, item: Item, fields: Mapping[str, Any]) -> bytes:
+        self.seq += 1
+        about = {"v": 1, "seq": self.seq, "ts_ms": round(item.wall * 1000)}
+        return encoded({**about, "nameserver": self.nameserver, "boot_id": self.boot_id, **fields}) + b"\n"
+
+
+def _refused(refusal: Refusal) -> dict[str, Any]:
+    fields = refusal.ext_fields
+    about = {name: _cut(str(fields[name])) for name in _SUBJECTS if name in fields}
+    line = {"event": "refusal", "request": refusal.request, **refusal.who, "about": about, "reason": refusal.reason}
+    line["remark"] = _cut(refusal.remark, _SHOWN_REMARK)
+    if refusal.is_observed:
+        line["observed"] = True
+    if refusal.is_repeated:
+        line["repeated"] = refusal.times
+    return line
+
+
+def _described(change: Any) -> Iterator[dict[str, Any]]:
+    match change:
+        case Registered(key=key, live=live, before=before):
+            now, was = _broker(live), None if before is None else _broker(before)
+            if now != was:
+                yield {"what": "broker", **_key(key), "before": was, "after": now}
+        case Evicted(key=key, live=live, reason=reason):
+            yield {"what": "broker", **_key(key), "before": _broker(live), "after": None, "reason": reason}
+        case RouteChanged(rows_before=before, rows_after=after):
+            yield from _routes(before, after)
+        case WriteWiped(broker_name, topics, is_wiped):
+            about = {"what": "write_permission", "broker_name": _cut(broker_name), "topics": topics}
+            yield {**about, "before": is_wiped, "after": not is_wiped}
+        case KVChanged(namespace, key, before, after):
+            yield {
+                "what": "kv",
+                "namespace": _cut(namespace),
+                "key": _cut(key),
+                "before": before if before is None else _cut(before),
+                "after": after if after is None else _cut(after),
+            }
+        case SettingChanged(name, before, after):
+            yield {"what": "setting", "setting": name, "before": _plain(before), "after": _plain(after)}
+
+
+def _routes(before: Mapping[str, QueueRow | None], after: Mapping[str, QueueRow]) -> Iterator[dict[str, Any]]:
+    # some routes only depend on what changed
+    changed = [topic for topic in before if before[topic] != after.get(topic)]
+    if not changed:
+        return
+    named = [_route(topic, before[topic] or (), after.get(topic, ())) for topic in islice(changed, _NAMED_TOPICS)]
+    yield {"what": "routes", "topics": len(changed), "named": named}
+
+
+def _route(topic: str, before: QueueRow, after: QueueRow) -> dict[str, Any]:
+    gone, new = difference(before, after)
+    return {"topic": _cut(topic), "before": _queues(gone), "after": _queues(new)}
+
+
+def _queues(row: QueueRow) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker_name": _cut(queues.broker_name),
+            "read": queues.read_queue_nums,
+            "write": queues.write_queue_nums,
+            "perm": queues.perm,
+        }
+        for queues in row[:_NAMED_QUEUES]
+    ]
+
+
+def _key(key: BrokerAddrInfo) -> dict[str, Any]:
+    return {"cluster": _cut(key.cluster_name), "broker_addr": _cut(key.broker_addr)}
+
+
+def _broker(live: BrokerLiveInfo) -> dict[str, Any]:
+    """What makes one registration of a broker another one than the last."""
+    return {
+        "broker_name": _cut(live.broker_name),
+        "broker_id": live.broker_id,
+        "ha_server_addr": live.ha_server_addr and _cut(live.ha_server_addr),
+        "expiry_ms": round(live.expiry_seconds * 1000),
+        "agent_id": live.agent_id and _cut(live.agent_id),
+        "connection": live.connection_id,
+    }
+
+
+def _plain(value: object) -> object:
+    return value if value is None or isinstance(value, bool | int | float) else _cut(str(value))
+
+
+def _cut(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"

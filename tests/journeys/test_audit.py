@@ -1,0 +1,232 @@
+"""The audit trail of real servers: who changed what, who was refused, and what a crash or a full disk leaves of it."""
+
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.daemon import Daemon, Start
+from tests.support.heartbeat_files import Line, of, read_log
+from tests.support.peer import Connect, until
+
+# nothing here depends on the loop
+pytestmark = pytest.mark.parametrize("loop", ["auto"])
+
+BROKER = Broker()
+QUEUES = {"broker_name": "broker-a", "read": 8, "write": 8, "perm": 6}
+
+
+def trail(data_dir: Path) -> list[Line]:
+    """All lines of the audit trail so far."""
+    return read_log(data_dir / "audit")
+
+
+def changes(data_dir: Path, request: str | None) -> list[list[dict[str, Any]]]:
+    """What the lines of one kind of request say has changed."""
+    return [line["changes"] for line in of(trail(data_dir), "change") if line["request"] == request]
+
+
+def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, tmp_path: Path) -> None:
+    """Who, what, before and after: a broker's life, a topic, a permission, KV, settings over the wire and by a file."""
+    config = tmp_path / "namesrv.toml"
+    config.write_text("")
+    daemon = start("--config", str(config), "--admin-enabled", "--nameserver-name=ns-1")
+    broker, operator = connect(daemon), connect(daemon)
+    BROKER.register(broker)
+    # says the same again, and nothing is changed
+    BROKER.register(broker)
+    assert 0 == operator.ask(205, {"brokerName": "broker-a"}).code
+    assert 0 == operator.ask(205, {"brokerName": "broker-a"}).code
+    assert 0 == operator.ask(216, {"topic": "bills"}).code
+    assert 0 == operator.ask(216, {"topic": "bills"}).code
+    assert 0 == operator.ask(100, {"namespace": "NS", "key": "k", "value": "1"}).code
+    assert 0 == operator.ask(100, {"namespace": "NS", "key": "k", "value": "2"}).code
+    assert 0 == operator.ask(100, {"namespace": "NS", "key": "k", "value": "2"}).code
+    assert 0 == operator.ask(102, {"namespace": "NS", "key": "k"}).code
+    assert 0 == operator.ask(318, None, b"orderMessageEnable=true\nenableTopicList=true\n").code
+    config.write_text("max_topics = 5\n")
+    daemon.send_signal(signal.SIGHUP)
+    daemon.wait_for("reloaded")
+    assert 0 == BROKER.unregister(broker)
+    assert 0 == daemon.stop()
+
+    lines = trail(data_dir)
+    assert [*range(1, len(lines) + 1)] == [line["seq"] for line in lines]
+    assert [("start", "ns-1"), ("stop", "ns-1")] == [(lines[at]["event"], lines[at]["nameserver"]) for at in (0, -1)]
+    assert {
+        ("REGISTER_BROKER", broker.address),
+        ("UNREGISTER_BROKER", broker.address),
+        ("WIPE_WRITE_PERM_OF_BROKER", operator.address),
+        ("DELETE_TOPIC_IN_NAMESRV", operator.address),
+        ("PUT_KV_CONFIG", operator.address),
+        ("DELETE_KV_CONFIG", operator.address),
+        ("UPDATE_NAMESRV_CONFIG", operator.address),
+        ("SIGHUP", None),
+    } == {(line["request"], line["peer"]) for line in of(lines, "change")}
+
+    ((routes, joined),) = changes(data_dir, "REGISTER_BROKER")
+    assert {"topic": "bills", "before": [], "after": [QUEUES]} in routes["named"]
+    assert ("routes", 2, 2) == (routes["what"], routes["topics"], len(routes["named"]))
+    assert (None, "broker-a", 0) == (joined["before"], joined["after"]["broker_name"], joined["after"]["broker_id"])
+    assert ("cluster-a", BROKER.addr) == (joined["cluster"], joined["broker_addr"])
+
+    ((routes, wiped),) = changes(data_dir, "WIPE_WRITE_PERM_OF_BROKER")
+    assert {"topic": "bills", "before": [QUEUES], "after": [{**QUEUES, "perm": 4}]} in routes["named"]
+    expected = {"what": "write_permission", "broker_name": "broker-a", "topics": 2, "before": True, "after": False}
+    assert expected == wiped
+    read_only = {**QUEUES, "perm": 4}
+    assert [
+        [{"what": "routes", "topics": 1, "named": [{"topic": "bills", "before": [read_only], "after": []}]}]
+    ] == changes(data_dir, "DELETE_TOPIC_IN_NAMESRV")
+
+    kv = {"what": "kv", "namespace": "NS", "key": "k"}
+    puts = [[{**kv, "before": None, "after": "1"}], [{**kv, "before": "1", "after": "2"}]]
+    assert puts == changes(data_dir, "PUT_KV_CONFIG")
+    assert [[{**kv, "before": "2", "after": None}]] == changes(data_dir, "DELETE_KV_CONFIG")
+
+    setting = {"what": "setting", "setting": "order_message_enable", "before": False, "after": True}
+    assert [[setting]] == changes(data_dir, "UPDATE_NAMESRV_CONFIG")
+    # what was changed over the wire is as the file says again
+    bound = {"what": "setting", "setting": "max_topics", "before": 1_000_000, "after": 5}
+    assert [[{**setting, "before": True, "after": False}, bound]] == changes(data_dir, "SIGHUP")
+
+    ((routes, left),) = changes(data_dir, "UNREGISTER_BROKER")
+    assert [{"topic": "orders", "before": [read_only], "after": []}] == routes["named"]
+    assert (joined["after"], None, "unregistered") == (left["before"], left["after"], left["reason"])
+
+
+def test_a_takeover_names_both_connections(start: Start, connect: Connect, data_dir: Path) -> None:
+    """Whoever registers a live broker's name and address, and whoever takes its id, is in the trail with the change."""
+    daemon = start()
+    owner, stranger = connect(daemon), connect(daemon)
+    BROKER.register(owner)
+    BROKER.register(stranger)
+    Broker(addr="10.6.6.6:10911").register(stranger)
+    daemon.stop()
+
+    _, moved, taken = of(trail(data_dir), "change")[:3]
+    assert [stranger.address, stranger.address] == [moved["peer"], taken["peer"]]
+    (broker,) = moved["changes"]
+    assert broker["before"]["connection"] < broker["after"]["connection"]
+    gone, new = (change for change in taken["changes"] if change["what"] == "broker")
+    assert (BROKER.addr, "superseded", None) == (gone["broker_addr"], gone["reason"], gone["after"])
+    assert ("10.6.6.6:10911", None) == (new["broker_addr"], new["before"])
+
+
+def test_a_removal_that_nobody_asked_for(start: Start, connect: Connect, data_dir: Path) -> None:
+    """A broker whose connection closes is taken out by the server itself: the line names no request and no peer."""
+    daemon = start()
+    peer = connect(daemon)
+    BROKER.register(peer)
+    peer.close()
+    daemon.wait_for("broker_evicted")
+    daemon.stop()
+
+    (line,) = [line for line in of(trail(data_dir), "change") if line["request"] is None]
+    assert (None, None) == (line["peer"], line["account"])
+    routes, broker = line["changes"]
+    assert (2, "disconnected") == (routes["topics"], broker["reason"])
+
+
+def test_refusals_are_counted_lines(start: Start, connect: Connect, data_dir: Path) -> None:
+    """The first is a line with what it was about, all further ones of the kind are one more; nothing else of theirs.
+
+    A refused removal of somebody else's broker is one, too, and a connection over the limit.
+    """
+    daemon = start("--max-connections=3")
+    owner, stranger = connect(daemon), connect(daemon, native=True)
+    BROKER.register(owner)
+    for _ in range(500):
+        assert 16 == owner.ask(318, {"brokerName": "broker-a", "Signature": "c2VjcmV0"}, b"listenPort=1").code
+    seq = {"agentId": "someone", "registrationSeq": "1"}
+    assert 0 == stranger.ask(104, {**BROKER._identity(), **seq}).code  # noqa: SLF001 - the same with an agent
+    assert 0 == owner.ask(105, {"topic": "orders"}).code
+    connect(daemon)
+    too_many = connect(daemon)
+    too_many.wait_until_closed()
+    daemon.stop()
+
+    first, fenced, connection, *more = of(trail(data_dir), "refusal")
+    assert ("UPDATE_NAMESRV_CONFIG", "permission", owner.address) == (first["request"], first["reason"], first["peer"])
+    assert {"brokerName": "broker-a"} == first["about"]
+    assert first["remark"].startswith("administration is disabled")
+    assert ("UNREGISTER_BROKER", "fenced", stranger.address) == (fenced["request"], fenced["reason"], fenced["peer"])
+    assert ("CONNECT", "connections", too_many.address) == (
+        connection["request"],
+        connection["reason"],
+        connection["peer"],
+    )
+    assert 499 == sum(line["repeated"] for line in more)
+    # 500 answers take less than two windows of ten seconds
+    assert len(more) <= 2
+    assert b"c2VjcmV0" not in b"".join(path.read_bytes() for path in (data_dir / "audit").rglob("*.jsonl*"))
+
+
+def test_a_killed_server_leaves_what_it_did(start: Start, connect: Connect, data_dir: Path) -> None:
+    """A line is on disk shortly after the change, not when a buffer is full; the next start goes on beside it."""
+    daemon = start()
+    BROKER.register(connect(daemon))
+    until(lambda: changes(data_dir, "REGISTER_BROKER"))
+    daemon.kill()
+
+    start().stop()
+
+    lines = trail(data_dir)
+    assert 1 == len([line for line in of(lines, "change") if line["request"] == "REGISTER_BROKER"])
+    assert 2 == len(of(lines, "start"))
+    assert {path.suffix for path in (data_dir / "audit").rglob("*.jsonl*")} == {".gz"}
+
+
+def limit_files(daemon: Daemon, size: int) -> None:
+    """Let no file of a process grow over a size: what a full disk is to it."""
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def test_a_full_disk_stops_nothing(start: Start, connect: Connect, data_dir: Path) -> None:
+    """Requests are carried out and answered; once there is room, every line is there, in order and whole."""
+    daemon = start("--heartbeat-log-dir=")
+    until(lambda: trail(data_dir))
+    limit_files(daemon, 10)
+    peer = connect(daemon)
+    BROKER.register(peer)
+    assert "error" == daemon.wait_for("audit_log_not_written")["level"]
+    assert 0 == peer.ask(216, {"topic": "bills"}).code
+    assert [] == changes(data_dir, "REGISTER_BROKER")
+
+    limit_files(daemon, resource.RLIM_INFINITY)
+    daemon.wait_for("audit_log_written_again")
+    assert 0 == daemon.stop()
+
+    lines = trail(data_dir)
+    assert [*range(1, len(lines) + 1)] == [line["seq"] for line in lines]
+    assert ["REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV"] == [line["request"] for line in of(lines, "change")][:2]
+
+
+def test_its_size_is_bounded(start: Start, connect: Connect, data_dir: Path) -> None:
+    """Whoever makes changes without end fills no disk: the oldest files go, and the newest lines stay."""
+    bound = 64 * 1024
+    daemon = start(f"--audit-log-max-bytes={bound}")
+    peer = connect(daemon)
+    most, number, name = 0, 0, ""
+    while len(daemon.lines("audit_log_removed")) < 3:
+        assert number < 5000
+        for number in range(number + 1, number + 51):
+            # so that little is won by compression
+            name = f"{number}-{os.urandom(100).hex()}"
+            Broker(name=name, addr=f"10.0.0.1:{number}").register(peer)
+        most = max(most, sum(path.stat().st_size for path in (data_dir / "audit").rglob("*") if path.is_file()))
+    daemon.stop()
+
+    # a quarter is the file that is written, and as much one that is compressed
+    assert bound // 2 < most <= bound * 3 // 2
+    lines = trail(data_dir)
+    joined = [line["changes"][-1]["after"] for line in of(lines, "change") if line["request"] == "REGISTER_BROKER"]
+    assert name == joined[-1]["broker_name"]
+    # without a gap: only whole files have gone, the oldest first
+    seqs = [line["seq"] for line in lines]
+    assert [*range(seqs[0], seqs[-1] + 1)] == seqs
+    assert seqs[0] > 1
