@@ -80,6 +80,11 @@ class LineFiles:
     def __repr__(self) -> str:
         return f"<LineFiles [{self._path} | {self._good_bytes} bytes]>"
 
+    @property
+    def room(self) -> int:
+        """Bytes that the file that is written has yet to get; the last line may be longer."""
+        return self._max_file_bytes - self._good_bytes
+
     def is_due(self, wall: float) -> bool:
         """Whether lines of this moment belong into a new file."""
         if self._fd < 0 or hour_of(wall) != self._hour or self._good_bytes >= self._max_file_bytes:

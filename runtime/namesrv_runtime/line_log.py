@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Queue
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -89,6 +89,7 @@ class LineLog:
         report: Report,
         name: str = "heartbeat_log",
         max_queued: int = DEFAULT_MAX_QUEUED,
+        max_uncompressed: int = 0,
     ) -> None:
         # lines that were lost, since the start
         self.dropped = 0
@@ -112,7 +113,8 @@ class LineLog:
         self._opening = b""
         self._is_archived = False
         self._is_clock_doubted = False
-        self._archive: SimpleQueue[Path | None] = SimpleQueue()
+        # closed files; where their number is bounded, writing waits for compression
+        self._archive: Queue[Path | None] = Queue(max_uncompressed)
         # done when both threads have ended, or one with a bug
         self._ended: asyncio.Future[None]
 
@@ -207,16 +209,19 @@ class LineLog:
             self._closing.wait(_PAUSE_SECONDS)
 
     def _next_lines(self, hour: int) -> tuple[list[bytes], int]:
-        """Some lines of one hour, and the weight that was taken out of the queue for them."""
+        """Some lines of one hour, as many as the file has room for, and the weight that was taken out of the queue for them."""
         items, encoder = self._items, self._encoder
         made: list[bytes] = []
-        taken = 0
+        taken = size = 0
+        room = self._files.room
         most = min(max(self.queued // _CHUNKS_QUEUED, _LEAST_CHUNK), _MOST_CHUNK)
-        while items and taken < most and hour_of(items[0].wall) == hour:
+        while items and taken < most and size < room and hour_of(items[0].wall) == hour:
             item = items.popleft()
             taken += item.weight
             lost = item.what.lines if type(item.what) is _Dropped else 0
-            made.append(encoder.dropped(lost, item) if lost else encoder.line(item))
+            line = encoder.dropped(lost, item) if lost else encoder.line(item)
+            size += len(line)
+            made.append(line)
         return made, taken
 
     def _begin_file(self, item: Item) -> None:

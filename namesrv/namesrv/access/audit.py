@@ -27,7 +27,7 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-# So small that little more than the bound is on disk while one is compressed.
+# So small that little more than the bound is on disk: the file that is written, and those until they are compressed.
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 # Lines that wait for a disk that is full or slow; each may hold the rows of a large change.
 _MAX_QUEUED: Final = 20_000
@@ -67,14 +67,12 @@ class AuditLog(LineLog):
         self._refusals: dict[tuple[object, ...], tuple[Refusal, int]] = {}
         self._others: Counter[str] = Counter()
         self._window_ends = clock.monotonic() + WINDOW_SECONDS
-        # refusals so far, by request and reason, for metrics
-        self.refused: Counter[tuple[str, str]] = Counter()
         super().__init__(
             LineFiles(
                 settings.audit_log_path or Path(),
                 settings.nameserver_name,
                 boot_id,
-                max_file_bytes=min(_MAX_FILE_BYTES, settings.audit_log_max_bytes // 4),
+                max_file_bytes=min(_MAX_FILE_BYTES, settings.audit_log_max_bytes // 8),
                 syncs=True,
             ),
             AuditLines(settings.nameserver_name, boot_id),
@@ -82,10 +80,11 @@ class AuditLog(LineLog):
             report=lambda level, name, fields: event(logger, level, name, **fields),
             name="audit_log",
             max_queued=_MAX_QUEUED,
+            max_uncompressed=1,
         )
 
     def __repr__(self) -> str:
-        return f"<AuditLog [{super().__repr__()} | {self.refused.total()} refused]>"
+        return f"<AuditLog [{super().__repr__()} | {len(self._refusals)} kinds of refusals]>"
 
     def start(self) -> None:
         """Begin to write."""
@@ -182,7 +181,6 @@ class AuditLog(LineLog):
             self._end_window()
 
     def _refuse(self, ip: str, refusal: Refusal) -> None:
-        self.refused[refusal.request, refusal.reason] += 1
         key = (ip, refusal.who["account"], refusal.request, refusal.reason, refusal.is_observed)
         known = self._refusals.get(key)
         if known is not None:

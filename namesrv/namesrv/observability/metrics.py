@@ -161,7 +161,6 @@ def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
     if (audit := namesrv.audit) is not None:
         yield _gauge("audit_queue", "Lines of the audit trail that wait to be written.", audit.queued)
         yield _counter("audit_dropped", "Lines of the audit trail that were lost.", audit.dropped)
-        yield _counter("refused", "Requests and connections refused.", audit.refused, "request,reason")
     yield _histogram("eventloop_lag_seconds", "Lag of the event loop, measured ten times a second.", counters.lag)
     yield _histogram(
         "lock_wait_seconds",
