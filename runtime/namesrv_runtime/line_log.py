@@ -209,7 +209,7 @@ class LineLog:
             self._closing.wait(_PAUSE_SECONDS)
 
     def _next_lines(self, hour: int) -> tuple[list[bytes], int]:
-        """Some lines of one hour, as many as the file has room for, and the weight that was taken out of the queue for them."""
+        """Some lines of one hour that the file has room for, and the weight that they had in the queue."""
         items, encoder = self._items, self._encoder
         made: list[bytes] = []
         taken = size = 0

@@ -1,5 +1,6 @@
 """The audit trail of real servers: who changed what, who was refused, and what a crash or a full disk leaves of it."""
 
+import json
 import os
 import resource
 import signal
@@ -164,6 +165,71 @@ def test_refusals_are_counted_lines(start: Start, connect: Connect, data_dir: Pa
     # 500 answers take less than two windows of ten seconds
     assert len(more) <= 2
     assert b"c2VjcmV0" not in b"".join(path.read_bytes() for path in (data_dir / "audit").rglob("*.jsonl*"))
+
+
+ACCESS = """
+[accounts.operator]
+secrets = ["hunter2-operator"]
+may = ["admin-write", "admin-read"]
+
+[accounts.brokers]
+networks = ["127.0.0.1/32"]
+may = [{ access = "broker-control", clusters = ["cluster-a"] }]
+"""
+
+
+def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_path: Path) -> None:
+    """In changes and refusals, with the rule's reason; a takeover that is refused; another access file; no secret."""
+    file = tmp_path / "access.toml"
+    file.write_text(ACCESS)
+    daemon = start("--access", str(file), "--takeover=refuse")
+    owner, stranger = connect(daemon), connect(daemon)
+    BROKER.register(owner)
+    assert 16 == owner.ask(216, {"topic": "orders"}).code
+    assert 16 == stranger.ask(216, {"topic": "orders", "AccessKey": "operator", "Signature": "d3Jvbmc="}).code
+    Broker(addr="10.6.6.6:10911").send_registration(stranger)
+    assert 16 == stranger.receive().code
+    file.write_text(ACCESS.replace("hunter2-operator", "hunter2-changed").replace('"admin-write", ', ""))
+    daemon.send_signal(signal.SIGHUP)
+    daemon.wait_for("reloaded")
+    daemon.stop()
+
+    lines = trail(data_dir)
+    joined = next(line for line in of(lines, "change") if line["request"] == "REGISTER_BROKER")
+    assert ("brokers", owner.address, []) == (joined["account"], joined["peer"], joined["certificate"])
+    refusals = [(line["request"], line["account"], line["peer"], line["reason"]) for line in of(lines, "refusal")]
+    assert [
+        ("DELETE_TOPIC_IN_NAMESRV", "brokers", owner.address, "not_granted"),
+        ("DELETE_TOPIC_IN_NAMESRV", "", stranger.address, "mismatch"),
+        ("REGISTER_BROKER", "brokers", stranger.address, "takeover"),
+    ] == refusals
+    ((account,),) = changes(data_dir, "SIGHUP")
+    assert ("operator", ["admin-write", "admin-read"], ["admin-read"], True) == (
+        account["account"],
+        account["before"]["may"],
+        account["after"]["may"],
+        account["rotated"],
+    )
+    assert "hunter2" not in json.dumps(lines)
+
+
+def test_what_is_observed_is_a_line_too(start: Start, connect: Connect, data_dir: Path, tmp_path: Path) -> None:
+    """What would be refused is one of the refusals, marked as observed, and the change that was made is there."""
+    file = tmp_path / "access.toml"
+    file.write_text(ACCESS)
+    daemon = start("--access", str(file), "--access-mode=observe", "--takeover=warn")
+    owner, stranger = connect(daemon), connect(daemon)
+    BROKER.register(owner)
+    assert 0 == stranger.ask(216, {"topic": "orders"}).code
+    Broker(addr="10.6.6.6:10911").register(stranger)
+    daemon.stop()
+
+    lines = trail(data_dir)
+    assert [("not_granted", True), ("takeover", True)] == [
+        (line["reason"], line["observed"]) for line in of(lines, "refusal")
+    ]
+    made = [line["request"] for line in of(lines, "change")][:3]
+    assert ["REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV", "REGISTER_BROKER"] == made
 
 
 def test_a_killed_server_leaves_what_it_did(start: Start, connect: Connect, data_dir: Path) -> None:

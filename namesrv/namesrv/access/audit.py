@@ -9,13 +9,15 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from namesrv import version
-from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal, SettingChanged
-from namesrv.routeinfo.records import Effect, Evicted, Fenced, Registered, RouteChanged, WriteWiped
+from namesrv.access.audit_lines import AccessFileChanged, AuditLines, Change, KVChanged, Refusal, SettingChanged
+from namesrv.routeinfo.records import Contested, Effect, Evicted, Fenced, Registered, RouteChanged, WriteWiped
 from namesrv.settings.model import Settings
+from namesrv_remoting.access import AccessFile
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.codes import RequestCode
@@ -43,15 +45,20 @@ CLOSE_SECONDS: Final = 3.0
 # handler, and must not carry the asker through tables that do not care.
 _asked: Final[ContextVar["_Asked | None"]] = ContextVar("asked", default=None)
 _REQUESTS: Final = {int(code): code.name for code in RequestCode}
-_NOBODY: Final[Mapping[str, Any]] = {"account": None, "peer": None, "proxied": None}
+# of a certificate
+_NAMES: Final = 5
+_NOBODY: Final[Mapping[str, Any]] = dict.fromkeys(("account", "peer", "proxied", "certificate"))
 # what a silent or slow peer is told is no refusal
 _NO_REFUSALS: Final = frozenset({"idle", "silent", "slow_frame", "slow_reader"})
 
 
-class _Asked(NamedTuple):
+@dataclass(slots=True)
+class _Asked:
     request: Request
     # what it has changed so far
-    changes: list[Any]
+    changes: list[Any] = field(default_factory=list)
+    # whether its refusal has a line
+    is_refused: bool = False
 
 
 class AuditLog(LineLog):
@@ -107,20 +114,20 @@ class AuditLog(LineLog):
         """The handler, with a line for what it changed and for its refusal."""
 
         async def handle(request: Request) -> Reply:
-            changes: list[Any] = []
-            before = _asked.set(_Asked(request, changes))
+            asked = _Asked(request)
+            before = _asked.set(asked)
             try:
                 return await handler(request)
             except (NoPermissionError, SystemBusyError) as error:
-                self.refused_request(
-                    request, error.remark or "", reason="quota" if isinstance(error, SystemBusyError) else "permission"
-                )
+                if not asked.is_refused:
+                    reason = "busy" if isinstance(error, SystemBusyError) else "permission"
+                    self.refused_request(request, error.remark or "", reason=reason)
                 raise
             finally:
                 _asked.reset(before)
-                if changes:
-                    name = _REQUESTS.get(request.command.code, str(request.command.code))
-                    self._record(Change(name, who(request.connection), changes))
+                if asked.changes:
+                    name = _REQUESTS.get(request.command.code, "UNKNOWN")
+                    self._record(Change(name, who(request.connection, request.account), asked.changes))
 
         return handle
 
@@ -145,15 +152,23 @@ class AuditLog(LineLog):
             case Fenced() if (asked := _asked.get()) is not None:
                 remark = f"{effect.live.broker_name} at {effect.key.broker_addr} has another owner or registered since"
                 self.refused_request(asked.request, remark, reason="fenced")
+            case Contested(key=key, is_refused=is_refused) if (asked := _asked.get()) is not None:
+                remark = f"the place of {effect.live.broker_name} at {key.broker_addr}, which is alive"
+                self.refused_request(asked.request, remark, reason="takeover", observed=not is_refused)
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Take note of a change of the key-value configuration."""
         self._changed(KVChanged(namespace, key, before, after))
 
     def settings_changed(self, *changed: SettingChanged, cause: str | None = None) -> None:
-        """Take note of other values of settings, or of another access file; the cause if no request was."""
+        """Take note of other values of settings; the cause if no request was."""
         if changed:
             self._changed(*changed, cause=cause)
+
+    def access_file_changed(self, before: AccessFile, after: AccessFile) -> None:
+        """Take note of other accounts, which a reload has brought."""
+        if before != after:
+            self._changed(AccessFileChanged(before, after), cause="SIGHUP")
 
     def _changed(self, *what: Any, cause: str | None = None) -> None:
         asked = _asked.get()
@@ -167,13 +182,16 @@ class AuditLog(LineLog):
     def refused_request(self, request: Request, remark: str, *, reason: str, observed: bool = False) -> None:
         """Take note of a request that was refused, or would have been if rules were not merely observed."""
         command, connection = request.command, request.connection
+        if (asked := _asked.get()) is not None:
+            asked.is_refused = not observed
         name, about = _REQUESTS.get(command.code, "UNKNOWN"), dict(command.ext_fields or {})
-        self._refuse(connection.ip, Refusal(name, who(connection), reason, remark, about, is_observed=observed))
+        asker = who(connection, request.account or connection.account)
+        self._refuse(connection.ip, Refusal(name, asker, reason, remark, about, is_observed=observed))
 
     def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """Take note of a peer that was sent away."""
         if error.reason not in _NO_REFUSALS:
-            self._refuse(connection.ip, Refusal("CONNECT", who(connection), error.reason, str(error)))
+            self._refuse(connection.ip, Refusal("CONNECT", who(connection, ""), error.reason, str(error)))
 
     def tick(self) -> None:
         """Tell, when it is time, what was refused again."""
@@ -213,6 +231,7 @@ class AuditLog(LineLog):
         self.put(Item(self._clock.wall(), self._clock.monotonic(), what, min(weight, _MAX_QUEUED)))
 
 
-def who(connection: ServerConnection) -> dict[str, Any]:
+def who(connection: ServerConnection, account: str) -> dict[str, Any]:
     """Who is at the other end, as far as it is known."""
-    return {"account": connection.account, "peer": connection.peer, "proxied": connection.proxied}
+    certificate = list(connection.certificate_names[:_NAMES])
+    return {"account": account, "peer": connection.peer, "proxied": connection.proxied, "certificate": certificate}

@@ -10,11 +10,14 @@ from typing import Any, Final, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered, RouteChanged, WriteWiped
 from namesrv.routeinfo.tables import QueueRow, difference
+from namesrv_remoting.access import AccessFile, Account
 from namesrv_runtime.line_log import Item, encoded
 
 # of a line: topics, and queues of a topic
 _NAMED_TOPICS: Final = 20
 _NAMED_QUEUES: Final = 10
+# of a change of the access file
+_NAMED_ACCOUNTS: Final = 100
 _SHOWN_CHARACTERS: Final = 256
 _SHOWN_REMARK: Final = 500
 # What a request may be about. Everything else in its header stays out: credentials are among it.
@@ -53,8 +56,15 @@ class KVChanged(NamedTuple):
     after: str | None
 
 
+class AccessFileChanged(NamedTuple):
+    """The accounts that a server goes by."""
+
+    before: AccessFile
+    after: AccessFile
+
+
 class SettingChanged(NamedTuple):
-    """A setting, or what else is called by a name and has a value."""
+    """The value of a setting."""
 
     name: str
     before: object
@@ -130,8 +140,39 @@ def _described(change: Any) -> Iterator[dict[str, Any]]:
                 "before": before if before is None else _cut(before),
                 "after": after if after is None else _cut(after),
             }
+        case AccessFileChanged(before, after):
+            yield from _accounts(before, after)
         case SettingChanged(name, before, after):
             yield {"what": "setting", "setting": name, "before": _plain(before), "after": _plain(after)}
+
+
+def _accounts(before: AccessFile, after: AccessFile) -> Iterator[dict[str, Any]]:
+    names = before.accounts.keys() | after.accounts.keys()
+    changed = [name for name in sorted(names) if before.accounts.get(name) != after.accounts.get(name)]
+    for name in changed[:_NAMED_ACCOUNTS]:
+        yield _account(name, before.accounts.get(name), after.accounts.get(name))
+    if before.ignores_unknown_keys != after.ignores_unknown_keys or len(changed) > _NAMED_ACCOUNTS:
+        ignores = {"before": before.ignores_unknown_keys, "after": after.ignores_unknown_keys}
+        yield {"what": "access_file", "accounts": len(changed), "ignores_unknown_keys": ignores}
+
+
+def _account(name: str, before: Account | None, after: Account | None) -> dict[str, Any]:
+    was, now = (None if account is None else _rights(account) for account in (before, after))
+    # which secrets is nobody's business
+    is_rotated = before is not None and after is not None and before.secrets != after.secrets
+    return {"what": "account", "account": _cut(name), "before": was, "after": now, "rotated": is_rotated}
+
+
+def _rights(account: Account) -> dict[str, Any]:
+    return {
+        "access_key": account.access_key,
+        "secrets": len(account.secrets),
+        "certificates": list(account.certificates),
+        "networks": [str(network) for network in account.networks],
+        "expires": account.expires and account.expires.isoformat(),
+        "trust_rocketmq_signatures": account.trusts_rocketmq_signatures,
+        "may": [str(rule) for rule in account.rules],
+    }
 
 
 def _routes(before: Mapping[str, QueueRow | None], after: Mapping[str, QueueRow]) -> Iterator[dict[str, Any]]:

@@ -246,7 +246,7 @@ class NamesrvController:
             spawn=spawn,
             observers=[counters, *(each for each in (log, audit) if each is not None), *self._observers],
         )
-        guard = self._guard(tables)
+        guard = self._guard(tables, audit)
         answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
         manager = RouteInfoManager(
             tables,
@@ -298,7 +298,7 @@ class NamesrvController:
             started_monotonic=clock.monotonic(),
         )
 
-    def _guard(self, tables: RouteTables) -> AccessGuard | None:
+    def _guard(self, tables: RouteTables, audit: AuditLog | None) -> AccessGuard | None:
         settings = self._settings
         try:
             file = read_access_file(settings)
@@ -306,7 +306,13 @@ class NamesrvController:
             raise StartError(str(error)) from None
         if file is None:
             return None
-        return AccessGuard(file, enforces=settings.access_mode == "enforce", clock=self._clock, tables=tables)
+        return AccessGuard(
+            file,
+            enforces=settings.access_mode == "enforce",
+            clock=self._clock,
+            tables=tables,
+            on_refused=None if audit is None else audit.refused_request,
+        )
 
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
         settings, answered = self._settings, namesrv.counters.request_answered

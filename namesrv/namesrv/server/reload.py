@@ -110,6 +110,8 @@ class Reloader:
             return
         if access != guard.file:
             event(logger, logging.WARNING, "access_file_changed", accounts=len(access.accounts))
+            if namesrv.audit is not None:
+                namesrv.audit.access_file_changed(guard.file, access)
         guard.follow(access, enforces=namesrv.settings.access_mode == "enforce")
 
 

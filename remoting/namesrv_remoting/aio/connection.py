@@ -161,8 +161,6 @@ class ServerConnection(asyncio.Protocol):
     peer: str = field(default="?", init=False)
     ip: str = field(default="?", init=False)
     proxied: str | None = field(default=None, init=False)
-    # whose credentials its last request had; empty: nobody's
-    account: str = field(default="", init=False)
     # broker, client or admin, by what it asked last of these
     role: str = field(default="", init=False)
     # whose the last request was, where there are accounts
