@@ -21,6 +21,7 @@ from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.errors import (
     ConnectionClosedError,
     GoAwayError,
+    NoPermissionError,
     NotReadyError,
     RemoteProtocolError,
     RemotingError,
@@ -40,6 +41,9 @@ Take = Callable[[Answer], None]
 
 # what an answer tells of the server and not of the question
 SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError)
+# what may be said of many topics for the sake of one: the answer does not fit into a frame, a topic is bad, or this
+# account may not ask for it
+PART_REFUSED: Final = (SystemError_, NoPermissionError)
 # Topics of one full question: with eight groups of brokers the answer has 0.8 MB, and the loop decodes it in one go.
 PART: Final = 500
 # Refused parts after which the server is to blame.
@@ -267,9 +271,12 @@ class Server:
             routes={topic: route},
         )
 
-    async def everything(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> None:
-        """All about the topics, so many seconds for each question; what is refused is noted. Raises RemotingError."""
-        await (self._pull_in_parts if self.is_native else self._ask_each)(topics, take, timeout_seconds)
+    async def everything(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> bool:
+        """All about the topics, so many seconds for each question; whether some was refused, which is noted.
+
+        Raises RemotingError.
+        """
+        return await (self._pull_in_parts if self.is_native else self._ask_each)(topics, take, timeout_seconds)
 
     async def changes(self, topics: Sequence[str], point: SyncPoint, take: Take, timeout_seconds: float) -> None:
         """As `everything`, but of the topics that are known as of the point only what has changed."""
@@ -277,34 +284,35 @@ class Server:
         if known:
             try:
                 take(await self.pull(known, timeout_seconds, since=point.revision))
-            except SystemError_ as error:
+            except PART_REFUSED as error:
                 if isinstance(error, SERVER_FAILED):
                     raise
-                # so much has changed that it does not fit into a frame
                 point.retain(())
                 others = list(topics)
         await self.everything(others, take, timeout_seconds)
 
-    async def _pull_in_parts(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> None:
-        """A part that is refused is halved: its answer may be too large, or one topic bad."""
+    async def _pull_in_parts(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> bool:
+        """A part that is refused is halved."""
         parts = [topics[at : at + PART] for at in range(0, len(topics), PART)]
-        refusals_left = _REFUSALS + 2 * len(parts)
+        refusals_left = most_refusals = _REFUSALS + 2 * len(parts)
         while parts:
             part = parts.pop(0)
             try:
                 take(await self.pull(part, timeout_seconds))
-            except SystemError_ as error:
+            except PART_REFUSED as error:
                 refusals_left -= 1
                 if isinstance(error, SERVER_FAILED) or not refusals_left:
                     raise
                 self.note(error)
                 if len(part) > 1:
                     parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+        return refusals_left < most_refusals
 
-    async def _ask_each(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> None:
+    async def _ask_each(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> bool:
         """In RocketMQ's protocol: one question per topic, several on their way at a time."""
         waiting = iter(topics)
         failures: list[RemotingError] = []
+        refused: list[str] = []
 
         async def work() -> None:
             for topic in waiting:
@@ -319,10 +327,11 @@ class Server:
                     if isinstance(error, SERVER_FAILED) or is_silent:
                         failures.append(error)
                     else:
-                        self.note(f"topic {topic}: {error}")
+                        refused.append(self.note(f"topic {topic}: {error}"))
                 except RemotingError as error:
                     failures.append(error)
 
         await asyncio.gather(*(work() for _ in range(min(_BY_TOPIC, len(topics)))))
         if failures:
             raise failures[0]
+        return bool(refused)

@@ -11,10 +11,10 @@ from typing import Any
 
 from namesrv_client.routes.cache import Answer, SyncPoint
 from namesrv_client.routes.route import RouteUnavailableError
-from namesrv_client.routes.server import SERVER_FAILED, Server, Take
+from namesrv_client.routes.server import PART_REFUSED, SERVER_FAILED, Server, Take
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError, SystemError_
+from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError
 from namesrv_runtime.clock import Clock, timeout_on
 
 # asks a server, with so many seconds for each question
@@ -104,8 +104,8 @@ class ServerSession:
             take(answer)
 
         async def ask(server: Server, timeout_seconds: float) -> None:
-            await server.everything(list(left), received, timeout_seconds)
-            if left and server.can_deny:
+            is_refused = await server.everything(list(left), received, timeout_seconds)
+            if left and (is_refused or server.can_deny):
                 raise _CannotTellError(server.error or "refused to say")
             if left:
                 raise _CannotTellError(f"has just started and may not know topic {next(iter(left))} yet")
@@ -140,13 +140,13 @@ class ServerSession:
                     return bool(answer.routes)
         except RemotingError as error:
             self._failed(server, error)
-            if not isinstance(error, SystemError_) or isinstance(error, SERVER_FAILED):
+            if not isinstance(error, PART_REFUSED) or isinstance(error, SERVER_FAILED):
                 raise
-            # so much has changed that it does not fit into a frame
         if server.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
         await self.changes(topics, take)
-        return True
+        # not so while a topic is refused: nothing would keep the caller from asking again at once
+        return not self._point.known(self._point.run, topics)[1]
 
     async def ping(self) -> bool:
         """Whether the chosen server is another run than the watched one. Raises RemotingError when it is silent."""

@@ -1,0 +1,155 @@
+"""Our agent and our client, with and without a key, and a server that lets nobody in without one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_broker_agent import TopicConfig
+from namesrv_client import RouteUnavailableError
+from namesrv_remoting.access import parse_access_file
+from tests.support.agents import brokers, heartbeats, queues, running
+from tests.support.fake_clock import FakeClock
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.passing_time import passing
+from tests.support.route_clients import PULL, address_of, asked, route_client
+
+FILE = """
+[accounts.broker]
+secrets = ["broker-secret"]
+may = [{ access = "broker-control", clusters = ["cluster-1"], brokers = ["broker-a"], topics = ["orders", "bills"] }]
+
+[accounts.reader]
+secrets = ["reader-secret"]
+may = [{ access = "route-read", topics = ["orders"] }]
+"""
+BROKER: dict[str, Any] = {"access_key": "broker", "secret_key": "broker-secret"}
+READER: dict[str, Any] = {"access_key": "reader", "secret_key": "reader-secret"}
+ANONYMOUS = "not signed, and no account is known by this address or certificate"
+BOTH = pytest.mark.parametrize("protocol", ["native", "rocketmq", "auto"])
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[InProcess]:
+    """The server."""
+    access = tmp_path / "access.toml"
+    access.write_text(FILE)
+    async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
+        yield server
+
+
+def refusals(server: InProcess) -> dict[tuple[str, str, str], int]:
+    """What was refused: class, reason, outcome."""
+    guard = server.namesrv.guard
+    assert guard is not None
+    return dict(guard.refusals)
+
+
+@BOTH
+async def test_agent_and_client_that_sign_are_served(guarded: InProcess, protocol: str) -> None:
+    """A registration, heartbeats, a changed topic, routes and a goodbye: nothing of it is refused."""
+    clock, where = guarded.clock, address_of(guarded)
+    async with running(clock, where, protocol=protocol, **BROKER) as agent:
+        assert 1 == await agent.registered()
+        before = len(heartbeats(guarded))
+        await passing(clock, lambda: len(heartbeats(guarded)) >= before + 2)
+        async with route_client(clock, where, protocol=protocol, **READER) as client:
+            assert ["broker-a"] == [broker.broker_name for broker in (await client.route("orders")).data.broker_datas]
+        await agent.delete_topic("bills")
+        await passing(clock, lambda: protocol == "rocketmq" or queues(guarded, "bills") is None)
+    assert {} == brokers(guarded)
+    assert {} == refusals(guarded)
+
+
+@pytest.mark.parametrize(
+    ("key", "remark"),
+    [
+        ({}, ANONYMOUS),
+        ({**BROKER, "secret_key": "other"}, "access key 'broker' is unknown, or the request is not signed with"),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_agent_says_why_it_is_refused(
+    guarded: InProcess, protocol: str, key: dict[str, Any], remark: str
+) -> None:
+    """It goes on trying, and what it was told is in its state."""
+    async with running(guarded.clock, address_of(guarded), protocol=protocol, **key) as agent:
+        await passing(guarded.clock, lambda: agent.servers[address_of(guarded)].last_error)
+        assert remark in (agent.servers[address_of(guarded)].last_error or "")
+    assert {} == brokers(guarded)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("topic", "key", "remark"),
+    [
+        ("orders", {}, ANONYMOUS),
+        (
+            "orders",
+            {**READER, "secret_key": "other"},
+            "access key 'reader' is unknown, or the request is not signed with",
+        ),
+        ("bills", READER, "account reader may not route-read"),
+    ],
+)
+async def test_client_says_why_it_is_refused(
+    guarded: InProcess, protocol: str, topic: str, key: dict[str, Any], remark: str
+) -> None:
+    """A topic that may not be asked for is not one that does not exist."""
+    async with route_client(guarded.clock, address_of(guarded), protocol=protocol, **key) as client:
+        with pytest.raises(RouteUnavailableError, match=remark):
+            await client.route(topic)
+
+
+@BOTH
+async def test_topic_that_is_refused_does_not_take_others_with_it(guarded: InProcess, protocol: str) -> None:
+    """Asked for at the same moment, so in one question natively."""
+    where = address_of(guarded)
+    async with (
+        running(guarded.clock, where, **BROKER) as agent,
+        route_client(guarded.clock, where, protocol=protocol, **READER) as client,
+    ):
+        assert 1 == await agent.registered()
+        outcomes = await asyncio.gather(
+            *(client.route(topic) for topic in ("bills", "orders", "secret")), return_exceptions=True
+        )
+    assert [True, False, True] == [isinstance(outcome, RouteUnavailableError) for outcome in outcomes]
+
+
+@pytest.mark.parametrize("watch", [False, True])
+async def test_topic_that_is_withdrawn_is_kept_and_others_are_followed(guarded: InProcess, watch: bool) -> None:  # noqa: FBT001 - a case
+    """The file changes under a client: what it knew it still serves, and nobody is asked in a tight loop."""
+    clock, where, guard = guarded.clock, address_of(guarded), guarded.namesrv.guard
+    assert guard is not None
+    async with (
+        running(clock, where, **BROKER) as agent,
+        route_client(clock, where, watch=watch, **BROKER, poll_seconds=10) as client,
+    ):
+        guard.follow(parse_access_file(FILE.replace("may = [{", 'may = ["route-read", {', 1)), enforces=True)
+        assert 1 == await agent.registered()
+        for topic in ("orders", "bills"):
+            await client.route(topic)
+        allowed = 'may = [{ access = "route-read", topics = ["orders"] }, {'
+        guard.follow(parse_access_file(FILE.replace("may = [{", allowed, 1)), enforces=True)
+
+        def queue_nums(topic: str) -> int:
+            known = client.cached(topic)
+            return 0 if known is None else known.data.queue_datas[0].write_queue_nums
+
+        for topic in ("orders", "bills"):
+            await agent.update_topic(TopicConfig(topic, 16, 16))
+        await passing(clock, lambda: queue_nums("orders") == 16)
+        before = asked(guarded, PULL)
+        await clock.advance(30)
+        assert asked(guarded, PULL) - before < 90
+        assert 4 == queue_nums("bills")
+
+
+async def test_clocks_that_differ_are_found_by_the_remark(guarded: InProcess) -> None:
+    """Two minutes apart; a RocketMQ signature does not care."""
+    late = FakeClock(monotonic=guarded.clock.monotonic(), wall=guarded.clock.wall() - 120)
+    async with route_client(late, address_of(guarded), **READER) as client:
+        with pytest.raises(RouteUnavailableError, match="signed 120 s ago by this server's clock"):
+            await client.route("orders")
