@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, cast
 
+from namesrv_remoting.aio.tls import why_lost
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.credentials import Credentials
@@ -151,6 +152,9 @@ class ClientConnection(asyncio.Protocol):
         while not self._writable.is_set():
             await self._writable.wait()
         if not self.is_open:
+            if self._ended is None:
+                # a transport that closes by itself says in a moment why
+                await self._lost.wait()
             raise self._closed()
 
     def _signed(self, request: RemotingCommand) -> RemotingCommand:
@@ -219,7 +223,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
-        self._end("was closed by the peer" if exc is None else f"was lost: {exc}", exc)
+        self._end("was closed by the peer" if exc is None else f"was lost: {why_lost(exc)}", exc)
         self._lost.set()
 
     def close(self) -> None:

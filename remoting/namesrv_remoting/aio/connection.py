@@ -44,6 +44,9 @@ _SMALL_BYTES: Final = 4 * 1024
 # Up to here the body of a large frame is copied, in a millisecond, so that its handlers have bytes.
 _COPIED_BYTES: Final = 4 * 1024 * 1024
 _NEVER: Final = float("inf")
+# what TLS takes for one connection, measured, until the handshake is over and then
+_HANDSHAKE_BYTES: Final = 48 * 1024
+_TLS_BYTES: Final = 20 * 1024
 _SERIALIZE_TYPES: Final = (0, 1, 77)
 # what a TlsTransport knows besides
 _NAMES: Final = "certificate_names"
@@ -206,6 +209,8 @@ class ServerConnection(asyncio.Protocol):
     _answers_read: asyncio.Event | None = field(default=None, init=False)
     # what of the unsent data is charged
     _unsent_bytes: int = field(default=0, init=False)
+    # memory that TLS is charged with
+    _tls_bytes: int = field(default=0, init=False)
     # what the deadline of frames is about before there are any
     _is_in_handshake: bool = field(default=False, init=False)
     # when the frame that is being received has to be complete; when the peer has to have read its answers
@@ -269,14 +274,28 @@ class ServerConnection(asyncio.Protocol):
         self._deadline_frame = min(self._deadline_frame, ends)
 
     def handshake_over(self) -> None:
-        """It has; what it says comes now."""
+        """It has, or need not; what it says comes now."""
         self._is_in_handshake = False
+        self._charge_tls(min(self._tls_bytes, _TLS_BYTES))
         self._deadline_frame = _NEVER
         self.last_read = self._owner.clock.monotonic()
 
-    def move_to(self, transport: asyncio.Transport) -> None:
-        """Speak through another transport, over the same socket; nothing was said through the one before."""
-        self._transport = transport
+    def may_speak_tls(self) -> bool:
+        """Whether there is memory for it; it is taken, and a peer for which there is none is refused."""
+        if not self.reserve(_HANDSHAKE_BYTES):
+            self.refuse(RemoteProtocolError("no memory for a TLS handshake", reason="memory"))
+            return False
+        self._tls_bytes = _HANDSHAKE_BYTES
+        self.expect_handshake()
+        return True
+
+    def move_to(self, tls: asyncio.Transport) -> None:
+        """Speak TLS, over the same socket; nothing was said yet."""
+        self._transport = tls
+
+    def _charge_tls(self, size: int) -> None:
+        self._owner.budget.charge(self.ip, size - self._tls_bytes)
+        self._tls_bytes = size
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone, or we closed the connection: watches end, and the owner is notified."""
@@ -284,6 +303,7 @@ class ServerConnection(asyncio.Protocol):
         self._owner.connection_closed(self, "reset" if exc else "closed")
         self._drop_buffer()
         self._charge_unsent(0)
+        self._charge_tls(0)
         # what was asked in order is still done, as a peer that asks and goes expects; watches have nobody to tell
         self._note_answers_read()
         self._cancel_watches()

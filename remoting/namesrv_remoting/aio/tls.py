@@ -251,14 +251,18 @@ class TlsClientSettings(CheckedSettings):
 
 
 def why_not_connected(error: Exception) -> str:
-    """Why a TLS connection to a server was not made, or broke."""
-    reason = getattr(error, "reason", None)
+    """Why a TLS connection to a server was not made."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLEOFError | ConnectionResetError | ConnectionAbortedError):
         return "the server closed the connection during the TLS handshake (it may not speak TLS)"
+    return why_lost(error)
+
+
+def why_lost(error: Exception) -> str:
+    """Why a connection to a server broke."""
     if isinstance(error, ssl.SSLError):
-        return _CLIENT_FAILURES.get(reason or "") or f"TLS: {_words(error)}"
+        return _CLIENT_FAILURES.get(error.reason or "") or f"TLS: {_words(error)}"
     return str(error)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from namesrv_remoting.aio.connection import ServerConnection, refusal
-from namesrv_remoting.aio.tls_transport import TlsTransport
+from namesrv_remoting.aio.tls_transport import HandshakeTurns, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import HEAD, Frame
 from namesrv_remoting.proxy_header import read_proxy_header
@@ -27,6 +27,7 @@ class ServerTls:
     mode: TlsMode = "off"
     # None when it is off
     context: ssl.SSLContext | None = None
+    turns: HandshakeTurns = field(default_factory=HandshakeTurns)
     # completed handshakes, by protocol version
     handshakes: Counter[str] = field(default_factory=Counter)
 
@@ -95,8 +96,11 @@ class Door(asyncio.Protocol):
         if context is None:
             connection.refuse(RemoteProtocolError("TLS received, but TLS is off", reason="tls"))
             return
-        connection.expect_handshake()
-        tls = TlsTransport(connection, context, established=self._established, failed=connection.refuse)
+        if not connection.may_speak_tls():
+            return
+        tls = TlsTransport(
+            connection, context, self._tls.turns, established=self._established, failed=connection.refuse
+        )
         tls.over(transport)
         connection.move_to(tls)
         tls.data_received(data)

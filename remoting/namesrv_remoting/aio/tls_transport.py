@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ssl
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -11,6 +12,9 @@ from namesrv_remoting.errors import RemoteProtocolError
 
 # the most that one record holds, and what is fed at a time: the library keeps room for the largest piece that it got
 _RECORD_BYTES: Final = 16 * 1024
+
+# What a peer may send before we look at it: a client's longest message is its chain of certificates.
+_MAX_HANDSHAKE_BYTES: Final = 128 * 1024
 
 # what OpenSSL calls it -> what happened; for everything else its own words do
 _FAILURES: Final = {
@@ -24,6 +28,31 @@ _FAILURES: Final = {
 }
 
 
+class HandshakeTurns:
+    """The handshakes of a server: one step in each turn of the loop.
+
+    A step takes a millisecond, and a crowd may come back at once: others would wait for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def take(self, step: Callable[[], None]) -> None:
+        """Do it when it is its turn."""
+        self._waiting.append(step)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        step = self._waiting.popleft()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._next)
+        step()
+
+    def __repr__(self) -> str:
+        return f"<HandshakeTurns [{len(self._waiting)} waiting]>"
+
+
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """The server's side of a TLS connection: the transport of the protocol above, the protocol of the one below.
 
@@ -35,6 +64,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_below",
         "_established",
         "_failed",
+        "_has_turn",
         "_incoming",
         "_is_closed",
         "_is_open",
@@ -43,18 +73,23 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_outgoing",
         "_protocol",
         "_tls",
+        "_turns",
     )
 
     def __init__(
         self,
         protocol: asyncio.Protocol,
         context: ssl.SSLContext,
+        turns: HandshakeTurns,
         *,
         established: Callable[[str], None],
         failed: Callable[[RemoteProtocolError], None],
     ) -> None:
         super().__init__()
         self._protocol = protocol
+        self._turns = turns
+        # whether it waits for one
+        self._has_turn = False
         # told of the end of the handshake, by the protocol version, or of what broke
         self._established = established
         self._failed = failed
@@ -83,6 +118,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
+        if not self._is_open and not self._is_closed:
+            # as clients do that do not like what they see
+            self._report("handshake failed: the peer closed the connection (it may not trust our certificate)")
         self._is_closed = True
         self._protocol.connection_lost(exc)
 
@@ -102,6 +140,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Hand up what the records hold."""
         if self._is_closed:
             return
+        if not self._is_open:
+            self._shake_hands(data)
+            return
         if len(data) <= _RECORD_BYTES:
             self._incoming.write(data)
             self._advance()
@@ -109,6 +150,19 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         for at in range(0, len(data), _RECORD_BYTES):
             self._incoming.write(data[at : at + _RECORD_BYTES])
             self._advance()
+
+    def _shake_hands(self, data: bytes) -> None:
+        """Go on with the handshake when it is our turn."""
+        self._incoming.write(data)
+        if self._incoming.pending > _MAX_HANDSHAKE_BYTES:
+            self._report("handshake failed: too large")
+        elif not self._has_turn:
+            self._has_turn = True
+            self._turns.take(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        self._advance()
 
     def _advance(self) -> None:
         tls, incoming = self._tls, self._incoming
@@ -147,8 +201,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         else:
             reason = error.reason or str(error)
             why = _FAILURES.get(reason) or reason.replace("_", " ").lower()
-        what = "connection broken" if self._is_open else "handshake failed"
-        self._failed(RemoteProtocolError(f"TLS {what}: {why}", reason="tls"))
+        self._report(f"{'connection broken' if self._is_open else 'handshake failed'}: {why}")
+
+    def _report(self, what: str) -> None:
+        self._failed(RemoteProtocolError(f"TLS {what}", reason="tls"))
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._below is not None:

@@ -1,18 +1,32 @@
 """TLS on a server's port: who is let in, who is refused and told why, and what handshakes may take."""
 
+import asyncio
+import contextlib
+import ssl
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from OpenSSL import SSL
 
+from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from namesrv_remoting.aio.tls import ClientTls, TlsFiles, server_context
+from namesrv_remoting.aio.tls import ClientTls, TlsFiles, client_context, server_context
 from namesrv_remoting.aio.tls_server import ServerTls
-from namesrv_remoting.errors import ConnectError, SystemError_
+from namesrv_remoting.aio.tls_transport import HandshakeTurns
+from namesrv_remoting.errors import ConnectError, ConnectionClosedError, SystemError_
+from namesrv_remoting.frames import FrameReader
 from tests.support.certificates import Authority, Identity
-from tests.support.fake_clock import FakeClock
-from tests.support.raw_peer import until
+from tests.support.chopping import Feed, byte_by_byte, whole
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.raw_peer import RawPeer, until
 from tests.support.serving import ECHO, Serving, serving
+from tests.support.spelling import Answer, json_frame, native_frame, read_answer
+
+ASK = 77
 
 PLAIN_REFUSED = "plain text received, but this server requires TLS (Java peers: tls.enable=true)"
 TLS_IS_OFF = "this server does not speak TLS (tls-mode is off)"
@@ -32,12 +46,21 @@ def tls(ca: Authority, mode: Any = "enforcing", client_auth: Any = "none") -> Se
     return ServerTls(mode, server_context(TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file), client_auth))
 
 
-def client_of(served: Serving, ca: Authority | None, shown: Identity | None = None, **options: Any) -> RemotingClient:
+def client_of(
+    served: Serving,
+    ca: Authority | None,
+    shown: Identity | None = None,
+    *,
+    version: ssl.TLSVersion | None = None,
+    **options: Any,
+) -> RemotingClient:
     """A client over TLS, or without an authority over plain text."""
     side = None
     if ca is not None:
         certificate, key = (None, None) if shown is None else (shown.cert_file, shown.key_file)
         side = ClientTls(TlsFiles(certificate, key, None, ca.ca_file), **{"verify_host": True, **options})
+        if version is not None:
+            side.context().maximum_version = version
     host, port = served.addresses[0]
     return RemotingClient(f"{host}:{port}", clock=FakeClock(), tls=side, protocols=ServerProtocols())
 
@@ -84,3 +107,312 @@ async def test_tls_to_a_server_without_is_told_so(ca: Authority) -> None:
         await until(lambda: served.heard.closed)
 
         assert ["tls"] == served.heard.reasons
+
+
+class Side:
+    """A client's end of TLS in memory: what it says goes out as the test wants."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    def hello(self) -> bytes:
+        """What it begins with."""
+        with pytest.raises(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        return self._outgoing.read()
+
+    async def finish(self, peer: RawPeer) -> bytes:
+        """The rest of the handshake, read from and not yet written to a server that has got the hello."""
+        while True:
+            self._incoming.write(await peer.reader.read(65536))
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                peer.send(self._outgoing.read())
+            else:
+                return self._outgoing.read()
+
+    def sealed(self, data: bytes) -> bytes:
+        """Records with the data."""
+        self.tls.write(data)
+        return self._outgoing.read()
+
+    async def frames(self, peer: RawPeer, count: int) -> list[Answer]:
+        """The next frames from the server."""
+        reader, found = FrameReader(), list[Answer]()
+        while len(found) < count:
+            try:
+                found += [read_answer(*frame) for frame in reader.receive_data(self.tls.read(65536))]
+            except ssl.SSLWantReadError:
+                data = await peer.reader.read(65536)
+                assert data, "the server hung up"
+                self._incoming.write(data)
+        return found
+
+
+def trusting(ca: Authority, shown: Identity | None = None, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    """A client's context."""
+    certificate, key = (None, None) if shown is None else (shown.cert_file, shown.key_file)
+    context = client_context(TlsFiles(certificate, key, None, ca.ca_file), verify_host=True)
+    if version is not None:
+        context.maximum_version = version
+    return context
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("header", [b"", b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9876\r\n"], ids=["direct", "proxied"])
+@pytest.mark.parametrize("feed", [whole, byte_by_byte])
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+async def test_bytes_may_come_one_by_one(
+    ca: Authority, mode: str, feed: Feed, header: bytes, version: ssl.TLSVersion
+) -> None:
+    """A proxy's header in plain text, the handshake, two requests: whatever the pieces in which they arrive."""
+    async with serving(tls=tls(ca, mode), proxy_protocol=True) as served:
+        peer, side = await served.connect(), Side(trusting(ca, version=version))
+        await feed(peer, header + side.hello())
+        await feed(peer, await side.finish(peer))
+        await feed(peer, side.sealed(json_frame(ECHO, 7)) + side.sealed(native_frame(ECHO, 8)))
+
+        assert [7, 8] == [answer.opaque for answer in await side.frames(peer, 2)]
+        assert ("192.0.2.1:56324" if header else None) == served.connection_of(peer).proxied
+
+
+STRANGER_REFUSED = "TLS handshake failed: the peer's certificate is refused: unable to get local issuer certificate"
+NO_CERTIFICATE = "TLS handshake failed: the peer shows no certificate"
+
+
+@pytest.mark.parametrize(
+    ("client_auth", "shown", "names", "refused"),
+    [
+        ("none", None, (), None),
+        ("none", "client", (), None),
+        ("optional", None, (), None),
+        ("optional", "client", ("Broker A", "broker-a.example"), None),
+        ("optional", "stranger", None, STRANGER_REFUSED),
+        ("require", None, None, NO_CERTIFICATE),
+        ("require", "client", ("Broker A", "broker-a.example"), None),
+        ("require", "stranger", None, STRANGER_REFUSED),
+    ],
+)
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_client_certificates(
+    ca: Authority,
+    tmp_path: Path,
+    client_auth: str,
+    shown: str | None,
+    names: tuple[str, ...] | None,
+    refused: str | None,
+    version: ssl.TLSVersion,
+) -> None:
+    """Only certificates of the authority count, and only their names are believed; both sides say what is wrong."""
+    issuer = Authority(tmp_path, "others") if shown == "stranger" else ca
+    identity = None if shown is None else issuer.issue("peer", "broker-a.example", common_name="Broker A")
+    heard: list[tuple[str, ...]] = []
+
+    async def note(request: Request) -> Reply:
+        heard.append(request.connection.certificate_names)
+        return Reply()
+
+    async with serving({ASK: note}, tls=tls(ca, "enforcing", client_auth)) as served:
+        client = client_of(served, ca, identity, version=version)
+        async with client:
+            if names is not None:
+                await client.invoke(ASK, timeout_seconds=10.0)
+            else:
+                with pytest.raises((ConnectError, ConnectionClosedError), match=r"certificate|authority"):
+                    await client.invoke(ASK, timeout_seconds=10.0)
+                await until(lambda: served.heard.refused)
+
+        assert ([] if names is None else [names]) == heard
+        assert ([] if refused is None else [refused]) == [message for _, _, message in served.heard.refused]
+
+
+@pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+async def test_older_versions_are_refused(ca: Authority, version: str) -> None:
+    """Not even if a peer offers nothing else, with ciphers as weak as it likes."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(ca.ca_file)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion[version]
+    async with serving(tls=tls(ca, "permissive")) as served:
+        peer = await served.connect()
+        peer.send(Side(context).hello())
+        await until(lambda: served.heard.closed)
+
+        [message] = [message for _, _, message in served.heard.refused]
+        assert "TLS handshake failed: the peer offers neither TLS 1.2 nor TLS 1.3" == message
+
+
+async def test_renegotiation_is_refused(ca: Authority) -> None:
+    """A client of TLS 1.2 that wants to begin anew, which costs the server more than it, gets no second handshake."""
+    async with serving(tls=tls(ca)) as served:
+        context = SSL.Context(SSL.TLS_METHOD)
+        context.set_max_proto_version(SSL.TLS1_2_VERSION)
+        peer, side = await served.connect(), SSL.Connection(context, None)
+        side.set_connect_state()
+        for _ in range(2):
+            with contextlib.suppress(SSL.WantReadError):
+                side.do_handshake()
+            peer.send(side.bio_read(65536))
+            side.bio_write(await peer.reader.read(65536))
+        side.do_handshake()
+        await until(lambda: served.server.tls.handshakes.total() == 1)
+        side.renegotiate()
+        with contextlib.suppress(SSL.WantReadError):
+            side.do_handshake()
+        peer.send(side.bio_read(65536))
+        side.bio_write(await peer.reader.read(65536))
+        with pytest.raises(SSL.Error, match="no renegotiation"):
+            side.do_handshake()
+
+        assert 1 == served.server.tls.handshakes.total()
+
+
+@pytest.mark.parametrize(
+    ("mode", "cut", "seconds", "reason"),
+    [
+        ("enforcing", 0, 5.0, "tls"),
+        ("enforcing", 1, 5.0, "tls"),
+        ("enforcing", 100, 5.0, "tls"),
+        ("enforcing", None, 5.0, "tls"),
+        ("permissive", 0, 120.0, "silent"),
+        ("permissive", 1, 5.0, "tls"),
+        ("permissive", None, 5.0, "tls"),
+    ],
+)
+async def test_half_a_handshake_is_ended(
+    ca: Authority, mode: str, cut: int | None, seconds: float, reason: str
+) -> None:
+    """It counts as a connection until its deadline, from connecting or, where plain peers come, from the first byte."""
+    async with serving(tls=tls(ca, mode)) as served:
+        peer = await served.connect()
+        peer.send(Side(trusting(ca)).hello()[:cut])
+        await settle()
+        await served.clock.advance(seconds - 1)
+        assert (1, []) == (len(served.server.connections), served.heard.refused)
+        await served.clock.advance(2)
+        await until(lambda: served.heard.closed)
+
+        assert [reason] == served.heard.reasons
+
+
+async def test_handshakes_count_as_connections(ca: Authority) -> None:
+    """Who stalls takes a place, and the one who comes after the last place is refused before any hello."""
+    async with serving(tls=tls(ca), max_connections=3) as served:
+        for cut in (0, 1, 200):
+            (await served.connect()).send(Side(trusting(ca)).hello()[:cut])
+        await settle()
+        last = await served.connect()
+
+        assert await last.at_end()
+        assert ["connections"] == served.heard.reasons
+
+
+async def test_handshakes_take_memory_until_they_are_over(ca: Authority) -> None:
+    """Stalled ones are paid for out of the budget that all peers share; who comes when it is used up is refused."""
+    budget = MemoryBudget(1024 * 1024)
+    async with serving(tls=tls(ca), budget=budget) as served:
+
+        def taken() -> bool:
+            # 48 KiB each, and 8 as for every connection
+            return bool(served.heard.refused) or budget.used_bytes == len(served.peers) * 56 * 1024
+
+        while not served.heard.refused:
+            (await served.connect()).send(Side(trusting(ca)).hello())
+            await until(taken)
+        assert ["memory"] == served.heard.reasons
+        for peer in served.peers:
+            peer.close()
+        await until(lambda: not served.server.connections)
+
+        assert 0 == budget.used_bytes
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [("elsewhere.example", "the server's certificate is refused: IP address mismatch"), ("127.0.0.1", None)],
+)
+async def test_host_is_verified_unless_told_otherwise(ca: Authority, host: str, message: str | None) -> None:
+    """The certificate has to be of the address that was dialled; without that it only has to be of the authority."""
+    issued = ca.issue("elsewhere", host)
+    side = ServerTls("enforcing", server_context(TlsFiles(issued.cert_file, issued.key_file), "none"))
+    async with serving(tls=side) as served:
+        assert b"hello" == await said(client_of(served, ca, verify_host=False))
+        if message is None:
+            assert b"hello" == await said(client_of(served, ca))
+        else:
+            with pytest.raises(ConnectError, match=message):
+                await said(client_of(served, ca))
+
+
+async def test_unknown_authority_is_told_on_both_sides(ca: Authority, tmp_path: Path) -> None:
+    """The client does not trust the server; the server's log says so."""
+    async with serving(tls=tls(ca)) as served:
+        with pytest.raises(ConnectError, match="the server's certificate is refused: self-signed certificate in"):
+            await said(client_of(served, Authority(tmp_path, "others")))
+        await until(lambda: served.heard.closed)
+
+        [message] = [message for _, _, message in served.heard.refused]
+        assert message.startswith("TLS handshake failed: the peer ")
+
+
+async def test_broken_record_ends_the_connection(ca: Authority) -> None:
+    """A byte that was changed on the way is noticed; what was asked before it is answered."""
+    async with serving(tls=tls(ca)) as served:
+        peer, side = await served.connect(), Side(trusting(ca))
+        peer.send(side.hello())
+        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
+        assert [7] == [answer.opaque for answer in await side.frames(peer, 1)]
+        record = side.sealed(json_frame(ECHO, 8))
+        peer.send(record[:-1] + bytes([record[-1] ^ 1]))
+        await until(lambda: served.heard.closed)
+
+        assert ["TLS connection broken: decryption failed or bad record mac"] == [
+            message for _, _, message in served.heard.refused
+        ]
+
+
+async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
+    """A peer that asks and does not read is not asked for more; it gets every answer, in order, once it reads."""
+    body = b"x" * 60_000
+    async with serving(tls=tls(ca)) as served:
+        peer, side = await served.connect(receive_buffer=4096), Side(trusting(ca))
+        peer.send(side.hello())
+        peer.send(await side.finish(peer))
+        for number in range(100):
+            peer.send(side.sealed(json_frame(ECHO, number, body=body)))
+        await until(lambda: served.connection_of(peer).is_write_paused)
+        assert served.connection_of(peer).requests < 100
+        peer.widen()
+
+        assert list(range(100)) == [answer.opaque for answer in await side.frames(peer, 100)]
+
+
+async def test_goodbye_ends_the_connection(ca: Authority) -> None:
+    """A peer that says goodbye is gone, and nothing is wrong with it."""
+    async with serving(tls=tls(ca)) as served:
+        peer, side = await served.connect(), Side(trusting(ca))
+        peer.send(side.hello())
+        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
+        await side.frames(peer, 1)
+        with contextlib.suppress(ssl.SSLError):
+            side.tls.unwrap()
+        peer.send(side._outgoing.read())
+        await until(lambda: served.heard.closed)
+
+        assert ([(1, "closed")], []) == (served.heard.closed, served.heard.refused)
+
+
+async def test_handshakes_take_turns() -> None:
+    """One step in each turn of the loop, so that a crowd of new peers delays the others by one at a time."""
+    turns, done = HandshakeTurns(), list[int]()
+    for number in range(3):
+        turns.take(partial(done.append, number))
+    seen = []
+    for _ in range(4):
+        await asyncio.sleep(0)
+        seen.append(len(done))
+
+    assert ([0, 1, 2], [1, 2, 3, 3]) == (done, seen)
