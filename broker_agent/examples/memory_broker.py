@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.route import TopicRouteData, read_route
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE, RequestCode
 from namesrv_remoting.credentials import SigningSettings
@@ -158,9 +159,9 @@ async def route(name_servers: str, topic: str) -> TopicRouteData:
     """The route of a topic, from the first NameServer that answers. Raises RefusedError."""
     problems = []
     clock = SystemClock()
-    credentials = SigningSettings().credentials(clock.wall)
+    credentials, tls = SigningSettings().credentials(clock.wall), TlsClientSettings().client_tls
     for address in await resolve(name_servers):
-        async with RemotingClient(address, clock=clock, credentials=credentials) as client:
+        async with RemotingClient(address, clock=clock, credentials=credentials, tls=tls) as client:
             try:
                 fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
                 code = RequestCode.GET_ROUTEINFO_BY_TOPIC

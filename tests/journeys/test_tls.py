@@ -1,6 +1,11 @@
 """A server with TLS, its peers, and those who have or want none: real sockets, real processes."""
 
 import asyncio
+import http.client
+import re
+import signal
+import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +15,10 @@ from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support.certificates import Authority
+from tests.support.ctl import ctl
 from tests.support.daemon import Daemon, Start
 from tests.support.guard import GUARD_SECONDS
+from tests.support.peer import Peer
 
 
 @pytest.fixture
@@ -60,3 +67,93 @@ async def test_broker_and_client_meet_over_tls(start: Start, ca: Authority) -> N
     assert {"broker-a": {0: "10.0.0.1:10911"}} == {
         it.broker_name: dict(it.broker_addrs) for it in found.data.broker_datas
     }
+
+
+def page(daemon: Daemon, path: str, ca: Authority | None = None) -> tuple[int, str]:
+    """The status and text of a page of its HTTP port, over TLS if an authority is named."""
+    host, port = daemon.http_address
+    connection = http.client.HTTPConnection(host, port, timeout=GUARD_SECONDS)
+    if ca is not None:
+        context = ssl.create_default_context(cafile=str(ca.ca_file))
+        connection = http.client.HTTPSConnection(host, port, timeout=GUARD_SECONDS, context=context)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_http_port_over_tls(start: Start, ca: Authority) -> None:
+    """Metrics and health over HTTPS say how long the certificate lasts; plain HTTP there is told what is wrong."""
+    daemon = start(*flags(ca, "off", "--http-tls", "--http-listen=127.0.0.1:0"))
+
+    assert re.search(r"(?m)^nameserver_tls_certificate_expiry_seconds \d", page(daemon, "/metrics", ca)[1])
+    assert re.search(r"\[\+\] tls: certificate expires in \d+\.\d days\n", page(daemon, "/readyz?verbose", ca)[1])
+    assert (400, "plain HTTP received, but this port speaks HTTPS only\n") == page(daemon, "/livez")
+
+
+def serial_number(daemon: Daemon, ca: Authority) -> Any:
+    """Of the certificate that a new connection is shown."""
+    context = ssl.create_default_context(cafile=str(ca.ca_file))
+    with (
+        socket.create_connection(daemon.address, GUARD_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped,
+    ):
+        return (wrapped.getpeercert() or {})["serialNumber"]
+
+
+def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> None:
+    """New connections get the new one without a signal; a broken one is named and not used; open ones stay."""
+    daemon = start(*flags(ca, "enforcing", "--http-listen=127.0.0.1:0"))
+    first = serial_number(daemon, ca)
+    context = ssl.create_default_context(cafile=str(ca.ca_file))
+    with (
+        socket.create_connection(daemon.address, GUARD_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as kept,
+    ):
+        ca.issue("server")
+        daemon.wait_for("tls_certificate_changed")
+        second = serial_number(daemon, ca)
+        assert first != second
+
+        (ca.ca_file.parent / "server.key").write_text("not a key")
+        problem = daemon.wait_for("tls_certificate_refused")["error"]
+        assert str(ca.ca_file.parent / "server.key") in problem
+        assert second == serial_number(daemon, ca)
+        assert problem in page(daemon, "/readyz?verbose")[1]
+        assert "\nnameserver_tls_certificate_refused 1.0\n" in page(daemon, "/metrics")[1]
+
+        daemon.send_signal(signal.SIGHUP)
+        daemon.wait_for("reload_refused")
+        ca.issue("server")
+        daemon.send_signal(signal.SIGHUP)
+        daemon.wait_for("reloaded")
+        assert serial_number(daemon, ca) not in {first, second}
+        # what was open all the time
+        assert 17 == Peer(kept).ask(105, {"topic": "orders"}).code
+
+
+async def test_namesrvctl_over_tls(start: Start, ca: Authority) -> None:
+    """Options or the environment name the authority; without TLS it is told that the server requires it."""
+    daemon = start(*flags(ca))
+    server = ("-s", name_server(daemon), "status")
+
+    assert 0 == (await ctl("--tls", "--tls-ca-file", str(ca.ca_file), *server)).code
+    assert 0 == (await ctl(*server, env={"NAMESRV_TLS": "true", "NAMESRV_TLS_CA_FILE": str(ca.ca_file)})).code
+    plain = await ctl(*server)
+    assert (1, True) == (plain.code, "this server requires TLS" in plain.err)
+    stranger = await ctl("--tls", *server)
+    assert "certificate is refused" in stranger.err
+    useless = await ctl("--tls-ca-file", str(ca.ca_file), *server)
+    assert (2, True) == (useless.code, "tls_ca_file is set, but tls is not" in useless.err)
+
+
+def test_start_says_which_file_is_wrong(ca: Authority, data_dir: Path) -> None:
+    """A certificate that cannot be used keeps the server from starting."""
+    named = flags(ca)
+    (ca.ca_file.parent / "server.key").unlink()
+    with Daemon(data_dir, *named) as daemon:
+        said = daemon.wait_for("printed")["line"]
+        assert 2 == daemon.wait()
+    assert f"namesrv: TLS: {ca.ca_file.parent / 'server.key'}: no such file or directory" == said

@@ -21,7 +21,14 @@ from tests.support.scripted_server import HOST
 # the command as a process
 COMMAND = (sys.executable, "-m", "namesrv_client.ctl")
 _NAMES = ("NAMESRV_ADDR", "NAMESRV_ACCESS", "NAMESRV_ACCESS_KEY", "NAMESRV_SECRET_KEY", "NAMESRV_SECRET_KEY_FILE")
-_ENVIRONMENT = {**dict.fromkeys(_NAMES), "COLUMNS": None, "NO_COLOR": None, "FORCE_COLOR": None, "TZ": "UTC"}
+_TLS = (
+    "NAMESRV_TLS",
+    "NAMESRV_TLS_CA_FILE",
+    "NAMESRV_TLS_CERT_FILE",
+    "NAMESRV_TLS_KEY_FILE",
+    "NAMESRV_TLS_VERIFY_HOST",
+)
+_ENVIRONMENT = {**dict.fromkeys([*_NAMES, *_TLS]), "COLUMNS": None, "NO_COLOR": None, "FORCE_COLOR": None, "TZ": "UTC"}
 
 
 class Result(NamedTuple):

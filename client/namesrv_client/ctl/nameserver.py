@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.tls import ClientTls
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import (
     BrokersAnswer,
@@ -51,12 +52,19 @@ class NameServer:
     """One server at one address, over one connection. Every verb raises RemotingError."""
 
     def __init__(
-        self, address: str, *, timeout_seconds: float, clock: Clock, credentials: Credentials | None = None
+        self,
+        address: str,
+        *,
+        timeout_seconds: float,
+        clock: Clock,
+        credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self.address = address
         self.timeout_seconds = timeout_seconds
         self._clock = clock
         self._credentials = credentials
+        self._tls = tls
         self._client = self.new_client()
 
     def new_client(self) -> RemotingClient:
@@ -67,6 +75,7 @@ class NameServer:
             connect_timeout_seconds=self.timeout_seconds,
             backoff=Backoff(0.1, 0.5),
             credentials=self._credentials,
+            tls=self._tls,
         )
 
     async def close(self) -> None:

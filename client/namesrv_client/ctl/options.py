@@ -10,14 +10,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Annotated, Any, Final, Literal
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import typer
 
 from namesrv_client.ctl import PROGRAM
+from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.name_servers import parse_list
+from namesrv_runtime.settings import CheckedSettings
 
+S = TypeVar("S", bound=CheckedSettings)
 OutputFormat = Literal["table", "json", "yaml"]
 
 DEFAULT_PORT: Final = 9876
@@ -59,6 +63,7 @@ class Options:
     yes: bool
     # from the environment only: the arguments of a process can be read by everybody
     signing: SigningSettings
+    tls: TlsClientSettings
 
 
 def options_of(  # noqa: PLR0913 - each is an option
@@ -86,6 +91,35 @@ def options_of(  # noqa: PLR0913 - each is an option
     ] = None,
     no_color: Annotated[bool, _option("--no-color", help="Plain text; the same as setting NO_COLOR.")] = False,
     yes: Annotated[bool, _option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    tls: Annotated[bool, _option("--tls", help="Connect over TLS; or NAMESRV_TLS=true.")] = False,
+    tls_ca_file: Annotated[
+        Path | None,
+        _option(
+            "--tls-ca-file",
+            metavar="FILE",
+            help="Authorities of the servers' certificates (PEM); or NAMESRV_TLS_CA_FILE. Default: the system's.",
+        ),
+    ] = None,
+    tls_cert_file: Annotated[
+        Path | None,
+        _option("--tls-cert-file", metavar="FILE", help="Own certificate (PEM); or NAMESRV_TLS_CERT_FILE."),
+    ] = None,
+    tls_key_file: Annotated[
+        Path | None,
+        _option(
+            "--tls-key-file",
+            metavar="FILE",
+            help="Its private key (PEM), if that is in a file of its own; or NAMESRV_TLS_KEY_FILE. A passphrase comes "
+            "from NAMESRV_TLS_KEY_PASSWORD only.",
+        ),
+    ] = None,
+    no_tls_verify_host: Annotated[
+        bool,
+        _option(
+            "--no-tls-verify-host",
+            help="Take any certificate of the authorities, for whichever host; or NAMESRV_TLS_VERIFY_HOST=false.",
+        ),
+    ] = False,
 ) -> Options:
     """The options as they stand on the command line, with their defaults. Raises BadParameter."""
     return Options(
@@ -95,15 +129,24 @@ def options_of(  # noqa: PLR0913 - each is an option
         timeout_seconds=duration(timeout or "3s", "--timeout"),
         color=not no_color,
         yes=yes,
-        signing=_signing(),
+        signing=_checked(SigningSettings),
+        tls=_checked(
+            TlsClientSettings,
+            tls=tls or None,
+            tls_ca_file=tls_ca_file,
+            tls_cert_file=tls_cert_file,
+            tls_key_file=tls_key_file,
+            tls_verify_host=False if no_tls_verify_host else None,
+        ),
     )
 
 
-def _signing() -> SigningSettings:
+def _checked(kind: type[S], **given: object) -> S:
+    """Settings of which the rest comes from the environment."""
     try:
-        return SigningSettings()
+        return kind(**{name: value for name, value in given.items() if value is not None})
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="environment") from None
+        raise typer.BadParameter(str(error), param_hint="options or environment") from None
 
 
 _COMMON: Final = inspect.signature(options_of).parameters

@@ -50,7 +50,10 @@ def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_rep
 
     async def work() -> int:
         async with Servers(
-            options.addresses, timeout_seconds=options.timeout_seconds, signing=options.signing
+            options.addresses,
+            timeout_seconds=options.timeout_seconds,
+            signing=options.signing,
+            tls=options.tls.client_tls,
         ) as servers:
             return await stream(servers, Output(options))
 

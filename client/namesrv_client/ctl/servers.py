@@ -7,6 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
+from namesrv_remoting.aio.tls import ClientTls
 from namesrv_remoting.credentials import SigningSettings
 from namesrv_remoting.errors import RemotingError, ResponseError
 from namesrv_runtime.clock import SystemClock
@@ -50,11 +51,13 @@ class Answers(Generic[T]):
 class Servers:
     """The servers that the command line names, as an async context manager; each keeps its connection."""
 
-    def __init__(self, addresses: Sequence[str], *, timeout_seconds: float, signing: SigningSettings) -> None:
+    def __init__(
+        self, addresses: Sequence[str], *, timeout_seconds: float, signing: SigningSettings, tls: ClientTls | None
+    ) -> None:
         self.clock = SystemClock()
         credentials = signing.credentials(self.clock.wall)
         self.all = [
-            NameServer(one, timeout_seconds=timeout_seconds, clock=self.clock, credentials=credentials)
+            NameServer(one, timeout_seconds=timeout_seconds, clock=self.clock, credentials=credentials, tls=tls)
             for one in addresses
         ]
 

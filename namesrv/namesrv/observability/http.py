@@ -4,10 +4,11 @@ A peer has little room and little time: a head of 8 KiB, a few seconds to send i
 """
 
 import asyncio
+import ssl
 from collections import Counter
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 
 import h11
 from starlette.types import ASGIApp
@@ -15,7 +16,14 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from namesrv_remoting.aio.tls_server import ServerTls
+from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeTurns, TlsTransport
+
 _BACKLOG: Final = 64
+_PLAIN_REFUSED: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"plain HTTP received, but this port speaks HTTPS only\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +44,17 @@ class HttpLimits:
 class HttpListener:
     """Listens, and owns all accepted connections."""
 
-    def __init__(self, app: ASGIApp, counts: Counter[tuple[str, int]], limits: HttpLimits = HttpLimits()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        counts: Counter[tuple[str, int]],
+        limits: HttpLimits = HttpLimits(),
+        *,
+        tls: ServerTls | None = None,
+    ) -> None:
         self.limits = limits
+        # whose certificate is shown; None: plain HTTP
+        self._tls = tls
         # (path, status) -> answers
         self.counts = counts
         self.config = Config(
@@ -67,9 +84,15 @@ class HttpListener:
             OSError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: HttpConnection(self), host, port, backlog=_BACKLOG)
+        self._server = await loop.create_server(self._accept, host, port, backlog=_BACKLOG)
         names = [listening.getsockname() for listening in self._server.sockets]
         return [(str(name[0]), int(name[1])) for name in names]
+
+    def _accept(self) -> asyncio.Protocol:
+        connection = HttpConnection(self)
+        if self._tls is None or self._tls.context is None:
+            return connection
+        return _HttpsDoor(connection, self._tls.context, self._tls.turns, self.counts)
 
     async def close(self) -> None:
         """Accept no more connections, and close the open ones."""
@@ -97,6 +120,41 @@ class HttpListener:
             if longest is connection:
                 return
         self.connections[connection] = None
+
+
+class _HttpsDoor(asyncio.Protocol):
+    """The first byte of a connection that should be HTTPS; whoever speaks plain HTTP is told so."""
+
+    def __init__(
+        self,
+        connection: "HttpConnection",
+        context: ssl.SSLContext,
+        turns: HandshakeTurns,
+        counts: Counter[tuple[str, int]],
+    ) -> None:
+        self._tls = TlsTransport(
+            connection, context, turns, established=lambda _: None, failed=lambda _: self._tls.close()
+        )
+        self._counts = counts
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._tls.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer is gone."""
+        self._tls.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Go on with TLS, or refuse."""
+        if data[0] == TLS_HANDSHAKE:
+            self._transport.set_protocol(self._tls)
+            self._tls.data_received(data)
+            return
+        self._counts["other", HTTPStatus.BAD_REQUEST] += 1
+        self._transport.write(_PLAIN_REFUSED)
+        self._transport.close()
 
 
 class HttpConnection(H11Protocol):

@@ -52,6 +52,7 @@ async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
         _state_families(namesrv, await count_brokers(namesrv)),
         _life_families(namesrv),
         _traffic_families(namesrv, server, await count_connections(namesrv)),
+        _tls_families(namesrv),
     )
     parts = []
     for family in families:
@@ -207,6 +208,30 @@ def _traffic_families(
     )
     http = {(path, str(status)): count for (path, status), count in counters.http.items()}
     yield _counter("http_requests", "Requests to this port.", http, "path,status")
+
+
+def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
+    """Where the server has a certificate: how long yet, and how peers got on with it."""
+    certificates = namesrv.certificates
+    days = certificates.days_left()
+    if days is None:
+        return
+    yield _gauge(
+        "tls_certificate_expiry_seconds",
+        "Time until the server's certificate, or one between it and its authority, expires; negative when it has.",
+        days * 86_400,
+    )
+    yield _gauge(
+        "tls_certificate_refused",
+        "Whether the certificate files as they are now cannot be used; the certificate before stays in use.",
+        certificates.problem is not None,
+    )
+    yield _counter(
+        "tls_handshakes",
+        "Completed TLS handshakes, by protocol version; those that failed are frame errors with the reason tls.",
+        certificates.tls.handshakes,
+        "version",
+    )
 
 
 def _requests(lane: FastLane, answered: Mapping[tuple[int, int], int]) -> dict[tuple[str, ...], int]:

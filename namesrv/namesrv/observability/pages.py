@@ -107,8 +107,18 @@ def readiness(namesrv: Namesrv) -> list[Check]:
         Check("brokers", namesrv.is_ready(), reason),
         Check("registered", True, registered),  # noqa: FBT003 - for people: other servers may have no more
         Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
+        *_certificate(namesrv),
         _housekeeping(namesrv),
     ]
+
+
+def _certificate(namesrv: Namesrv) -> list[Check]:
+    """Not a reason to send anybody away: peers that are connected, or do not verify, notice nothing."""
+    days, problem = namesrv.certificates.days_left(), namesrv.certificates.problem
+    if days is None:
+        return []
+    found = f"certificate expires in {days:.1f} days" if days > 0 else f"certificate expired {-days:.1f} days ago"
+    return [Check("tls", True, found if problem is None else f"{found}; files not used: {problem}")]  # noqa: FBT003
 
 
 def _housekeeping(namesrv: Namesrv) -> Check:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pydantic import SecretStr
+
 from namesrv.settings.catalog import SETTINGS, Given, complaint, did_you_mean, text_of
 from namesrv_remoting.bodies.properties import format_properties
 from namesrv_runtime.log import quoted
@@ -13,6 +15,12 @@ from namesrv_runtime.log import quoted
 _APACHE_KEYS = {
     "listen_host": "bindAddress",
     "listen_port": "listenPort",
+    "tls_mode": "tls.server.mode",
+    "tls_client_auth": "tls.server.need.client.auth",
+    "tls_cert_file": "tls.server.certPath",
+    "tls_key_file": "tls.server.keyPath",
+    "tls_key_password": "tls.server.keyPassword",
+    "tls_ca_file": "tls.server.trustCertPath",
     "scan_interval_seconds": "scanNotActiveBrokerInterval",
     "wait_for_service_seconds": "waitSecondsForService",
     "drain_seconds": "shutdownWaitTimeSeconds",
@@ -25,6 +33,8 @@ _APACHE_KEYS = {
     "enable_all_topic_list": "enableAllTopicList",
 }
 _MILLISECONDS = frozenset({"scan_interval_seconds"})
+# our setting -> what Apache's server calls some of its values
+_APACHE_VALUES = {"tls_mode": {"off": "disabled"}}
 
 
 class _Switch(NamedTuple):
@@ -59,18 +69,23 @@ _SETTING_NAMES = {key: name for name, key in JAVA_NAMES.items()}
 _REMARKS = {
     "kvConfigPath": (None, "the KV configuration is kept in the data directory, see data-dir"),
     "serverChannelMaxIdleTimeSeconds": ("120", "see broker-expiry-seconds and idle-timeout-seconds"),
+    "tls.test.mode.enable": ("false", "there is no built-in certificate for tests; set tls-cert-file"),
+    "tls.server.authClient": ("true", "certificates of clients are always verified, see tls-client-auth"),
+    "tls.config.file": (None, "name that file with --tls-properties"),
     "clusterTest": ("false", "there is no cluster test mode"),
     "enableControllerInNamesrv": ("false", "there is no controller in this server; run it on its own"),
 }
 _WITHOUT_EFFECT = frozenset(
     re.findall(
-        r"\w+",
+        r"[\w.]+",
         """
         rocketmqHome configStorePath configBlackList productEnvName clientRequestThreadPoolNums
         clientRequestThreadPoolQueueCapacity defaultThreadPoolNums defaultThreadPoolQueueCapacity
         unRegisterBrokerQueueCapacity serverWorkerThreads serverCallbackExecutorThreads
         serverSelectorThreads serverOnewaySemaphoreValue serverAsyncSemaphoreValue serverSocketSndBufSize
         serverSocketRcvBufSize writeBufferHighWaterMark writeBufferLowWaterMark serverSocketBacklog
+        tls.enable tls.ciphers tls.protocols tls.client.certPath tls.client.keyPath tls.client.keyPassword
+        tls.client.authServer tls.client.trustCertPath
         serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable useEpollNativeSelector
         """,
     )
@@ -100,12 +115,21 @@ def translate(properties: Mapping[str, str], source: str) -> Translation:
     return translation
 
 
+def translate_tls(properties: Mapping[str, str], source: str) -> Translation:
+    """An Apache tls.properties, which does not say the mode: there it is a property of the process, or permissive."""
+    translation = translate(properties, source)
+    translation.given.setdefault("tls_mode", Given("permissive", f"{source}, as Apache's server"))
+    return translation
+
+
 def as_properties(values: Mapping[str, object]) -> str:
     """Settings as the sorted lines that GET_NAMESRV_CONFIG answers; -c reads them back."""
     properties = {switch.key: "true" for name, switch in _SWITCHES.items() if name in values}
     for name, value in values.items():
         shown = round(value * 1000) if isinstance(value, float) and name in _MILLISECONDS else value
-        properties[JAVA_NAMES[name]] = text_of(shown)
+        if not isinstance(value, SecretStr) or not value.get_secret_value():
+            text = text_of(shown)
+            properties[JAVA_NAMES[name]] = _APACHE_VALUES.get(name, {}).get(text, text)
     return format_properties(properties)
 
 
@@ -114,6 +138,9 @@ def _add_setting(translation: Translation, name: str, given: Given) -> None:
     if SETTINGS[name].kind is bool and _truth(text) is None:
         # Java takes yes for false, we took it for true elsewhere
         translation.problems.append(complaint(given, SETTINGS[name], "is not true or false"))
+    elif name in _APACHE_VALUES:
+        ours = {theirs: ours for ours, theirs in _APACHE_VALUES[name].items()}
+        translation.given[name] = Given(ours.get(text.lower(), text), given.origin)
     elif name not in _MILLISECONDS:
         translation.given[name] = given
     elif re.fullmatch("[0-9]{1,15}", text):

@@ -53,6 +53,10 @@ _FILES = {
         "properties_file",
         "An Apache NameServer's namesrv.properties, unchanged. A warning names each key that has no effect here.",
     ),
+    ("--tls-properties",): (
+        "tls_properties_file",
+        "An Apache NameServer's tls.properties, unchanged. tls-mode is permissive then, unless it is set, as there.",
+    ),
 }
 _ACTIONS = {
     ("-p", "--print-config"): (Action.PRINT_CONFIG, "Print each setting with its value and origin, and exit."),
@@ -71,12 +75,13 @@ class CommandLine:
     given: dict[str, Given]
     toml_file: str | None
     properties_file: str | None
+    tls_properties_file: str | None
     problems: tuple[str, ...]
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
     """Read the arguments; values are checked later, together with those from elsewhere."""
-    found = argparse.Namespace(action=Action.RUN, toml_file=None, properties_file=None)
+    found = argparse.Namespace(action=Action.RUN, toml_file=None, properties_file=None, tls_properties_file=None)
     try:
         _, unknown = _parser().parse_known_args(argv, found)
         problems = list(_complaints(unknown))
@@ -84,7 +89,8 @@ def parse(argv: Sequence[str]) -> CommandLine:
         message = next((ours for theirs, ours in _REWORDED.items() if error.message.startswith(theirs)), error.message)
         problems = [f"flag {error.argument_name} {message}" if error.argument_name else message]
     given = {name: value for name, value in vars(found).items() if name in SETTINGS}
-    return CommandLine(found.action, given, found.toml_file, found.properties_file, tuple(problems))
+    files = (found.toml_file, found.properties_file, found.tls_properties_file)
+    return CommandLine(found.action, given, *files, tuple(problems))
 
 
 def help_text() -> str:

@@ -4,29 +4,30 @@ import contextlib
 import json
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from namesrv.settings.apache_properties import Translation, translate
+from namesrv.settings.apache_properties import Translation, translate, translate_tls
 from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, did_you_mean, text_of
 from namesrv.settings.flags import CommandLine
 from namesrv.settings.model import Settings, default_data_dir
 from namesrv_remoting.access import AccessFile, AccessFileError, parse_access_file
+from namesrv_remoting.aio.tls import TlsError, server_context
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_runtime.log import printable, quoted
 
 # Brokers send every 30 s.
 HEARTBEAT_SECONDS = 30
 
-# Set by others: RocketMQ's clients read NAMESRV_ADDR, ours sign with a key, and Kubernetes gives every pod the
-# addresses of a service that is called namesrv (or namesrv-something). Refusing those would keep the daemon from
+# Set by others: RocketMQ's clients read NAMESRV_ADDR, ours sign with a key and use TLS, and Kubernetes gives every pod
+# the addresses of a service that is called namesrv (or namesrv-something). Refusing those would keep the daemon from
 # starting for no fault of anybody's.
 _NOT_OURS = re.compile(
-    r"NAMESRV_(ADDR|ACCESS_KEY|SECRET_KEY|SECRET_KEY_FILE)=|"
+    r"NAMESRV_(ADDR|ACCESS_KEY|SECRET_KEY|SECRET_KEY_FILE|TLS|TLS_VERIFY_HOST)=|"
     r"NAMESRV_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|"
     r"NAMESRV_(\w+_)?PORT=(tcp|udp|sctp)://"
 )
@@ -62,7 +63,12 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
     Raises:
         SettingsError: with everything that is wrong.
     """
-    sources = [_from_properties(line.properties_file), _from_toml(line.toml_file), _from_environment(environ)]
+    sources = [
+        _from_properties(line.tls_properties_file, translate_tls),
+        _from_properties(line.properties_file, translate),
+        _from_toml(line.toml_file),
+        _from_environment(environ),
+    ]
     given: dict[str, Given] = {"data_dir": Given(default_data_dir(environ), "default")}
     for source in sources:
         given |= source.given
@@ -145,7 +151,7 @@ def _from_toml(path: str | None) -> Translation:
     return source
 
 
-def _from_properties(path: str | None) -> Translation:
+def _from_properties(path: str | None, translate: Callable[[Mapping[str, str], str], Translation]) -> Translation:
     if path is None:
         return Translation()
     try:
@@ -183,6 +189,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
     if settings.tls_client_auth != "none" and not settings.tls_ca_file:
         # whoever has a certificate from anybody would be let in
         yield f"tls-client-auth {settings.tls_client_auth} needs authorities: set tls-ca-file"
+    elif settings.needs_certificate and settings.tls_cert_file:
+        try:
+            server_context(settings.tls_files, settings.tls_client_auth)
+        except TlsError as error:
+            yield f"TLS: {printable(str(error))}"
 
 
 def _doubts(settings: Settings) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from namesrv_remoting.aio.connection import ServerConnection, refusal
-from namesrv_remoting.aio.tls_transport import HandshakeTurns, TlsTransport
+from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeTurns, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import HEAD, Frame
 from namesrv_remoting.proxy_header import read_proxy_header
@@ -15,8 +15,6 @@ from namesrv_remoting.serializers import decode_frame
 
 TlsMode = Literal["off", "permissive", "enforcing"]
 
-# the type of a TLS record that holds a handshake; as the first byte of a frame it would announce 369 MB
-_HANDSHAKE: Final = 0x16
 _PLAIN_REFUSED: Final = "plain text received, but this server requires TLS (Java peers: tls.enable=true)"
 
 
@@ -63,7 +61,7 @@ class Door(asyncio.Protocol):
             data = self._past_proxy_header(data)
         if not data or self._transport is None:
             return
-        if data[0] == _HANDSHAKE:
+        if data[0] == TLS_HANDSHAKE:
             self._secure(self._transport, data)
         elif self._tls.mode == "permissive":
             self._transport.set_protocol(self._connection)

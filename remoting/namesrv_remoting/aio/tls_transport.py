@@ -10,6 +10,8 @@ from typing import Any, Final, cast
 from namesrv_remoting.aio.tls import certificate_names
 from namesrv_remoting.errors import RemoteProtocolError
 
+# the first byte of a client's first record; as that of a frame it would announce 369 MB
+TLS_HANDSHAKE: Final = 0x16
 # the most that one record holds, and what is fed at a time: the library keeps room for the largest piece that it got
 _RECORD_BYTES: Final = 16 * 1024
 

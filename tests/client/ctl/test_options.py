@@ -7,6 +7,7 @@ import typer
 
 from namesrv_client.ctl.options import Options, duration, options_of
 from namesrv_client.ctl.servers import Answers, problem
+from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.credentials import SigningSettings
 from namesrv_remoting.errors import ConnectError, NoPermissionError, RequestTimeoutError
 from tests.support.ctl import nobody, run
@@ -19,9 +20,11 @@ def _no_servers_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults() -> None:
     """This machine's server, asked once."""
-    unsigned = SigningSettings()
+    unsigned, plain = SigningSettings(), TlsClientSettings()
 
-    assert options_of() == Options(("127.0.0.1:9876",), "table", None, 3.0, color=True, yes=False, signing=unsigned)
+    assert options_of() == Options(
+        ("127.0.0.1:9876",), "table", None, 3.0, color=True, yes=False, signing=unsigned, tls=plain
+    )
 
 
 @pytest.mark.parametrize(
