@@ -9,7 +9,7 @@ import typer
 from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]  # not declared
 
 from namesrv_client.ctl import PROGRAM
-from namesrv_client.ctl.commands import access, bench, brokers, config, diff, explain, following, mqadmin, topics
+from namesrv_client.ctl.commands import access, audit, bench, brokers, config, diff, explain, following, mqadmin, topics
 from namesrv_client.ctl.options import Options, command, group
 
 # What typer does for its options --install-completion and --show-completion, which the command `completion` stands
@@ -57,6 +57,7 @@ _COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "connections": brokers.connections,
     "events": following.events,
     "watch": following.watch,
+    "audit": audit.audit,
     "explain": explain.explain,
     "diff": diff.diff,
     "bench": bench.bench,

@@ -1,0 +1,189 @@
+"""`audit`: the trail of a server that runs or has run, read from its files."""
+
+import gzip
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.ctl import COMMAND, run
+from tests.support.daemon import Daemon
+from tests.support.peer import Peer
+from tests.support.talking_process import PatternProcess
+
+# 2026-03-01 08:00 UTC
+EIGHT = 1_772_352_000_000
+WHO = {"account": "op", "peer": "10.0.0.7:5000", "proxied": None}
+QUEUES = {"broker_name": "broker-a", "read": 8, "write": 8, "perm": 6}
+
+
+def line(ts_ms: int, event: str, **fields: Any) -> dict[str, Any]:
+    """A line as a server writes it."""
+    return {"v": 1, "seq": 1, "ts_ms": ts_ms, "nameserver": "ns", "boot_id": "0a", "event": event, **fields}
+
+
+def changed(ts_ms: int, request: str, *changes: dict[str, Any], **who: Any) -> dict[str, Any]:
+    """A line of what a request changed."""
+    return line(ts_ms, "change", request=request, **{**WHO, **who}, changes=list(changes))
+
+
+KV = changed(
+    EIGHT + 3, "PUT_KV_CONFIG", {"what": "kv", "namespace": "NS", "key": "k", "before": None, "after": "\x1b[2J"}
+)
+REGISTERED = changed(
+    EIGHT + 1,
+    "REGISTER_BROKER",
+    {"what": "routes", "topics": 22, "named": [{"topic": "orders", "before": [], "after": [QUEUES]}]},
+    {
+        "what": "broker",
+        "cluster": "c",
+        "broker_addr": "m:1",
+        "before": None,
+        "after": {"broker_name": "broker-a", "broker_id": 0},
+    },
+    account="",
+    peer="[fd00::7]:5001",
+)
+REFUSED = line(
+    EIGHT + 3_600_000,
+    "refusal",
+    **{**WHO, "request": "DELETE_TOPIC_IN_NAMESRV", "reason": "not_granted", "remark": "may not", "repeated": 7},
+    about={"topic": "bills"},
+)
+WIPED = changed(
+    EIGHT + 3_600_001,
+    "WIPE_WRITE_PERM_OF_BROKER",
+    {"what": "write_permission", "broker_name": "broker-b", "topics": 2, "before": True, "after": False},
+    account="other",
+)
+
+
+def write(root: Path, hour: str, name: str, *lines: dict[str, Any], rest: bytes = b"") -> Path:
+    """A file of the trail; compressed if it is closed."""
+    path = root / "dt=2026-03-01" / f"hour={hour}" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = b"".join(json.dumps(each).encode() + b"\n" for each in lines) + rest
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+@pytest.fixture(name="data_dir")
+def written(tmp_path: Path) -> Path:
+    """The data directory of a server that was restarted at eight and killed in the middle of a line after nine."""
+    root = tmp_path / "audit"
+    write(root, "08", "ns-0a-2.jsonl.gz", KV)
+    write(root, "08", "ns-0a-1.jsonl.gz", line(EIGHT, "start"), REGISTERED)
+    write(root, "08", "ns-0b-1.jsonl.gz", line(EIGHT + 2, "start"))
+    write(root, "09", "ns-0b-2.jsonl.open", REFUSED, WIPED, rest=b'{"v":1,')
+    # what compression leaves when it is killed
+    write(root, "09", ".ns-0b-2.jsonl.gz.tmp", rest=b"half")
+    return tmp_path
+
+
+def test_lines_are_sentences_in_their_order(data_dir: Path) -> None:
+    """Of all runs and files by time; the last ones; nothing in a name acts on the terminal."""
+    done = run("audit", str(data_dir))
+
+    assert (0, "") == (done.code, done.err)
+    assert ["TIME", "EVENT", "ACCOUNT", "PEER", "REQUEST", "WHAT"] == done.cells[0]
+    told = [["start"], ["change"], ["start"], ["change"], ["refusal"], ["change"]]
+    assert told == [cells[1:2] for cells in done.cells[1:]]
+    assert [
+        "routes of orders and 21 more; registered c/broker-a/0 at m:1",
+        'kv NS/k: none -> "\\u001b[2J"',
+        "not_granted: may not [topic=bills] (7 times more)",
+        "write permission broker-b: true -> false",
+    ] == [cells[-1] for cells in done.cells[1:] if cells[1] != "start"]
+    assert ["-", "[fd00::7]:5001", "REGISTER_BROKER"] == done.cells[2][2:5]
+    assert [WIPED] == run("audit", str(data_dir / "audit"), "--limit=1", "-o", "json").json["lines"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--event=refusal"], [REFUSED]),
+        (["--event=refusal", "--event=change", "--limit=2"], [REFUSED, WIPED]),
+        (["--account=o*"], [KV, REFUSED, WIPED]),
+        (["--account=op", "--request=put-kv-config"], [KV]),
+        (["--peer=fd00::7"], [REGISTERED]),
+        (["--peer=10.0.0.7:5000", "--event=change"], [KV, WIPED]),
+        (["--broker=broker-a"], [REGISTERED]),
+        (["--broker=broker-*"], [REGISTERED, WIPED]),
+        (["--topic=bills"], [REFUSED]),
+        (["--topic=orders"], [REGISTERED]),
+        (["--topic=k"], []),
+        (["--since=2026-03-01T08:30"], [REFUSED, WIPED]),
+        (["--since=2026-03-01T09:00:00.001+00:00"], [WIPED]),
+        (["--since=1s"], []),
+    ],
+)
+def test_filters(data_dir: Path, options: list[str], expected: list[dict[str, Any]]) -> None:
+    """All that are given have to fit."""
+    assert expected == run("audit", str(data_dir), *options, "-o", "json").json["lines"]
+
+
+def test_damage_is_named_and_hides_nothing(data_dir: Path) -> None:
+    """A file that cannot be read, or holds something else, makes a 1; the others are shown."""
+    write(data_dir / "audit", "07", "ns-09-1.jsonl.open", rest=b"no line\n").chmod(0o600)
+    broken = write(data_dir / "audit", "08", "ns-0a-3.jsonl.gz", KV)
+    broken.write_bytes(broken.read_bytes()[:-12])
+
+    done = run("audit", str(data_dir), "--event=change", "-o", "json")
+
+    assert 1 == done.code
+    assert [REGISTERED, KV] == done.json["lines"][:2]
+    assert WIPED == done.json["lines"][-1]
+    assert ["ns-09-1: not a line", "ns-0a-3: Compressed"] == [
+        problem.rpartition("/")[2][: len("ns-09-1: not a line")] for problem in done.problems
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["/nowhere"], "no such directory: /nowhere"), ([".", "--since=yesterday"], "not a time: 'yesterday'")],
+)
+def test_wrong_use(arguments: list[str], message: str) -> None:
+    """Is a 2, with the value."""
+    done = run("audit", *arguments)
+
+    assert (2, "") == (done.code, done.out)
+    assert message in done.err
+
+
+def test_a_running_server_is_followed(tmp_path: Path) -> None:
+    """What it does comes as it is written, also after the file was closed and compressed and a server began anew."""
+    data_dir = tmp_path / "data"
+    with Daemon(data_dir) as daemon, Peer(daemon.listening().address) as peer:
+        Broker().register(peer)
+        with PatternProcess(
+            [*COMMAND, "audit", str(data_dir), "--follow", "--event=change", "-o", "json"]
+        ) as following:
+            seen: list[dict[str, Any]] = []
+
+            def requests(count: int) -> list[Any]:
+                following.wait_until(lambda: len(following.lines) >= count)
+                seen[:] = [json.loads(each) for each in following.lines]
+                return [each["request"] for each in seen]
+
+            assert ["REGISTER_BROKER"] == requests(1)
+            assert 0 == peer.ask(216, {"topic": "bills"}).code
+            assert ["REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV"] == requests(2)
+            daemon.stop()
+            with Daemon(data_dir) as second, Peer(second.listening().address) as again:
+                Broker().register(again)
+                assert "REGISTER_BROKER" == requests(3)[-1]
+            assert seen[0]["boot_id"] != seen[-1]["boot_id"]
+            following.kill()
+
+
+def test_default_directory(tmp_path: Path) -> None:
+    """That of a server whose data directory the environment names."""
+    write(tmp_path / "audit", "08", "ns-0a-1.jsonl.gz", KV)
+    environment = {"NAMESRV_DATA_DIR": str(tmp_path), "PATH": "/usr/bin"}
+
+    done = subprocess.run([*COMMAND, "audit", "-o", "json"], env=environment, capture_output=True, check=True)
+
+    assert {"directory": str(tmp_path / "audit"), "lines": [KV]} == json.loads(done.stdout)
