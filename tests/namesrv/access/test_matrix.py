@@ -1,5 +1,7 @@
 """Every code with every kind of credentials: the answer, and that a refusal changes nothing."""
 
+import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from namesrv_remoting.access import CODES, GRANTABLE, AccessClass
 from namesrv_remoting.codes import RequestCode
+from tests.support.certificates import Authority, Identity
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, native, question, registration
 from tests.support.signing import Key
@@ -44,6 +47,14 @@ secrets = ["{SECRET}"]
 networks = ["{THEIR_NETWORK}"]
 may = {[*map(str, GRANTABLE)]}
 
+[accounts.certified]
+certificates = ["broker-1.example.com"]
+may = ["broker-control"]
+
+[accounts.certified-too]
+certificates = ["broker-2.example.com"]
+may = ["broker-control"]
+
 [accounts.closed-network]
 networks = ["{CLOSED_NETWORK}/32"]
 may = ["route-read", "broker-control"]
@@ -59,6 +70,8 @@ class Credentials(NamedTuple):
     key: Key | None
     allowed: set[AccessClass]
     source: str = OTHER_NETWORK
+    # the name in the certificate that it shows
+    certificate: str = ""
 
 
 NOW_MS = Key("", "").now_ms
@@ -84,6 +97,16 @@ MATRIX = {
     "from another network": Credentials(Key("bound", SECRET), set()),
     "from the account's network": Credentials(Key("bound", SECRET), ADMIN, THEIR_NETWORK),
     "network only": Credentials(None, {READ, CONTROL, EVERYBODY}, CLOSED_NETWORK),
+    "certificate only": Credentials(None, {CONTROL, EVERYBODY}, certificate="broker-1.example.com"),
+    "certificate of nobody": Credentials(None, set(), certificate="broker-3.example.com"),
+    "certificate of two": Credentials(None, set(), certificate="broker-1.example.com,broker-2.example.com"),
+    # who signs is the signer, and a signature that is no good is not made good by anything else
+    "reader's key over a broker's certificate": Credentials(
+        Key("reader", SECRET), {READ, EVERYBODY}, certificate="broker-1.example.com"
+    ),
+    "wrong secret over a certificate": Credentials(
+        Key("op", f"wrong-{SECRET}"), set(), certificate="broker-1.example.com"
+    ),
     "wrong secret from a network": Credentials(Key("op", f"wrong-{SECRET}"), set(), CLOSED_NETWORK),
 }
 
@@ -136,12 +159,36 @@ REQUESTS: dict[int, Asked] = {
 NO_PERMISSION = 16
 
 
+@pytest.fixture(scope="module")
+def ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The authority that server and peers trust."""
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def identity(ca: Authority) -> Identity:
+    """The server's certificate."""
+    return ca.issue("server")
+
+
+async def connect(server: InProcess, ca: Authority, credentials: Credentials) -> NamesrvPeer:
+    """A connection as these credentials have it: from their network, over TLS if they show a certificate."""
+    if not credentials.certificate:
+        return await NamesrvPeer.connect(server.address, source=credentials.source)
+    shown = ca.issue("client", *credentials.certificate.split(","))
+    context = ssl.create_default_context(cafile=ca.ca_file)
+    context.load_cert_chain(shown.cert_file, shown.key_file)
+    return NamesrvPeer(*await asyncio.open_connection(*server.address, ssl=context))
+
+
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[InProcess]:
+async def server(tmp_path: Path, ca: Authority, identity: Identity) -> AsyncIterator[InProcess]:
     """A server with the access file, and with brokers, topics and KV configuration."""
     access = tmp_path / "access.toml"
     access.write_text(FILE)
-    async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
+    settings: dict[str, Any] = {"access": str(access), **identity.server_settings}
+    settings |= {"tls_mode": "permissive", "tls_client_auth": "optional", "tls_ca_file": str(ca.ca_file)}
+    async with namesrv_in_process(tmp_path / "data", **settings) as server:
         peer = await server.connect()
         operator = MATRIX["operator"].key
         assert operator is not None
@@ -188,10 +235,11 @@ def test_matrix_has_a_row_for_every_code() -> None:
 
 
 @pytest.mark.parametrize("who", MATRIX)
-async def test_every_code(server: InProcess, who: str) -> None:
+async def test_every_code(server: InProcess, ca: Authority, who: str) -> None:
     """What is of an allowed class gets an answer of its own; all else gets code 16, and nothing has changed."""
-    key, allowed, source = MATRIX[who]
-    peer = await NamesrvPeer.connect(server.address, source=source)
+    credentials = MATRIX[who]
+    key, allowed = credentials.key, credentials.allowed
+    peer = await connect(server, ca, credentials)
     for opaque, code in enumerate(REQUESTS, start=100):
         about, before = CODES.get(code), state(server)
         peer.send(frame(key, code, opaque))

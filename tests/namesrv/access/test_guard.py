@@ -1,0 +1,397 @@
+"""Access control of a running server: what its owner reads, what reloads change, and what becomes of takeovers."""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv.routeinfo.records import Contested
+from namesrv.server.reload import Reloader
+from namesrv.settings.flags import parse
+from namesrv.settings.sources import Loaded, SettingsError, load
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.logged import logged
+from tests.support.namesrv_peer import Broker, NamesrvPeer, java_value, native, native_registration, registration
+from tests.support.signing import Key
+
+SECRET = "secret-of-the-guard"
+BROKERS = f'[accounts.brokers]\nsecrets = ["{SECRET}"]\nmay = ["broker-control"]\n'
+NETWORK = '[accounts.network]\nnetworks = ["127.0.0.0/8"]\nmay = ["route-read"]\n'
+KEY = Key("brokers", SECRET)
+BROKER = Broker()
+NO_PERMISSION = 16
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Path:
+    """The access file, readable by its owner alone."""
+    path = tmp_path / "access.toml"
+    path.touch(mode=0o600)
+    path.write_text(BROKERS + NETWORK)
+    return path
+
+
+@pytest.fixture
+async def server(tmp_path: Path, access: Path, request: pytest.FixtureRequest) -> AsyncIterator[InProcess]:
+    """A server with that file."""
+    marks: dict[str, Any] = {}
+    for mark in request.node.iter_markers("settings"):
+        marks |= mark.kwargs
+    async with namesrv_in_process(tmp_path / "data", access=str(access), **marks) as server:
+        yield server
+
+
+async def ask(peer: NamesrvPeer, code: int, ext: Any = None, body: bytes = b"", *, key: Key | None = None) -> Any:
+    """Code and remark of the answer."""
+    answer = await peer.answer_to(peer.tell(code, ext, body)) if key is None else None
+    if key is not None:
+        peer.send(key.question(code, ext, body))
+        answer = await peer.receive()
+    assert answer is not None
+    return answer.code, answer.remark
+
+
+async def test_remarks_help_owners_and_tell_strangers_nothing(server: InProcess) -> None:
+    """Who has proven to own an account reads what it lacks; others read the same whatever they ask and try."""
+    peer = await server.connect()
+
+    assert (
+        NO_PERMISSION,
+        "account brokers may not admin-write (WIPE_WRITE_PERM_OF_BROKER) for broker b",
+    ) == await ask(peer, 205, {"brokerName": "b"}, key=KEY)
+    why = "a RocketMQ signature is not enough for admin-write"
+    hint = "sign natively, or set trust_rocketmq_signatures for account brokers"
+    weak = KEY._replace(recipe="rocketmq")
+    assert (NO_PERMISSION, f"{why}: {hint}") == await ask(peer, 205, {"brokerName": "b"}, key=weak)
+    for key in (Key("brokers", "wrong-secret"), Key("unknown", SECRET)):
+        for recipe in ("native", "rocketmq"):
+            code, remark = await ask(peer, 103, BROKER.ext, key=key._replace(recipe=recipe))
+            told = f"access key '{key.access_key}' is unknown, or the request is not signed with its secret"
+            assert (NO_PERMISSION, told) == (code, remark)
+    assert (
+        NO_PERMISSION,
+        "account network may not broker-control (BROKER_HEARTBEAT) for cluster cluster-1, broker b",
+    ) == await ask(peer, 904, {**BROKER.ext, "brokerName": "b"})
+
+
+async def test_strangers_read_the_same_whatever_they_ask(server: InProcess, access: Path) -> None:
+    """No account for the address: not even which codes there are."""
+    access.write_text(BROKERS)
+    await reloader(server, access).reload()
+    peer = await server.connect()
+
+    assert {(NO_PERMISSION, "not signed, and no account is known by this address or certificate")} == {
+        await ask(peer, code, BROKER.ext) for code in (103, 105, 206, 318, 99999)
+    }
+
+
+async def test_accounts_are_shown(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """Refusals are logged with account and reason, counted by class; operators' changes name the account."""
+    peer = await server.connect()
+    await ask(peer, 206, key=KEY)
+    guard = server.namesrv.guard
+    assert guard is not None
+
+    [told] = logged(caplog, "access_refused")
+    assert ("GET_ALL_TOPIC_LIST_FROM_NAMESERVER", "brokers", peer.address, "not_granted") == (
+        *(told[name] for name in ("request", "account", "peer", "reason")),
+    )
+    assert {("admin-read", "not_granted", "refused"): 1} == guard.refusals
+    assert "brokers" == server.connection_of(peer).account
+    assert "<AccessGuard [enforces | 2 accounts | 1 refused]>" == repr(guard)
+
+
+async def test_refusals_do_not_fill_the_log(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """Twenty lines a second, and then how many more there were."""
+    peer = await server.connect()
+    for _ in range(25):
+        await ask(peer, 206)
+    await server.clock.advance(1)
+    await ask(peer, 206)
+
+    assert 21 == len(logged(caplog, "access_refused"))
+    assert [5] == [told["more"] for told in logged(caplog, "accesses_refused")]
+
+
+@pytest.mark.settings(access_mode="observe")
+async def test_observed_rules_refuse_nothing(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """What would be refused is done, logged as observed and counted; a forged signature is no exception."""
+    peer = await server.connect()
+    guard = server.namesrv.guard
+    assert guard is not None
+
+    assert 0 == (await ask(peer, 103, BROKER.ext, registration("T", "U")))[0]
+    assert 0 == (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=Key("brokers", "wrong-secret")))[0]
+    assert 0 == (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY))[0]
+    assert 0 == (await ask(peer, 105, {"topic": "T"}))[0]
+    # unknown everywhere
+    assert 3 == (await ask(peer, 99999))[0]
+    # what an access file opens, one that is merely observed does not
+    assert (NO_PERMISSION, "administration is disabled on this server, see its setting admin-enabled") == await ask(
+        peer, 318, None, b"orderMessageEnable=true"
+    )
+
+    assert {
+        ("broker-control", "not_granted", "observed"): 1,
+        ("broker-control", "mismatch", "observed"): 1,
+        ("none", "no_class", "observed"): 1,
+        ("admin-write", "not_granted", "observed"): 1,
+    } == guard.refusals
+    assert [True] * 4 == [told["observed"] for told in logged(caplog, "access_refused")]
+
+
+async def test_large_registration_is_verified(server: InProcess) -> None:
+    """Its digest is computed outside the loop, and counts all the same."""
+    topics = [f"topic-{number:05}" for number in range(3_000)]
+    peer = await server.connect()
+    body = registration(*topics)
+    assert len(body) > 256 * 1024
+
+    good, bad = KEY.question(103, BROKER.ext, body), Key("brokers", "wrong-secret").question(103, BROKER.ext, body)
+    peer.send(bad)
+    assert NO_PERMISSION == (await peer.receive()).code
+    assert not server.namesrv.manager.tables.topic_queue_table
+    peer.send(good)
+    assert 0 == (await peer.receive()).code
+    assert 3_000 == len(server.namesrv.manager.tables.topic_queue_table)
+
+
+async def test_signatures_of_others_can_be_ignored(server: InProcess, access: Path) -> None:
+    """Clients sign for their brokers, whose accounts need not be known here: they count as not signed."""
+    peer = await server.connect()
+    foreign = Key("of-the-brokers-acl", "their-secret", "rocketmq")
+    assert NO_PERMISSION == (await ask(peer, 105, {"topic": "T"}, key=foreign))[0]
+
+    access.write_text(f'unknown_access_keys = "ignore"\n{BROKERS}{NETWORK}')
+    await reloader(server, access).reload()
+
+    assert 17 == (await ask(peer, 105, {"topic": "T"}, key=foreign))[0]
+    # a known one is held to its secret
+    assert NO_PERMISSION == (await ask(peer, 105, {"topic": "T"}, key=Key("brokers", "wrong-secret")))[0]
+
+
+# -- reload -----------------------------------------------------------------------------------------------------------
+
+
+def reloader(server: InProcess, access: Path, *further: str) -> Reloader:
+    """What SIGHUP runs."""
+    settings = server.namesrv.settings
+    argv = [
+        *("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--drain-seconds=0", f"--access={access}"),
+        *(f"--data-dir={server.data_dir}", f"--nameserver-name={settings.nameserver_name}", *further),
+    ]
+    read: Callable[[], Loaded] = lambda: load(parse(argv), {})  # noqa: E731 - typed
+    return Reloader(server.namesrv, server.controller.server, read)
+
+
+async def test_reload_reaches_open_connections(server: InProcess, access: Path) -> None:
+    """On both roads, and whoever was known by its address: the next request is judged by the new file."""
+    peer = await server.connect()
+    await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
+    assert 0 == (await ask(peer, 105, {"topic": "T"}))[0]
+    assert 1 == server.namesrv.fast_lane.pulls
+
+    access.write_text(BROKERS.replace(SECRET, "another-secret") + NETWORK.replace("route-read", "admin-read"))
+    await reloader(server, access).reload()
+
+    assert NO_PERMISSION == (await ask(peer, 105, {"topic": "T"}))[0]
+    assert NO_PERMISSION == (await ask(peer, 904, BROKER.ext, key=KEY))[0]
+    assert 0 == (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0]
+    assert 0 == (await ask(peer, 206))[0]
+    assert 1 == server.namesrv.fast_lane.pulls
+
+
+async def test_replay_after_a_reload_is_still_one(server: InProcess, access: Path) -> None:
+    """The signatures that were seen are not forgotten with the file."""
+    peer, once = await server.connect(), KEY.question(103, BROKER.ext, registration("T", "U"))
+    peer.send(once)
+    assert 0 == (await peer.receive()).code
+    await reloader(server, access).reload()
+    peer.send(once)
+    assert NO_PERMISSION == (await peer.receive()).code
+
+
+async def test_wrong_file_changes_nothing(server: InProcess, access: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor does one that is gone: the rules stay, and log and metric say what is wrong until it is right."""
+    peer, counters = await server.connect(), server.namesrv.counters
+    wrong = {"[accounts.a]": "account a: object missing required field may", None: "cannot be read"}
+    for text, problem in wrong.items():
+        access.unlink() if text is None else access.write_text(text)
+        caplog.clear()
+        await reloader(server, access, "--max-clusters=7").reload()
+        [refused] = logged(caplog, "reload_refused")
+        assert problem in refused["problems"][0]
+        assert str(access) in refused["problems"][0]
+        assert (True, 1_000) == (counters.is_reload_refused, server.namesrv.settings.max_clusters)
+        assert 0 == (await ask(peer, 904, BROKER.ext, key=KEY))[0]
+    access.write_text(BROKERS)
+    await reloader(server, access).reload()
+    assert not counters.is_reload_refused
+
+
+@pytest.mark.parametrize("further", [(), ("--access-mode=observe",)])
+async def test_mode_can_be_reloaded(server: InProcess, access: Path, further: tuple[str, ...]) -> None:
+    """From enforced to observed."""
+    await reloader(server, access, *further).reload()
+
+    expected = 0 if further else NO_PERMISSION
+    assert expected == (await ask(await server.connect(), 206))[0]
+
+
+async def test_another_path_needs_a_restart(
+    server: InProcess, access: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Above all none: a running server does not open itself."""
+    other = tmp_path / "other.toml"
+    other.touch(mode=0o600)
+    other.write_text(NETWORK.replace("route-read", "admin-write"))
+    for path in (str(other), ""):
+        caplog.clear()
+        await reloader(server, access, f"--access={path}").reload()
+        assert ["access"] == [told["setting"] for told in logged(caplog, "setting_needs_restart")]
+        assert NO_PERMISSION == (await ask(await server.connect(), 205, {"brokerName": "b"}))[0]
+
+
+# -- start ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({}, 0),
+        ({"listen_host": "0.0.0.0"}, 1),
+        ({"listen_host": "127.0.0.1,127.0.0.2"}, 0),
+        ({"listen_host": "0.0.0.0", "access": "access.toml"}, 0),
+    ],
+)
+async def test_open_server_says_so(
+    tmp_path: Path, access: Path, settings: dict[str, Any], warned: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Beyond loopback and without an access file, in one line."""
+    if "access" in settings:
+        settings = {**settings, "access": str(access)}
+    async with namesrv_in_process(tmp_path / "data", **settings) as server:
+        found = logged(caplog, "open_to_the_network")
+        assert warned == len(found)
+        if found:
+            assert [f"0.0.0.0:{server.address[1]}"] == found[0]["addresses"]
+
+
+def test_settings_are_checked_with_the_file(tmp_path: Path, access: Path) -> None:
+    """`--check-config` and the start say what is wrong in it; one that others can read is a warning."""
+    access.chmod(0o604)
+    [warning] = load(parse([f"--access={access}"]), {}).warnings
+    assert f"{access} holds secrets and is open to every user of this machine: chmod o= it" == warning
+
+    access.write_text(f'[accounts.a]\nsecrets = ["{SECRET}"]\nmay = ["root"]')
+    with pytest.raises(SettingsError) as caught:
+        load(parse([f"--access={access}"]), {})
+    [problem] = caught.value.problems
+    assert f"{access}: account a: 'root' is not one of" in problem
+    assert SECRET not in str(caught.value)
+
+
+# -- takeover ---------------------------------------------------------------------------------------------------------
+
+USURPER = Broker("broker-a", 0, "10.6.6.6:10911")
+OTHER_CLUSTER = USURPER._replace(cluster="cluster-2")
+RENAMED = Broker("broker-b", 0, BROKER.addr)
+SLAVE = Broker("broker-a", 1, "10.6.6.6:10911")
+MOVED = BROKER._replace(id=1)
+
+
+@pytest.fixture
+async def open_server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[InProcess]:
+    """A server without an access file."""
+    [mark] = request.node.iter_markers("settings")
+    async with namesrv_in_process(tmp_path / "data", **mark.kwargs) as server:
+        yield server
+
+
+@pytest.mark.settings(takeover="refuse")
+@pytest.mark.parametrize("usurper", [USURPER, OTHER_CLUSTER, RENAMED])
+@pytest.mark.parametrize("silent", [0, 45])
+async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper: Broker, silent: int) -> None:
+    """Another address for its id, whatever the cluster, or another name for its address; the remark has its age."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    await peer.register(BROKER)
+    await open_server.clock.advance(silent)
+    open_server.effects.clear()
+    before = dict(open_server.namesrv.manager.tables.broker_live_table)
+
+    answer = await other.register(usurper)
+
+    holder = f"broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard {silent} s ago"
+    told = f"{holder}; {usurper.addr} may not take its place"
+    assert (NO_PERMISSION, told) == (answer.code, answer.remark)
+    assert before == open_server.namesrv.manager.tables.broker_live_table
+    assert [True] == [effect.is_refused for effect in open_server.taken(Contested)]
+    assert {"refused": 1, "warned": 0} == open_server.namesrv.counters.takeovers
+
+
+@pytest.mark.settings(takeover="refuse")
+@pytest.mark.parametrize("successor", [USURPER, OTHER_CLUSTER, RENAMED])
+async def test_place_of_a_broker_that_missed_a_heartbeat_is_free(open_server: InProcess, successor: Broker) -> None:
+    """One that hangs must not keep its successor out for as long as it takes to expire."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    await peer.register(BROKER)
+    await open_server.clock.advance(45.1)
+
+    assert 0 == (await other.register(successor)).code
+
+
+@pytest.mark.settings(takeover="refuse", evict_on_disconnect=False)
+async def test_place_of_a_broker_that_hung_up_is_free(open_server: InProcess) -> None:
+    """It has gone; its entry is only waiting to expire."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    await peer.register(BROKER)
+    await open_server.hang_up(peer)
+
+    assert 0 == (await other.register(USURPER)).code
+
+
+@pytest.mark.settings(takeover="refuse")
+async def test_what_is_no_takeover(open_server: InProcess) -> None:
+    """The broker itself over another connection or under another id, a slave of it, and a move over its own one."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    for who, broker in [(peer, BROKER), (other, BROKER), (other, SLAVE), (peer, BROKER), (peer, MOVED)]:
+        # 1: the place of the slave, which is on the other connection
+        expected = NO_PERMISSION if broker is MOVED else 0
+        assert expected == (await who.register(broker)).code
+    assert 0 == (await other.register(USURPER)).code
+
+
+@pytest.mark.settings(takeover="warn")
+async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """Done, logged with both sides, counted, and remembered among the events."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    await peer.register(BROKER)
+    await open_server.clock.advance(7)
+    assert 0 == (await other.register(USURPER)).code
+
+    told = {
+        "cluster": "cluster-1",
+        "broker_name": "broker-a",
+        "broker_id": 0,
+        "broker_addr": "10.0.0.1:10911",
+        "age_ms": 7_000,
+        "by": "10.6.6.6:10911",
+        "peer": other.address,
+        "refused": False,
+    }
+    assert [told] == logged(caplog, "broker_place_contested")
+    assert [logging.WARNING] == [it.levelno for it in caplog.records if it.msg == "broker_place_contested"]
+    assert {"refused": 0, "warned": 1} == open_server.namesrv.counters.takeovers
+    answer = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
+    assert 1 == sum(it["event"] == "contested" for it in java_value(answer)["events"])
+
+
+@pytest.mark.settings(takeover="allow")
+async def test_takeover_is_allowed_as_with_apaches(open_server: InProcess) -> None:
+    """By default nobody even looks."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    await peer.register(BROKER, native_registration("T"), spelling="native")
+    assert 0 == (await other.register(USURPER)).code
+    assert not open_server.effects_of(Contested)
