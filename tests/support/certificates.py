@@ -7,6 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +39,24 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.ca_file)
 
     def issue(
-        self, name: str, *hosts: str, expires: datetime | None = None, common_name: str | None = None
+        self,
+        name: str,
+        *hosts: str,
+        expires: datetime | None = None,
+        common_name: str | None = None,
+        password: str = "",
     ) -> Identity:
-        """Certify hosts, for 127.0.0.1 and localhost if none are named; files that are there are replaced."""
+        """Certify hosts, 127.0.0.1 and localhost if none are named; files that are there are replaced at once."""
         found = self._ca.issue_cert(
             *(hosts or ("localhost", "127.0.0.1", "::1")), not_after=expires, common_name=common_name
         )
         issued = Identity(self._directory / f"{name}.pem", self._directory / f"{name}.key")
+        key = load_pem_private_key(found.private_key_pem.bytes(), None)
+        how = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+        # what Java reads, too
+        key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how)
         chain = b"".join(blob.bytes() for blob in found.cert_chain_pems)
-        for path, content in ((issued.cert_file, chain), (issued.key_file, found.private_key_pem.bytes())):
+        for path, content in ((issued.cert_file, chain), (issued.key_file, key_pem)):
             new = path.with_suffix(".new")
             new.write_bytes(content)
             os.replace(new, path)  # noqa: PTH105 - at once, as whoever renews certificates does

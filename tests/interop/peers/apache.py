@@ -13,13 +13,21 @@ from tests.interop.peers.waiting import GUARD_SECONDS
 class ApacheNameServer(JavaProcess):
     """A NameServer; it listens once `booted()` returns. Further settings are those of a namesrv.properties."""
 
-    def __init__(self, home: Path, *, port: int = 0, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        port: int = 0,
+        settings: Mapping[str, object] | None = None,
+        flags: Sequence[str] = (),
+    ) -> None:
         self.port = port or free_port()
         own = {"listenPort": self.port, "bindAddress": "127.0.0.1", "kvConfigPath": home / "kvConfig.json"}
         file = home / "namesrv.properties"
         home.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{key}={value}\n" for key, value in {**own, **(settings or {})}.items()))
-        super().__init__(home, "namesrv-5", "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(file))
+        main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        super().__init__(home, "namesrv-5", main, "-c", str(file), flags=flags)
 
     @property
     def address(self) -> str:
@@ -70,10 +78,10 @@ class Output(NamedTuple):
 class MqAdmin(JavaProcess):
     """Many commands of mqadmin in one process, with the addresses of some NameServers; see AdminShell.java."""
 
-    def __init__(self, home: Path, *name_servers: str) -> None:
+    def __init__(self, home: Path, *name_servers: str, flags: Sequence[str] = ()) -> None:
         self._name_servers = ";".join(name_servers)
         self._asked = 0
-        super().__init__(home, "tools-5", "AdminShell")
+        super().__init__(home, "tools-5", "AdminShell", flags=flags)
 
     def __call__(self, *words: str) -> Output:
         """Run a command; what it printed, be it right or wrong."""

@@ -77,6 +77,7 @@ class Broker(JavaProcess):
         peer: BrokerPeer = "broker-5",
         port: int = 0,
         settings: Mapping[str, object] | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.broker_id = broker_id
@@ -85,7 +86,7 @@ class Broker(JavaProcess):
         self.port = port or broker_port()
         self.name_servers = tuple(name_servers)
         self._configure(home, {"brokerRole": role, **(settings or {})})
-        super().__init__(home, peer, _MAIN, "-c", str(home / "broker.conf"), heap_megabytes=384, flags=_DISK)
+        super().__init__(home, peer, _MAIN, "-c", str(home / "broker.conf"), heap_megabytes=384, flags=(*_DISK, *flags))
 
     def _configure(self, home: Path, settings: Mapping[str, object]) -> None:
         (home / "conf").mkdir(parents=True, exist_ok=True)

@@ -32,8 +32,10 @@ def _events(process: PatternProcess, event: str, fields: dict[str, object]) -> l
 class Driver(JavaProcess):
     """One JVM with as many producers and consumers as are started in it, told by name what to do; see Driver.java."""
 
-    def __init__(self, home: Path, *, peer: Literal["client-5", "client-5.1"] = "client-5") -> None:
-        super().__init__(home, peer, "Driver", flags=_FLAGS)
+    def __init__(
+        self, home: Path, *, peer: Literal["client-5", "client-5.1"] = "client-5", flags: Sequence[str] = ()
+    ) -> None:
+        super().__init__(home, peer, "Driver", flags=(*_FLAGS, *flags))
 
     def events(self, event: str, **fields: object) -> list[Said]:
         """What happened so far of a kind, with these fields."""

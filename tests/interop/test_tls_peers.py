@@ -1,0 +1,140 @@
+"""Unmodified brokers, clients and tools with tls.enable=true, a NameServer that takes nothing else, and the reverse.
+
+RocketMQ's Go client 2.1.2 speaks no TLS: next to it tls-mode has to be permissive.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers.apache import ApacheNameServer, MqAdmin
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.driver import Driver
+from tests.support.certificates import Authority, Identity
+from tests.support.ctl import run
+from tests.support.daemon import Daemon
+
+
+def java_flags(home: Path, ca: Authority, identity: Identity | None) -> tuple[str, ...]:
+    """What makes a Java peer use TLS, to brokers as well: a system property and the file of Apache's manual."""
+    settings: dict[str, object] = {
+        "tls.test.mode.enable": "false",
+        "tls.client.authServer": "true",
+        "tls.client.trustCertPath": ca.ca_file,
+    }
+    if identity is not None:
+        for side in ("client", "server"):
+            settings |= {f"tls.{side}.certPath": identity.cert_file, f"tls.{side}.keyPath": identity.key_file}
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "tls.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return ("-Dtls.enable=true", f"-Dtls.config.file={home / 'tls.properties'}")
+
+
+class World:
+    """A NameServer that requires certificates of its authority, and a broker that has one."""
+
+    def __init__(self, place: Path, stack: ExitStack) -> None:
+        self.place = place
+        self.ca = Authority(place)
+        self.identity = self.ca.issue("peer", common_name="peer")
+        server = self.ca.issue("server")
+        # as Apache's NameServer is told, but for the mode, which there is a property of the process
+        properties = place / "tls.properties"
+        properties.write_text(
+            f"tls.test.mode.enable=false\ntls.server.need.client.auth=require\ntls.server.authClient=true\n"
+            f"tls.server.certPath={server.cert_file}\ntls.server.keyPath={server.key_file}\n"
+            f"tls.server.trustCertPath={self.ca.ca_file}\n"
+        )
+        flags = ("--tls-properties", str(properties), "--tls-mode", "enforcing")
+        self.daemon = stack.enter_context(Daemon(place / "namesrv", *flags)).listening()
+        self.address = "{}:{}".format(*self.daemon.address)
+        home = place / "broker"
+        self.broker = Broker(home, [self.address], flags=java_flags(home, self.ca, self.identity))
+        stack.enter_context(self.broker).booted()
+        self.daemon.wait_for("broker_registered", broker_name="broker-a")
+
+
+@pytest.fixture
+def mqadmin_of(place: Path) -> Iterator[Callable[..., MqAdmin]]:
+    """Makes an mqadmin, by name, address and flags."""
+    with ExitStack() as stack:
+
+        def start(name: str, address: str, flags: Sequence[str] = ()) -> MqAdmin:
+            return stack.enter_context(MqAdmin(place / name, address, flags=flags))
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def world(place: Path, stage: ExitStack) -> World:
+    """All of it, once."""
+    return World(place, stage)
+
+
+def test_broker_registers_over_tls(world: World) -> None:
+    """A real broker with a certificate is there, and stays."""
+    mine = world.identity
+    shown = ("--tls-cert-file", str(mine.cert_file), "--tls-key-file", str(mine.key_file))
+    found = run(
+        "--tls", "--tls-ca-file", str(world.ca.ca_file), *shown, "-s", world.address, "brokers", "-o", "json"
+    ).json["servers"][0]["brokers"]
+    assert [world.broker.address] == [broker["broker_addr"] for broker in found]
+    assert [] == world.daemon.lines("broker_evicted")
+
+
+def test_java_clients_over_tls(world: World) -> None:
+    """A producer and a consumer pass messages on."""
+    home = world.place / "clients"
+    with Driver(home, flags=java_flags(home, world.ca, world.identity)) as clients:
+        clients.pass_on("tls", [world.address], "TopicOfTls")
+
+
+def test_mqadmin_over_tls(world: World, mqadmin_of: Callable[..., MqAdmin]) -> None:
+    """An operator's tool sees the broker."""
+    home = world.place / "mqadmin"
+    admin = mqadmin_of("mqadmin", world.address, java_flags(home, world.ca, world.identity))
+    assert "broker-a" in admin.succeed("clusterList").stdout
+
+
+def test_mqadmin_in_plain_text_reads_why_it_is_refused(world: World, mqadmin_of: Callable[..., MqAdmin]) -> None:
+    """Its error has our words, and so has the NameServer's log."""
+    admin = mqadmin_of("plain", world.address)
+    said = admin("clusterList")
+    assert "CODE: 1  DESC: plain text received, but this server requires TLS" in said.stdout + said.stderr
+    world.daemon.wait_for("connection_refused", reason="tls")
+
+
+def test_mqadmin_over_tls_to_a_server_without(world: World, mqadmin_of: Callable[..., MqAdmin]) -> None:
+    """It fails, and the server's log says why."""
+    with Daemon(world.place / "without").listening() as daemon:
+        address = "{}:{}".format(*daemon.address)
+        admin = mqadmin_of("mistaken", address, java_flags(world.place / "mistaken", world.ca, None))
+        said = admin("clusterList")
+        assert "Exception" in said.stdout + said.stderr
+        daemon.wait_for("connection_refused", reason="tls", error="TLS received where plain text is expected")
+
+
+def test_namesrvctl_over_tls_to_apaches_server(world: World) -> None:
+    """Ours speak TLS with Apache's NameServer, too; without TLS they are told as much as it lets them know."""
+    home = world.place / "apache"
+    properties = java_flags(home, world.ca, world.identity)
+    with ApacheNameServer(home, flags=("-Dtls.server.mode=enforcing", *properties)).booted() as apache:
+        tls = ("--tls", "--tls-ca-file", str(world.ca.ca_file), "-s", apache.address)
+        assert 0 == run(*tls, "kv", "put", "ns", "k", "v", "-y").code
+        assert "v" in run(*tls, "kv", "get", "ns", "k").out
+        plain = run("-s", apache.address, "kv", "get", "ns", "k")
+        assert (2, True) == (plain.code, "closed" in plain.err)
+
+
+def test_java_client_without_a_certificate_is_refused(world: World) -> None:
+    """It does TLS and shows nothing: the log says so."""
+    home = world.place / "anonymous"
+    with Driver(home, flags=java_flags(home, world.ca, None)) as clients:
+        clients.start_producer("anonymous", [world.address], retries=0)
+        assert set() == clients.send("anonymous", "TopicOfTls", 1, "x")
+    refused = world.daemon.wait_for(
+        "connection_refused", reason="tls", error="TLS handshake failed: the peer shows no certificate"
+    )
+    assert refused
