@@ -227,6 +227,9 @@ class TlsClientSettings(CheckedSettings):
     @model_validator(mode="before")
     @classmethod
     def _with_tls_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if given.get("tls") is False:
+            # then those in the environment are not for this one
+            return given
         names = {name: f"NAMESRV_{name.upper()}" for name in TlsClientSettings.model_fields}
         found = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
         return {**found, **given}

@@ -1,0 +1,113 @@
+"""The settings of TLS: from Apache's properties, what cannot be together, and that the passphrase is never shown."""
+
+from pathlib import Path
+
+import pytest
+
+from namesrv.settings.apache_properties import as_properties
+from namesrv.settings.flags import parse
+from namesrv.settings.sources import Loaded, SettingsError, config_table, load
+from tests.support.certificates import Authority
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    """An authority that has certified `server`, whose key has a passphrase."""
+    authority = Authority(tmp_path)
+    authority.issue("server", password=PASSWORD)
+    return authority
+
+
+def properties(tmp_path: Path, *lines: str) -> str:
+    """An Apache tls.properties with the server's files, and these lines behind them."""
+    file = tmp_path / "tls.properties"
+    place = {"cert": "server.pem", "key": "server.key", "trustCert": "ca.pem"}
+    named = [f"tls.server.{name}Path={tmp_path / path}" for name, path in place.items()]
+    file.write_text("\n".join([*named, f"tls.server.keyPassword={PASSWORD}", "tls.server.authClient=true", *lines]))
+    return str(file)
+
+
+def loaded(*argv: str, environ: dict[str, str] | None = None) -> Loaded:
+    """The settings of a command line."""
+    return load(parse(argv), environ or {})
+
+
+@pytest.mark.usefixtures("ca")
+@pytest.mark.parametrize(
+    ("lines", "argv", "mode", "client_auth"),
+    [
+        ([], [], "permissive", "none"),
+        ([], ["--tls-mode", "enforcing"], "enforcing", "none"),
+        (["tls.server.mode=enforcing", "tls.server.need.client.auth=require"], [], "enforcing", "require"),
+        (["tls.server.mode=disabled", "tls.test.mode.enable=false"], [], "off", "none"),
+        (["tls.server.need.client.auth=OPTIONAL"], ["--tls-client-auth", "none"], "permissive", "none"),
+    ],
+)
+def test_apaches_tls_properties(tmp_path: Path, lines: list[str], argv: list[str], mode: str, client_auth: str) -> None:
+    """Its keys have their meaning; without a mode it is permissive, as Apache's; flags take precedence."""
+    settings = loaded("--tls-properties", properties(tmp_path, *lines), *argv).settings
+
+    assert (mode, client_auth) == (settings.tls_mode, settings.tls_client_auth)
+    assert (str(tmp_path / "server.pem"), PASSWORD) == (
+        settings.tls_cert_file,
+        settings.tls_key_password.get_secret_value(),
+    )
+
+
+@pytest.mark.usefixtures("ca")
+def test_what_has_no_effect_is_named(tmp_path: Path) -> None:
+    """The built-in certificate for tests, trust in any client, the role of a client."""
+    lines = ("tls.test.mode.enable=true", "tls.server.authClient=false", "tls.client.certPath=x", "tls.nonsense=1")
+    warnings = "\n".join(loaded("--tls-properties", properties(tmp_path, *lines)).warnings)
+
+    assert "tls.test.mode.enable has no effect: there is no built-in certificate for tests" in warnings
+    assert "tls.server.authClient has no effect: certificates of clients are always verified" in warnings
+    assert "keys without effect: tls.client.certPath" in warnings
+    assert "unknown keys: tls.nonsense" in warnings
+
+
+@pytest.mark.usefixtures("ca")
+def test_passphrase_is_shown_nowhere(tmp_path: Path) -> None:
+    """Neither by --print-config, where its line is a comment, nor in the settings that are answered over the wire."""
+    found = loaded("--tls-properties", properties(tmp_path))
+    table = config_table(found)
+
+    assert PASSWORD not in f"{table}{as_properties(dict(found.settings))}{found.settings!r}"
+    assert [True] == [line.startswith("# ") for line in table.splitlines() if "tls_key_password" in line]
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["--tls-mode=enforcing"], "tls-mode enforcing needs a certificate: set tls-cert-file"),
+        (["--http-tls"], "http-tls needs a certificate: set tls-cert-file"),
+        (["--tls-client-auth=require"], "tls-client-auth require needs authorities: set tls-ca-file"),
+        (["--tls-mode=enforcing", "--tls-cert-file=/absent"], "TLS: /absent: no such file or directory"),
+        (["--tls-key-password=x"], "unknown flag --tls-key-password"),
+    ],
+)
+def test_what_cannot_be_is_refused(argv: list[str], problem: str) -> None:
+    """Before anything is started; a passphrase on the command line would be everybody's."""
+    with pytest.raises(SettingsError) as error:
+        loaded(*argv)
+
+    assert any(it.startswith(problem) for it in error.value.problems), error.value.problems
+
+
+def test_settings_of_clients_do_not_concern_the_daemon() -> None:
+    """Who has set for namesrvctl how to connect can start a server in the same shell."""
+    environ = {"NAMESRV_TLS": "true", "NAMESRV_TLS_VERIFY_HOST": "false"}
+
+    assert "off" == loaded(environ=environ).settings.tls_mode
+
+
+def test_doubts(ca: Authority) -> None:
+    """What is allowed and hardly meant is said."""
+    issued = ca.issue("server")
+    files = [f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", f"--tls-ca-file={ca.ca_file}"]
+
+    assert "tls-cert-file has no effect: tls-mode is off" in loaded(*files).warnings
+    [warning] = loaded(*files, "--tls-mode=permissive", "--tls-client-auth=require").warnings
+    assert warning.startswith("tls-client-auth require means nothing to peers without TLS")

@@ -1,0 +1,144 @@
+"""Certificates, keys and authorities in files, and what is said of those that cannot be used."""
+
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from namesrv_remoting.aio.tls import ClientTls, TlsClientSettings, TlsError, TlsFiles, expires_at, server_context
+from tests.support.certificates import Authority
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    """An authority."""
+    return Authority(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in TlsClientSettings.model_fields:
+        monkeypatch.delenv(f"NAMESRV_{name.upper()}", raising=False)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC),
+        datetime(2033, 1, 1, tzinfo=UTC),
+        # the last second that is written with two digits of the year, and the first with four
+        datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC),
+        datetime(2050, 1, 1, tzinfo=UTC),
+    ],
+)
+def test_expiry(ca: Authority, when: datetime) -> None:
+    """To the second; of a chain that of the certificate that expires first."""
+    longest = ca.issue("longest", expires=datetime(2060, 1, 1, tzinfo=UTC)).cert_file
+    issued = ca.issue("server", expires=when).cert_file
+    both = issued.with_name("both.pem")
+    both.write_bytes(longest.read_bytes() + b"a line between them\n" + issued.read_bytes())
+
+    assert [when.timestamp()] * 2 == [expires_at(issued), expires_at(both)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-----END CERTIFICATE-----", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"]
+)
+def test_expiry_of_nothing(tmp_path: Path, text: str) -> None:
+    """A file without a certificate, and one with something else in its place."""
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(TlsError, match="f: no certificate"):
+        expires_at(tmp_path / "f")
+
+
+def test_key_with_a_passphrase(ca: Authority) -> None:
+    """It is read with the passphrase, which nothing shows."""
+    issued = ca.issue("server", password=PASSWORD)
+    files = TlsFiles(issued.cert_file, issued.key_file, SecretStr(PASSWORD), ca.ca_file)
+
+    assert ssl.CERT_REQUIRED == server_context(files, "require").verify_mode
+    assert PASSWORD not in repr(files)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cert_file": Path("absent")}, "absent: no such file or directory"),
+        ({"key_file": Path("absent")}, "absent: no such file or directory"),
+        ({"ca_file": Path("absent")}, "absent: no such file or directory"),
+        ({"ca_file": Path("empty")}, "empty: no certificates"),
+        ({"cert_file": Path("empty")}, "empty: no certificate"),
+        ({"key_file": Path("empty")}, "empty: no private key"),
+        ({"key_file": None}, "server.pem: no private key"),
+        ({"key_file": Path("other.key")}, "other.key: not the key of the certificate in server.pem"),
+        ({"key_file": Path("locked.key")}, "locked.key: encrypted, and there is no passphrase"),
+        ({"key_file": Path("locked.key"), "key_password": SecretStr("wrong")}, "locked.key: wrong passphrase"),
+        ({"cert_file": None}, "no certificate"),
+        ({"ca_file": None}, "client certificates are wanted, but there is no file of authorities to verify them"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    ca: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], message: str
+) -> None:
+    """The file and what is wrong with it, and never a passphrase."""
+    monkeypatch.chdir(tmp_path)
+    for name, password in (("server", ""), ("other", ""), ("locked", PASSWORD)):
+        ca.issue(name, password=password)
+    (tmp_path / "empty").touch()
+    files = {"cert_file": Path("server.pem"), "key_file": Path("server.key"), "ca_file": Path("ca.pem")}
+
+    with pytest.raises(TlsError) as error:
+        server_context(TlsFiles(**{**files, **change}), "optional")
+
+    assert str(error.value).startswith(message)
+    assert "wrong" not in str(error.value).replace("wrong passphrase", "")
+
+
+def test_client_follows_its_files(ca: Authority, tmp_path: Path) -> None:
+    """Connections that are made later use what is there then; nothing is read again without need."""
+    issued = ca.issue("client")
+    tls = ClientTls(TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file), verify_host=True)
+    first = tls.context()
+    assert first is tls.context()
+    ca.issue("client")
+    second = tls.context()
+    assert first is not second
+    issued.key_file.unlink()
+    with pytest.raises(TlsError, match=r"client.key: no such file"):
+        tls.context()
+
+
+def test_client_settings_from_the_environment(ca: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given counts, the rest is NAMESRV_ and the setting's name; a secret is not shown."""
+    for name, value in {
+        "TLS": "true",
+        "TLS_CA_FILE": "a.pem",
+        "TLS_VERIFY_HOST": "no",
+        "TLS_KEY_PASSWORD": PASSWORD,
+    }.items():
+        monkeypatch.setenv(f"NAMESRV_{name}", value)
+    settings = TlsClientSettings(tls_ca_file=ca.ca_file)
+
+    assert (True, ca.ca_file, False) == (settings.tls, settings.tls_ca_file, settings.tls_verify_host)
+    assert PASSWORD not in f"{settings!r}{settings}"
+    assert settings.client_tls is settings.client_tls
+    assert TlsClientSettings(tls=False, tls_verify_host=True).client_tls is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tls_ca_file": "a.pem"}, "tls_ca_file is set, but tls is not"),
+        ({"tls": True, "tls_key_file": "a.key"}, "tls_key_file is set, but tls_cert_file is not"),
+        ({"tls": "perhaps"}, "tls: 'perhaps': "),
+    ],
+)
+def test_client_settings_that_cannot_be(given: dict[str, Any], message: str) -> None:
+    """Files that would not be used are an error: whoever names them believes to be protected."""
+    with pytest.raises(ValueError, match=message):
+        TlsClientSettings(**given)
