@@ -91,6 +91,18 @@ def test_file_that_a_server_would_refuse_says_why(tmp_path: Path, text: bytes | 
         ("reader 105", "GET_ROUTEINFO_BY_TOPIC", "route-read", {"rule 'route-read'"}),
         ("reader server-info", "SERVER_INFO", "any-account", {"every account may"}),
         ("broker 103 --cluster c1 --topic ab --from 10.1.2.3", "REGISTER_BROKER", "broker-control", {"rule '{}'"}),
+        (
+            "broker 103 --cluster c1",
+            "REGISTER_BROKER",
+            "broker-control",
+            {"rule '{}'", "only for topics that fit; name some to ask about them"},
+        ),
+        (
+            "broker register-broker",
+            "REGISTER_BROKER",
+            "broker-control",
+            {"rule '{}'", "only for clusters and topics that fit; name some to ask about them"},
+        ),
         ("operator PUT_KV_CONFIG", "PUT_KV_CONFIG", "admin-write", {"rule 'admin-write'", NATIVE_ONLY}),
         ("trusted PUT_KV_CONFIG", "PUT_KV_CONFIG", "admin-write", {"rule 'admin-write'"}),
     ],

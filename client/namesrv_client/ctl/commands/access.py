@@ -5,10 +5,10 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -26,6 +26,7 @@ from namesrv_remoting.access import (
     AccessFileError,
     Account,
     Asked,
+    Rule,
     address_of,
     parse_access_file,
 )
@@ -146,7 +147,7 @@ def _objections(account: Account, asked: Asked, address: str | None, now: float)
         yield f"the account expired on {_day(account.expires)}"
     if address is not None and not account.is_admitted_from(address_of(address)):
         yield f"{address} is in none of its networks: {', '.join(map(str, account.networks))}"
-    if account.may(asked):
+    if about.access_class is AccessClass.ANY_ACCOUNT or _rule_for(account, asked) is not None:
         return
     rules = [rule for rule in account.rules if rule.access_class is about.access_class]
     if not rules:
@@ -157,13 +158,31 @@ def _objections(account: Account, asked: Asked, address: str | None, now: float)
 
 
 def _grounds(account: Account, asked: Asked) -> Iterator[str]:
-    access_class = CODES[asked.code].access_class
-    if access_class is AccessClass.ANY_ACCOUNT:
+    access_class, rule = CODES[asked.code].access_class, _rule_for(account, asked)
+    if rule is None:
         yield "every account may"
     else:
-        yield f"rule '{account.rule_for(asked)}'"
+        yield f"rule '{rule}'"
+        if unnamed := _unnamed(rule, asked):
+            yield f"only for {' and '.join(unnamed)} that fit; name some to ask about them"
     if account.secrets and access_class not in ROCKETMQ_CLASSES and not account.trusts_rocketmq_signatures:
         yield "only if signed natively: a RocketMQ signature is not enough"
+
+
+def _rule_for(account: Account, asked: Asked) -> Rule | None:
+    """A rule that allows it; of what is not named, the one that allows some."""
+    for rule in account.rules:
+        whichever: dict[str, Any] = dict.fromkeys(_unnamed(rule, asked))
+        if replace(rule, **whichever).grants(asked):
+            return rule
+    return None
+
+
+def _unnamed(rule: Rule, asked: Asked) -> list[str]:
+    """What the rule is narrowed by, such requests name, and this one leaves open."""
+    named = {"clusters": asked.cluster, "brokers": asked.broker, "topics": asked.topic}
+    about = CODES[asked.code]
+    return [name for name in rule.narrowed if name in about.names and named[name] is None]
 
 
 def _read(path: Path) -> AccessFile:
