@@ -24,10 +24,10 @@ from typing import Any, Final
 
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.route import TopicRouteData, read_route
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE, RequestCode
-from namesrv_remoting.credentials import SigningSettings
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.clock import SystemClock

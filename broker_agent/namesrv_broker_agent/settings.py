@@ -20,9 +20,9 @@ import msgspec
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from namesrv_broker_agent.topics import by_name
+from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
 

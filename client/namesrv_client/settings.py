@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
-from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]

@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from namesrv_remoting import signatures
+from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.signatures import (
     Recipe,
     SignatureError,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.aio.tls import ClientTls
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import (
@@ -32,7 +33,6 @@ from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, TopicRouteData, read_route
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
-from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.errors import (
     QueryNotFoundError,
     RemoteProtocolError,

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import typer
 
 from namesrv_client.ctl import PROGRAM
+from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
-from namesrv_remoting.credentials import SigningSettings
 from namesrv_runtime.name_servers import parse_list
 from namesrv_runtime.settings import CheckedSettings
 

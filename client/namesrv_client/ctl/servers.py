@@ -7,8 +7,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
+from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import ClientTls
-from namesrv_remoting.credentials import SigningSettings
 from namesrv_remoting.errors import RemotingError, ResponseError
 from namesrv_runtime.clock import SystemClock
 

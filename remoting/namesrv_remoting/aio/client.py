@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final, Self, TypedDict, Unpack
 
 from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
+from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.aio.tls import ClientTls, TlsError, why_not_connected
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
-from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.errors import (
     ConnectError,
     ConnectionClosedError,

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, cast
 
+from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.aio.tls import why_lost
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
-from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.errors import ConnectionClosedError, RemoteProtocolError
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command

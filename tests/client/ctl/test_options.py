@@ -7,8 +7,8 @@ import typer
 
 from namesrv_client.ctl.options import Options, duration, options_of
 from namesrv_client.ctl.servers import Answers, problem
+from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
-from namesrv_remoting.credentials import SigningSettings
 from namesrv_remoting.errors import ConnectError, NoPermissionError, RequestTimeoutError
 from tests.support.ctl import nobody, run
 

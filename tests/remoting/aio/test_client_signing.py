@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.codes import SerializeType
-from namesrv_remoting.credentials import Credentials
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame
 from namesrv_remoting.signatures import Recipe, Signer, Verifier

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from namesrv_remoting.credentials import SigningSettings
+from namesrv_remoting.aio.credentials import SigningSettings
 
 ENVIRONMENT = {"access_key": "NAMESRV_ACCESS_KEY", "secret_key": "NAMESRV_SECRET_KEY"}
 
