@@ -142,14 +142,15 @@ def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
         counters.takeovers,
         "outcome",
     )
-    if (guard := namesrv.guard) is not None:
-        yield _gauge("access_accounts", "Accounts of the access file in use.", len(guard.file.accounts))
-        yield _counter(
-            "access_refusals",
-            "Requests that the access file does not allow; observed ones were let through.",
-            guard.refusals,
-            "class,reason,outcome",
-        )
+    guard = namesrv.guard
+    accounts = 0 if guard is None else len(guard.file.accounts)
+    yield _gauge("access_accounts", "Accounts of the access file in use; 0 without one.", accounts)
+    yield _counter(
+        "access_refusals",
+        "Requests that the access file does not allow; observed ones were let through.",
+        {} if guard is None else guard.refusals,
+        "class,reason,outcome",
+    )
     yield _gauge(
         "reload_refused",
         "Whether the last reload changed nothing because a setting or the access file was wrong.",
