@@ -15,6 +15,8 @@ from namesrv_remoting import signatures
 from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.frames import FrameReader
+from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_remoting.signatures import (
     Recipe,
     SignatureError,
@@ -37,6 +39,7 @@ NATIVE = RemotingCommand(
 JSON = replace(NATIVE, serialize_type=SerializeType.JSON)
 
 texts = st.text(max_size=8)
+anything = st.text(st.characters(), max_size=80)
 
 
 def verifier(clock: FakeClock | None = None, *, max_remembered: int = 100) -> Verifier:
@@ -220,6 +223,48 @@ def test_native_signature_is_good_within_the_window(step: float) -> None:
     clock.step_wall(step)
 
     assert verifier(clock).verify(signed(NATIVE)) == Signer("orders", Recipe.NATIVE)
+
+
+@given(
+    st.builds(
+        RemotingCommand,
+        st.integers(-(1 << 15), (1 << 15) - 1),
+        opaque=st.integers(-(1 << 31), (1 << 31) - 1),
+        flag=st.sampled_from([0, FLAG_ONEWAY]),
+        version=st.integers(0, (1 << 15) - 1),
+        # of a name without characters the binary header knows nothing
+        ext_fields=st.none() | st.dictionaries(st.text(min_size=1, max_size=8), texts, max_size=6),
+        body=st.binary(max_size=64),
+        serialize_type=st.sampled_from(SerializeType),
+    )
+)
+def test_whatever_can_be_sent_can_be_signed(command: RemotingCommand) -> None:
+    """It arrives as it was signed, whatever the header makes of it on its way."""
+    sent = signed(command)
+    (frame,) = FrameReader().receive_data(encode_command(sent))
+    recipe = Recipe.NATIVE if command.is_native else Recipe.ROCKETMQ
+
+    assert verifier().verify(decode_frame(frame)) == Signer("orders", recipe)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"AccessKey": st.sampled_from(["orders", "nobody", ""]) | anything},
+        optional={
+            "Signature": anything,
+            "hmacSha256": anything | st.text("0123456789abcdef", min_size=64, max_size=64),
+            "signedAt": anything | st.integers().map(str),
+            "nonce": anything,
+            "__ZONE_NAME": anything,
+            "topic": anything,
+        },
+    ),
+    st.sampled_from([JSON, NATIVE]),
+)
+def test_anything_else_is_refused(fields: dict[str, str], command: RemotingCommand) -> None:
+    """Whatever stands in the fields, halves of surrogate pairs included."""
+    with pytest.raises(SignatureError):
+        verifier().verify(replace(command, ext_fields=fields))
 
 
 @pytest.mark.parametrize(("step", "when"), [(60.001, "60 s ago"), (-60.001, "60 s in the future")])

@@ -1,6 +1,7 @@
 """Requests with a signature, as peers with an account send them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Literal, NamedTuple
 
@@ -9,6 +10,7 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.signatures import sign_native, sign_rocketmq
 from tests.support.namesrv_peer import VERSION, Spelling, question
 
+Recipe = Literal["native", "rocketmq"]
 _TYPES = {"json": SerializeType.JSON, "binary": SerializeType.ROCKETMQ, "native": SerializeType.MSGPACK}
 _nonces = count(1)
 
@@ -18,7 +20,7 @@ class Key(NamedTuple):
 
     access_key: str
     secret: str
-    recipe: Literal["native", "rocketmq"] = "native"
+    recipe: Recipe = "native"
     # milliseconds since 1970, by the signer's clock: that of FakeClock
     now_ms: int = 1_700_000_000_000
 
@@ -35,9 +37,13 @@ class Key(NamedTuple):
         command = RemotingCommand(
             code, opaque=opaque, version=VERSION, ext_fields=ext, body=body, serialize_type=_TYPES[spelling]
         )
+        return question(code, self.signed(command).ext_fields, body, spelling=spelling, opaque=opaque)
+
+    def signed(self, command: RemotingCommand) -> RemotingCommand:
+        """The request with a signature."""
         secret = self.secret.encode()
         if self.recipe == "rocketmq":
-            fields = sign_rocketmq(ext, body, self.access_key, secret)
+            fields = sign_rocketmq(command.ext_fields, command.body, self.access_key, secret)
         else:
             fields = sign_native(command, self.access_key, secret, now_ms=self.now_ms, nonce=f"{next(_nonces)}")
-        return question(code, fields, body, spelling=spelling, opaque=opaque)
+        return replace(command, ext_fields=fields)
