@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from pydantic import SecretStr
 
-from namesrv_client import ClientSettings, RouteClient, RouteUnavailableError
+from namesrv_client import ClientSettings, RouteClient, RouteUnavailableError, SyncRouteClient
 from tests.broker_agent.test_example import EXAMPLE
 from tests.support import http_peer
 from tests.support.certificates import Authority
@@ -216,12 +217,11 @@ def _in_order(searched: Searched) -> None:
     for command in (["produce", "--topic=bills", "hello"], ["consume", "--topic=bills"]):
         searched.run(str(EXAMPLE), *command, "--name-servers", searched.server, env=signing("broker"))
 
-    async def route() -> None:
-        settings = ClientSettings(name_servers=searched.server, access_key="reader", secret_key=SECRETS["reader"])  # type: ignore[arg-type]  # a text is one
-        async with asyncio.timeout(GUARD_SECONDS), RouteClient(settings) as client:
-            searched.printed += [str(settings), repr(client), str(await client.route("orders"))]
-
-    asyncio.run(route())
+    settings = ClientSettings(
+        name_servers=searched.server, access_key="reader", secret_key=SecretStr(SECRETS["reader"])
+    )
+    with SyncRouteClient(settings) as client:
+        searched.printed += [str(settings), repr(client), str(client.route("orders"))]
 
 
 def _refused(searched: Searched, daemon: Daemon) -> None:
@@ -243,7 +243,9 @@ def _refused(searched: Searched, daemon: Daemon) -> None:
     daemon.wait_for("access_refused", reason="mismatch")
 
     async def route() -> None:
-        settings = ClientSettings(name_servers=searched.server, access_key="reader", secret_key=SECRETS["wrong"])  # type: ignore[arg-type]  # a text is one
+        settings = ClientSettings(
+            name_servers=searched.server, access_key="reader", secret_key=SecretStr(SECRETS["wrong"])
+        )
         async with asyncio.timeout(GUARD_SECONDS), RouteClient(settings) as client:
             try:
                 await client.route("orders")
