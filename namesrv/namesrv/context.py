@@ -7,6 +7,7 @@ from typing import Any
 
 from namesrv.access.audit import AuditLog
 from namesrv.access.guard import AccessGuard
+from namesrv.access.quotas import RequestLimiter
 from namesrv.certificates import Certificates
 from namesrv.counters import Counters
 from namesrv.fast_lane import FastLane, RouteAnswers
@@ -69,6 +70,7 @@ class Namesrv:
     # None: switched off
     heartbeat_log: HeartbeatLog | None
     audit: AuditLog | None
+    limiter: RequestLimiter | None
     service_manager: ServiceManager
     # identifies this run of the server; a restarted one has another
     boot_id: str

@@ -69,8 +69,9 @@ def grouped_by(expression: str) -> set[str]:
 @pytest.fixture
 async def shown(tmp_path: Path) -> Scrape:
     """The metrics of a server to which everything has happened that has a label of its own."""
-    log_dir = str(tmp_path / "log")
-    async with namesrv_in_process(tmp_path / "data", http_listen="127.0.0.1:0", heartbeat_log_dir=log_dir) as server:
+    settings: dict[str, Any] = {"heartbeat_log_dir": str(tmp_path / "log"), "http_listen": "127.0.0.1:0"}
+    quotas: dict[str, Any] = {"quotas": "observe", "quota_topics_per_cluster": 1}
+    async with namesrv_in_process(tmp_path / "data", **settings, **quotas) as server:
         peer, stranger = await server.connect(), await server.connect()
         await peer.register(Broker())
         stranger.send(b"GET / HTTP/1.1\r\n\r\n")

@@ -34,7 +34,7 @@ def test_every_setting_has_a_row() -> None:
 def test_metrics_are_those_of_a_server(tmp_path: Path) -> None:
     """Every metric that the page names is shown by a server that nobody has asked anything."""
     named = set(re.findall(r"`(nameserver_\w+)", OPERATING.read_text())) - set(Settings.model_fields)
-    with Daemon(tmp_path / "data", "--http-listen=127.0.0.1:0") as daemon:
+    with Daemon(tmp_path / "data", "--http-listen=127.0.0.1:0", "--quotas=observe") as daemon:
         host, _, port = daemon.wait_for("listening")["http"][0].rpartition(":")
         text = ask((host, int(port)), "/metrics").text
 

@@ -213,6 +213,27 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
     assert "hunter2" not in json.dumps(lines)
 
 
+def test_a_quota_that_is_exceeded(start: Start, connect: Connect, data_dir: Path) -> None:
+    """Whoever asks too fast waits, and is refused with SYSTEM_BUSY; that is in the trail, and brokers live on."""
+    daemon = start("--quotas=enforce", "--quota-requests-per-second-per-ip=1")
+    broker = connect(daemon)
+    BROKER.register(broker)
+    # each waits for at most a second, whatever the others do
+    clients = [connect(daemon) for _ in range(20)]
+    for client in clients:
+        client.send(105, {"topic": "orders"})
+    codes = [client.receive().code for client in clients]
+    assert 0 == BROKER.heartbeat(broker)
+    daemon.stop()
+
+    # a bucket of ten, of which reads leave a quarter
+    assert {0, 2} == set(codes)
+    assert 6 <= codes.count(0) <= 12
+    refusals = [line for line in of(trail(data_dir), "refusal") if line["reason"] == "quota_requests_per_ip"]
+    assert "GET_ROUTEINFO_BY_TOPIC" == refusals[0]["request"]
+    assert codes.count(2) == 1 + sum(line["repeated"] for line in refusals[1:])
+
+
 def test_what_is_observed_is_a_line_too(start: Start, connect: Connect, data_dir: Path, tmp_path: Path) -> None:
     """What would be refused is one of the refusals, marked as observed, and the change that was made is there."""
     file = tmp_path / "access.toml"

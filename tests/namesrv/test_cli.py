@@ -55,9 +55,9 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
         assert f"environment {setting.environment}]" in text
     headings = re.findall(r"^(\S.*):$", text, re.MULTILINE)
     # each once, in the order of the declaration
-    assert ["Who may do what", "Audit trail", "Administration and log"] == headings[-3:]
+    assert ["Who may do what", "Quotas", "Audit trail", "Administration and log"] == headings[-4:]
     assert ["Configuration", "Listening and place", "TLS"] == headings[:3]
-    assert 13 == len(set(headings)) == len(headings)
+    assert 14 == len(set(headings)) == len(headings)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 132])

@@ -15,7 +15,16 @@ from typing import Any, Final
 
 from namesrv import version
 from namesrv.access.audit_lines import AccessFileChanged, AuditLines, Change, KVChanged, Refusal, SettingChanged
-from namesrv.routeinfo.records import Contested, Effect, Evicted, Fenced, Registered, RouteChanged, WriteWiped
+from namesrv.routeinfo.records import (
+    Contested,
+    Effect,
+    Evicted,
+    Fenced,
+    OverQuota,
+    Registered,
+    RouteChanged,
+    WriteWiped,
+)
 from namesrv.settings.model import Settings
 from namesrv_remoting.access import AccessFile
 from namesrv_remoting.aio.connection import ServerConnection
@@ -155,6 +164,8 @@ class AuditLog(LineLog):
             case Contested(key=key, is_refused=is_refused) if (asked := _asked.get()) is not None:
                 remark = f"the place of {effect.live.broker_name} at {key.broker_addr}, which is alive"
                 self.refused_request(asked.request, remark, reason="takeover", observed=not is_refused)
+            case OverQuota(reason=reason, message=remark, is_refused=is_refused) if (asked := _asked.get()) is not None:
+                self.refused_request(asked.request, remark, reason=f"quota_{reason}", observed=not is_refused)
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Take note of a change of the key-value configuration."""

@@ -104,6 +104,7 @@ class BrokerProcessor:
             registration_seq=header.registration_seq,
             # a delta says the same only once
             digest=None if is_delta else digest,
+            account=request.account,
         )
 
     def _decoding(

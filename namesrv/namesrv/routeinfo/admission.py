@@ -1,8 +1,8 @@
 """What is refused before it is worked out: what contradicts the tables, or would make them hold too much."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
 from namesrv.routeinfo.registration import addrs_after, creates_routes, topics_dropped
@@ -29,6 +29,76 @@ class TakeoverPolicy:
     """What becomes of a registration that would take a live broker's place."""
 
     takeover: Literal["allow", "warn", "refuse"] = "allow"
+
+
+@dataclass(slots=True)
+class TableQuotas:
+    """What the brokers of one cluster or account may hold together; 0 is no bound. A topic counts for each broker."""
+
+    mode: Literal["off", "observe", "enforce"] = "off"
+    brokers_per_cluster: int = 0
+    topics_per_cluster: int = 0
+    brokers_per_account: int = 0
+    topics_per_account: int = 0
+
+
+class _Scope(NamedTuple):
+    """Brokers that hold something together, and how much of it they may."""
+
+    word: str
+    name: str
+    max_brokers: int
+    max_topics: int
+    contains: Callable[[BrokerAddrInfo, BrokerLiveInfo], bool]
+
+
+def over_quota(tables: RouteTables, registration: Registration, quotas: TableQuotas) -> Steps[tuple[str, str] | None]:
+    """Which quota a registration exceeds, in a word and in a sentence; one that adds nothing exceeds none."""
+    cluster, account = registration.cluster_name, registration.account
+    of_cluster = quotas.brokers_per_cluster, quotas.topics_per_cluster
+    scopes = [_Scope("cluster", cluster, *of_cluster, lambda key, _: key.cluster_name == cluster)]
+    if account:
+        of_account = quotas.brokers_per_account, quotas.topics_per_account
+        scopes.append(_Scope("account", account, *of_account, lambda _, live: live.account == account))
+    added = yield from _topics_added(tables, registration)
+    for scope in scopes:
+        if scope.max_brokers or scope.max_topics:
+            excess = yield from _over_scope(tables, registration, scope, added)
+            if excess is not None:
+                return excess
+    return None
+
+
+def _over_scope(
+    tables: RouteTables, registration: Registration, scope: _Scope, added: int
+) -> Steps[tuple[str, str] | None]:
+    brokers, names = 0, {registration.broker_name}
+    for number, (key, live) in enumerate(list(tables.broker_live_table.items()), start=1):
+        if key != registration.key and scope.contains(key, live):
+            brokers += 1
+            names.add(live.broker_name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    known = tables.broker_live_table.get(registration.key)
+    is_new = known is None or not scope.contains(registration.key, known)
+    if scope.max_brokers and is_new and brokers + 1 > scope.max_brokers:
+        message = f"{brokers + 1} brokers of {scope.word} {scope.name}, limit {scope.max_brokers}"
+        return f"brokers_per_{scope.word}", message
+    topics = sum(len(tables.topics_of_broker.get(name, ())) for name in names) + added
+    if scope.max_topics and added and topics > scope.max_topics:
+        return f"topics_per_{scope.word}", f"{topics} topics of {scope.word} {scope.name}, limit {scope.max_topics}"
+    return None
+
+
+def _topics_added(tables: RouteTables, registration: Registration) -> Steps[int]:
+    known = tables.topics_of_broker.get(registration.broker_name, set())
+    new: set[str] = set()
+    for number, topic in enumerate(registration.body.topic_configs, start=1):
+        if topic.topic_name not in known:
+            new.add(topic.topic_name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    return len(new)
 
 
 def check_registration(

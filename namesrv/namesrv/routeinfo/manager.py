@@ -16,7 +16,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from namesrv.routeinfo.admission import TableLimits, TakeoverPolicy, check_registration, check_topics, displaced_by
+from namesrv.routeinfo.admission import (
+    TableLimits,
+    TableQuotas,
+    TakeoverPolicy,
+    check_registration,
+    check_topics,
+    displaced_by,
+    over_quota,
+)
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
@@ -28,6 +36,7 @@ from namesrv.routeinfo.records import (
     Evicted,
     Fenced,
     HeldUp,
+    OverQuota,
     Reason,
     Registered,
     RegisterResult,
@@ -55,7 +64,7 @@ from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
-from namesrv_remoting.errors import NoPermissionError
+from namesrv_remoting.errors import NoPermissionError, SystemBusyError
 
 # Heartbeats over a connection that is not the broker's own are noted this often: it only matters for which of several
 # connections takes over.
@@ -82,6 +91,7 @@ class RouteInfoManager:
         on_touch: Sequence[Touched] = (),
         on_publish: Callable[[int, Rerouted], None] | None = None,
         policy: TakeoverPolicy | None = None,
+        quotas: TableQuotas | None = None,
     ) -> None:
         self.tables = tables
         self.lock = ReadWriteLock()
@@ -89,6 +99,7 @@ class RouteInfoManager:
         self.options = options
         self.limits = limits
         self._policy = policy or TakeoverPolicy()
+        self._quotas = quotas or TableQuotas()
         # what has to forget a topic as soon as its route changes
         self._caches = caches
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
@@ -145,11 +156,13 @@ class RouteInfoManager:
         Raises:
             ResponseError: it is refused (see `check_registration`); nothing has changed.
         """
-        contested, result = None, RegisterResult()
+        contested, excess, result = None, None, RegisterResult()
         async with self._changing() as effects:
+            if self._quotas.mode != "off" and (excess := await self._over_quota(registration)) is not None:
+                effects.append(excess)
             if self._policy.takeover != "allow" and (contested := self._contested(registration)) is not None:
                 effects.append(contested)
-            if contested is None or not contested.is_refused:
+            if not any(each is not None and each.is_refused for each in (contested, excess)):
                 result = await self._register(registration, effects)
         if contested is not None and contested.is_refused:
             holder = contested.live
@@ -157,10 +170,18 @@ class RouteInfoManager:
                 f"broker {holder.broker_name} with id {holder.broker_id} at {contested.key.broker_addr} is alive, "
                 f"heard {contested.age_seconds:.0f} s ago; {registration.broker_addr} may not take its place"
             )
+        if excess is not None and excess.is_refused:
+            # it is alive all the same, and stays as it was registered last
+            self.touch(registration.key, registration.connection_id)
+            raise SystemBusyError(excess.message)
         if len(registration.body.topic_configs) > CHUNK_TOPICS:
             # freeing what was replaced takes time as well
             await asyncio.sleep(0)
         return result
+
+    async def _over_quota(self, registration: Registration) -> OverQuota | None:
+        found = await run_in_steps(over_quota(self.tables, registration, self._quotas))
+        return None if found is None else OverQuota(registration.key, *found, self._quotas.mode == "enforce")
 
     def _contested(self, registration: Registration) -> Contested | None:
         """The live broker in whose place this would be; one that moves over its own connection displaces nobody."""

@@ -53,6 +53,8 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
     is_native: bool = False
     # what the broker says of itself in its heartbeats
     state: Mapping[str, Any] | None = None
+    # who has registered it, where there are accounts
+    account: str = ""
 
     def expires_at(self) -> float:
         """The last moment at which it counts as alive."""
@@ -77,6 +79,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
             self.registration_seq,
             self.is_native,
             self.state if state is None else state,
+            self.account,
         )
 
 
@@ -101,6 +104,8 @@ class Registration:
     registration_seq: int | None = None
     # of the request as it came, for recognising the next equal one; None: do not
     digest: bytes | None = None
+    # whose request it was, where there are accounts
+    account: str = ""
 
     @property
     def key(self) -> BrokerAddrInfo:
@@ -181,6 +186,17 @@ class Contested:
 
 
 @dataclass(frozen=True, slots=True)
+class OverQuota:
+    """A registration that exceeds what its cluster or account may hold, and whether it was refused."""
+
+    key: BrokerAddrInfo
+    # which quota, in a word and in a sentence
+    reason: str
+    message: str
+    is_refused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scanned:
     """A search for silent brokers, numbered from 1, has decided: in liveness seconds, among so many brokers."""
 
@@ -234,6 +250,7 @@ Effect = (
     | Evicted
     | Fenced
     | Contested
+    | OverQuota
     | Scanned
     | HeldUp
     | RouteChanged

@@ -65,6 +65,7 @@ def plan_registration(
         registration.registration_seq,
         registration.is_native,
         None if live is None else live.state,
+        registration.account,
     )
     if registration.body.filter_servers is not None:
         changes.filter_servers[key] = registration.body.filter_servers

@@ -16,6 +16,7 @@ from typing import Final
 from namesrv import version
 from namesrv.access.audit import AuditLog
 from namesrv.access.guard import AccessGuard, GuardedFastLane
+from namesrv.access.quotas import RequestLimiter
 from namesrv.certificates import Certificates
 from namesrv.context import LiveSettings, Namesrv, Spawn
 from namesrv.counters import Counters
@@ -216,6 +217,10 @@ class NamesrvController:
         audit = None
         if settings.audit_log_path is not None:
             audit = AuditLog(settings, limits.audit_retention, boot_id, clock)
+        limiter = None
+        if settings.quotas != "off":
+            on_refused = None if audit is None else audit.refused_request
+            limiter = RequestLimiter(quotas=limits.requests, clock=clock, on_refused=on_refused)
         with _needed(f"KV configuration {kv_path}"):
             kv = KVConfig.load(kv_path, limits.kv, *([] if audit is None else [audit.kv_changed]))
         with _needed("TLS"):
@@ -244,7 +249,7 @@ class NamesrvController:
             watchers=watchers,
             events=events,
             spawn=spawn,
-            observers=[counters, *(each for each in (log, audit) if each is not None), *self._observers],
+            observers=[counters, *(each for each in (log, audit, limiter) if each is not None), *self._observers],
         )
         guard = self._guard(tables, audit)
         answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
@@ -260,6 +265,7 @@ class NamesrvController:
             on_touch=[*([] if log is None else [log.touched]), *self._touch_observers],
             on_publish=None if log is None else log.routes_published,
             policy=limits.takeover,
+            quotas=limits.quotas,
         )
         return Namesrv(
             settings=settings,
@@ -283,6 +289,7 @@ class NamesrvController:
                 tables.estimated_bytes,
                 # a large frame with what becomes of it, as long as that is no more than a share of empty tables
                 least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
+                **({} if limiter is None else {"may_hold": limiter.may_hold}),
             ),
             certificates=certificates,
             watchers=watchers,
@@ -291,6 +298,7 @@ class NamesrvController:
             counters=counters,
             heartbeat_log=log,
             audit=audit,
+            limiter=limiter,
             service_manager=self._service_manager,
             boot_id=boot_id,
             spawn=spawn,
@@ -323,7 +331,7 @@ class NamesrvController:
             handlers,
             concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
-            guard=namesrv.guard,
+            guard=namesrv.guard if namesrv.limiter is None else namesrv.limiter.admitting(namesrv.guard),
             max_frame_bytes=settings.max_frame_bytes,
             timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )
@@ -336,7 +344,7 @@ class NamesrvController:
             budget=namesrv.budget,
             tls=namesrv.certificates.tls,
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
-            fast_lane=namesrv.fast_lane,
+            fast_lane=namesrv.fast_lane if namesrv.limiter is None else namesrv.limiter.limited(namesrv.fast_lane),
             connections=namesrv.connections,
         )
 

@@ -1,12 +1,24 @@
 """The settings that are limits, in the terms of what enforces them."""
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 from namesrv.kv import KVLimits
-from namesrv.routeinfo.admission import TableLimits, TakeoverPolicy
+from namesrv.routeinfo.admission import TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_runtime.line_files import Retention
+
+
+@dataclass(slots=True)
+class RequestQuotas:
+    """Requests a second, and what becomes of more."""
+
+    mode: Literal["off", "observe", "enforce"]
+    all_per_second: int
+    ip_per_second: int
+    # memory that the connections of one address may hold; 0: as much as the budget allows
+    ip_bytes_in_flight: int
 
 
 @dataclass(slots=True, frozen=True)
@@ -22,6 +34,9 @@ class Limits:
     kv: KVLimits
     # the heartbeat log's closed files
     retention: Retention
+    # requests, and what clusters and accounts may hold
+    requests: RequestQuotas
+    quotas: TableQuotas
     # the audit trail's
     audit_retention: Retention
 
@@ -53,6 +68,19 @@ class Limits:
                 max_namespaces=settings.kv_max_namespaces,
             ),
             Retention(settings.heartbeat_log_keep_days, settings.heartbeat_log_max_bytes),
+            RequestQuotas(
+                settings.quotas,
+                settings.quota_requests_per_second,
+                settings.quota_requests_per_second_per_ip,
+                settings.quota_bytes_in_flight_per_ip,
+            ),
+            TableQuotas(
+                settings.quotas,
+                settings.quota_brokers_per_cluster,
+                settings.quota_topics_per_cluster,
+                settings.quota_brokers_per_account,
+                settings.quota_topics_per_account,
+            ),
             Retention(settings.audit_log_keep_days, settings.audit_log_max_bytes),
         )
 

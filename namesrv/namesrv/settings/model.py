@@ -27,6 +27,7 @@ HEADINGS: Final = {
     "kv_max_value_bytes": "Limits of the KV configuration",
     "heartbeat_log_dir": "Heartbeat log",
     "access": "Who may do what",
+    "quotas": "Quotas",
     "audit_log_dir": "Audit trail",
     "admin_enabled": "Administration and log",
 }
@@ -305,6 +306,37 @@ class Settings(BaseModel):
     """What becomes of a registration that would take the place of a live broker: one heard in time, on an open
     connection, at another address or of another name. With refuse, a broker that moves without closing its connection
     has to wait until the old one is late; with allow, as with Apache's server, anyone may displace a broker."""
+
+    quotas: Literal["off", "observe", "enforce"] = "off"
+    """Whether the quotas below hold. With observe, what exceeds one is counted and written to the audit trail, and
+    let through: to find out who would be refused before they are. To leave off needs a restart."""
+
+    quota_requests_per_second: int = Field(default=20_000, ge=1, le=10_000_000)
+    """Requests a second from all addresses together, after a burst of ten seconds' worth. What comes faster waits for
+    up to a second, and is then refused with SYSTEM_BUSY: administration first, then questions of clients, and
+    registrations and heartbeats of brokers last."""
+
+    quota_requests_per_second_per_ip: int = Field(default=1_000, ge=1, le=10_000_000)
+    """The same from one address; of IPv6, from one /64 network. Lower: hosts with many clients, or many clients behind
+    one NAT, are slowed down."""
+
+    quota_brokers_per_cluster: int = Field(default=0, ge=0, le=1_000_000)
+    """Brokers of one cluster, slaves included; one more is refused. 0 is no bound but max-brokers."""
+
+    quota_topics_per_cluster: int = Field(default=0, ge=0, le=100_000_000)
+    """Topics of all brokers of one cluster, each counted for every broker name that has it; a registration that would
+    exceed it is refused, and its broker stays as it was. 0 is no bound but max-topics."""
+
+    quota_brokers_per_account: int = Field(default=0, ge=0, le=1_000_000)
+    """The same for the brokers that one account of the access file has registered."""
+
+    quota_topics_per_account: int = Field(default=0, ge=0, le=100_000_000)
+    """The same for their topics."""
+
+    quota_bytes_in_flight_per_ip: int = Field(default=0, ge=0, le=1 << 40)
+    """Memory that the connections of one address may hold together: frames that are received, requests that wait,
+    answers that are not read. A larger frame waits for room, and is refused after whole-frame-timeout-seconds. 0 is an
+    eighth of max-memory-bytes, which holds in any case."""
 
     audit_log_dir: str = "audit"
     """Directory of the audit trail, which `namesrvctl audit` reads: who changed what, and who was refused what. A

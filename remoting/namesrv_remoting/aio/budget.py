@@ -20,12 +20,19 @@ class MemoryBudget:
     """
 
     def __init__(
-        self, total_bytes: int, tables_bytes: Callable[[], int] = lambda: 0, *, least_share_bytes: int = 0
+        self,
+        total_bytes: int,
+        tables_bytes: Callable[[], int] = lambda: 0,
+        *,
+        least_share_bytes: int = 0,
+        may_hold: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self.total_bytes = total_bytes
         # what an address may have in any case, if there is so much: the largest frame, or full tables would refuse the
         # registration of a large broker for ever
         self._least_share_bytes = least_share_bytes
+        # whether one address may have so much, where the budget allows it
+        self._may_hold = may_hold
         # what peers hold now
         self.used_bytes = 0
         self._tables_bytes = tables_bytes
@@ -45,6 +52,8 @@ class MemoryBudget:
             room -= room // 4
         share = max(room // _SHARE, self._least_share_bytes)
         if self.used_bytes + size > room or self._used_by[address] + size > share:
+            return False
+        if not self._may_hold(self._used_by[address] + size):
             return False
         self.charge(address, size)
         return True

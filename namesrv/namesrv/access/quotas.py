@@ -1,0 +1,202 @@
+"""Quotas on requests: how many a second, from one address and from all.
+
+Token buckets. A class of requests that matters less leaves a part of each bucket to those that matter more, so that in
+whatever state the buckets are, liveness is never refused where reads are not, nor reads where administration is not.
+What comes too fast waits first: a Java client asks again only after 30 s, and waits for three.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_network
+from typing import Final
+
+from namesrv.access.guard import RefusalListener
+from namesrv.routeinfo.records import Effect, OverQuota
+from namesrv.settings.limits import RequestQuotas
+from namesrv_remoting.access import CODES, AccessClass, address_of
+from namesrv_remoting.aio.connection import FastLane, ServerConnection
+from namesrv_remoting.aio.dispatch import Request
+from namesrv_remoting.errors import SystemBusyError
+from namesrv_runtime.clock import Clock
+
+# A bucket holds what its rate gives in this time: clients that start together may ask at once.
+BURST_SECONDS: Final = 10.0
+# Well below the three seconds for which Java's clients wait for an answer.
+MAX_WAIT_SECONDS: Final = 1.0
+# Buckets of addresses that have been quiet are full, and are forgotten as their number doubles.
+_LEAST_SWEEP: Final = 1024
+# of an IPv6 address, whoever has one has them all
+_IPV6_PREFIX: Final = 64
+
+
+class Rank(IntEnum):
+    """What matters more is refused later."""
+
+    LIVENESS = 0
+    READ = 1
+    ADMINISTRATION = 2
+
+
+Guard = Callable[[Request], Awaitable[Request]]
+# The part of a bucket that is left to those above; more than what waiting requests of the class may overdraw.
+RESERVES: Final = {Rank.LIVENESS: 0.0, Rank.READ: 0.25, Rank.ADMINISTRATION: 0.5}
+_RANKS: Final = {
+    AccessClass.BROKER_CONTROL: Rank.LIVENESS,
+    AccessClass.ROUTE_READ: Rank.READ,
+    # agents and clients begin with it
+    AccessClass.ANY_ACCOUNT: Rank.READ,
+}
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Tokens, as of a moment; below zero while requests wait for those to come."""
+
+    tokens: float
+    at: float
+
+    def refill(self, now: float, rate: float) -> None:
+        """Add what has come since."""
+        self.tokens = min(rate * BURST_SECONDS, self.tokens + max(0.0, now - self.at) * rate)
+        self.at = now
+
+    def wait_seconds(self, rank: Rank, rate: float) -> float:
+        """How long a request of this rank has to wait for its token."""
+        return max(0.0, 1.0 + RESERVES[rank] * rate * BURST_SECONDS - self.tokens) / rate
+
+
+@dataclass(kw_only=True, slots=True)
+class RequestLimiter:
+    """Admits requests. It also counts the registrations that exceed what a cluster or account may hold."""
+
+    quotas: RequestQuotas
+    clock: Clock
+    on_refused: RefusalListener | None
+    # what exceeded a quota so far, by class, reason and outcome, for metrics
+    exceeded: Counter[tuple[str, str, str]] = field(default_factory=Counter, init=False)
+    _all: Bucket = field(init=False)
+    _by_network: dict[str, Bucket] = field(default_factory=dict, init=False)
+    _sweep_at: int = field(default=_LEAST_SWEEP, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with a full bucket."""
+        self._all = Bucket(self.quotas.all_per_second * BURST_SECONDS, self.clock.monotonic())
+
+    def __repr__(self) -> str:
+        return f"<RequestLimiter [{self.quotas.mode} | {len(self._by_network)} networks | {self._all.tokens:.0f} left]>"
+
+    def admitting(self, guard: Guard | None) -> Guard:
+        """The guard of all requests, for those that are admitted."""
+
+        async def admit(request: Request) -> Request:
+            await self.admit(request)
+            return request if guard is None else await guard(request)
+
+        return admit
+
+    async def admit(self, request: Request) -> None:
+        """Return when a request may go on.
+
+        Raises:
+            SystemBusyError: too many of them come.
+        """
+        about, mode = CODES.get(request.command.code), self.quotas.mode
+        if mode == "off":
+            return
+        name = "none" if about is None else about.access_class.value
+        rank = Rank.ADMINISTRATION if about is None else _RANKS.get(about.access_class, Rank.ADMINISTRATION)
+        seconds, reason = self.draw(request.connection.ip, rank)
+        if seconds > MAX_WAIT_SECONDS:
+            self._refuse(request, name, reason, is_refused=mode == "enforce")
+        elif seconds and mode == "enforce":
+            self.exceeded[name, reason, "delayed"] += 1
+            await self.clock.sleep(seconds)
+
+    def draw(self, ip: str, rank: Rank) -> tuple[float, str]:
+        """How long a request from there has to wait for its token, and for whose sake; too long: it gets none."""
+        waits = [(bucket.wait_seconds(rank, rate), reason) for bucket, rate, reason in self._buckets(ip)]
+        seconds, reason = max(waits)
+        if seconds <= MAX_WAIT_SECONDS:
+            self._take(ip)
+        return seconds, reason
+
+    def _take(self, ip: str) -> None:
+        for bucket, _, _ in self._buckets(ip):
+            bucket.tokens -= 1
+
+    def _refuse(self, request: Request, name: str, reason: str, *, is_refused: bool) -> None:
+        self.exceeded[name, reason, "refused" if is_refused else "observed"] += 1
+        quotas = self.quotas
+        of = "all addresses" if reason == "requests" else "one address"
+        limit = quotas.all_per_second if reason == "requests" else quotas.ip_per_second
+        remark = f"too many requests from {of}, limit {limit} a second; try again later"
+        if self.on_refused is not None:
+            self.on_refused(request, remark, reason=f"quota_{reason}", observed=not is_refused)
+        if is_refused:
+            raise SystemBusyError(remark)
+
+    def limited(self, lane: FastLane) -> FastLane:
+        """The fast lane as long as there is plenty; then requests are left to the road that knows their class."""
+
+        def answer(  # noqa: PLR0913, PLR0917 - as every fast lane
+            connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+        ) -> bytes | None:
+            if self.quotas.mode == "off":
+                return lane(connection, serialize_type, header, data, body_at, end)
+            for bucket, rate, _ in self._buckets(connection.ip):
+                if bucket.wait_seconds(Rank.READ, rate):
+                    return None
+            answered = lane(connection, serialize_type, header, data, body_at, end)
+            if answered is not None:
+                self._take(connection.ip)
+            return answered
+
+        return answer
+
+    def may_hold(self, size: int) -> bool:
+        """Whether the connections of one address may hold so much memory."""
+        limit, mode = self.quotas.ip_bytes_in_flight, self.quotas.mode
+        if not limit or size <= limit or mode == "off":
+            return True
+        self.exceeded["any", "bytes_in_flight_per_ip", "refused" if mode == "enforce" else "observed"] += 1
+        return mode == "observe"
+
+    def __call__(self, effect: Effect) -> None:
+        """Count a registration that exceeds a quota."""
+        if isinstance(effect, OverQuota):
+            outcome = "refused" if effect.is_refused else "observed"
+            self.exceeded[AccessClass.BROKER_CONTROL.value, effect.reason, outcome] += 1
+
+    def _buckets(self, ip: str) -> Iterator[tuple[Bucket, float, str]]:
+        now, network = self.clock.monotonic(), network_of(ip)
+        self._all.refill(now, self.quotas.all_per_second)
+        yield self._all, self.quotas.all_per_second, "requests"
+        rate = self.quotas.ip_per_second
+        mine = self._by_network.get(network)
+        if mine is None:
+            if len(self._by_network) >= self._sweep_at:
+                self._sweep(now)
+            mine = self._by_network[network] = Bucket(rate * BURST_SECONDS, now)
+        mine.refill(now, rate)
+        yield mine, rate, "requests_per_ip"
+
+    def _sweep(self, now: float) -> None:
+        for network, bucket in list(self._by_network.items()):
+            if now - bucket.at >= BURST_SECONDS + MAX_WAIT_SECONDS:
+                # full again, whatever it was
+                del self._by_network[network]
+        self._sweep_at = max(_LEAST_SWEEP, 2 * len(self._by_network))
+
+
+@lru_cache(maxsize=4096)
+def network_of(ip: str) -> str:
+    """Whose bucket an address draws from."""
+    if ":" not in ip:
+        return ip
+    address = address_of(ip)
+    if isinstance(address, IPv6Address):
+        return str(ip_network((int(address), _IPV6_PREFIX), strict=False))
+    return ip if address is None else str(address)

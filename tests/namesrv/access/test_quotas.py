@@ -1,0 +1,244 @@
+"""Quotas: what comes too fast waits, then is refused, and what keeps brokers alive last of all."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv.access.quotas import BURST_SECONDS, MAX_WAIT_SECONDS, Rank, RequestLimiter, network_of
+from namesrv.routeinfo.records import Registered
+from namesrv.server.reload import Reloader
+from namesrv.settings.flags import parse
+from namesrv.settings.limits import RequestQuotas
+from namesrv.settings.sources import load
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.heartbeat_files import of, read_log
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome, registration
+
+PULL, TOPICS, BUSY = 105, 206, 2
+ORDERS = {"topic": "T"}
+
+
+def limiter(clock: FakeClock, *, everybody: int = 1000, one: int = 10) -> RequestLimiter:
+    """One with so many requests a second."""
+    return RequestLimiter(quotas=RequestQuotas("enforce", everybody, one, 0), clock=clock, on_refused=None)
+
+
+@pytest.mark.settings(quotas="enforce", quota_requests_per_second_per_ip=2)
+async def test_what_comes_too_fast_waits_and_then_is_refused(server: InProcess, peer: NamesrvPeer) -> None:
+    """A burst of ten seconds' worth is answered at once, but for the part that is left to what matters more.
+
+    A bucket of 20: the registration takes one, pulls what is above a quarter, two of them wait, and the next one gets
+    SYSTEM_BUSY. Heartbeats have the rest.
+    """
+    await peer.register(Broker())
+    assert [0] * 14 == [(await peer.call(PULL, ORDERS)).code for _ in range(14)]
+    slow, slower = await server.connect(), await server.connect()
+    slow_opaque, slower_opaque = slow.tell(PULL, ORDERS), slower.tell(PULL, ORDERS)
+    await settle()
+    refused = await peer.call(PULL, ORDERS)
+    assert (BUSY, "too many requests from one address, limit 2 a second; try again later") == (
+        refused.code,
+        refused.remark,
+    )
+    assert BUSY == (await peer.call(TOPICS)).code
+    assert [0] * 3 == [(await peer.call(904, Broker().ext)).code for _ in range(3)]
+
+    await server.clock.advance(0.5)
+    assert 0 == (await slow.answer_to(slow_opaque)).code
+    await server.clock.advance(0.5)
+    assert 0 == (await slower.answer_to(slower_opaque)).code
+    assert server.namesrv.limiter is not None
+    ip = "requests_per_ip"
+    assert {
+        ("route-read", ip, "delayed"): 2,
+        ("route-read", ip, "refused"): 1,
+        ("admin-read", ip, "refused"): 1,
+    } == server.namesrv.limiter.exceeded
+
+
+@given(st.lists(st.tuples(st.sampled_from(Rank), st.floats(0, 2), st.integers(0, 3)), max_size=200))
+def test_what_matters_less_never_keeps_out_what_matters_more(steps: list[tuple[Rank, float, int]]) -> None:
+    """In whatever state the buckets are: who is refused is refused less soon than anybody who matters less."""
+    clock = FakeClock()
+    limits = limiter(clock, everybody=7, one=3)
+    for rank, seconds, host in steps:
+        clock.stall(seconds)
+        before = repr(limits)
+        waits = [
+            max(bucket.wait_seconds(each, rate) for bucket, rate, _ in limits._buckets("10.0.0.9")) for each in Rank
+        ]
+        assert waits == sorted(waits), before
+        limits.draw(f"10.0.0.{host}", rank)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([Rank.READ, Rank.ADMINISTRATION]), st.floats(0, 0.2)), max_size=300),
+    st.integers(1, 50),
+)
+def test_reads_alone_never_make_a_heartbeat_wait(steps: list[tuple[Rank, float]], rate: int) -> None:
+    """However fast clients and operators ask, their part of the bucket is what they can use up."""
+    clock = FakeClock()
+    limits = limiter(clock, everybody=rate, one=rate)
+    for rank, seconds in steps:
+        clock.stall(seconds)
+        limits.draw("10.0.0.1", rank)
+    assert 0.0 == limits.draw("10.0.0.1", Rank.LIVENESS)[0]
+
+
+@given(st.lists(st.floats(0, 0.3), max_size=400), st.integers(1, 20))
+def test_no_more_is_admitted_than_the_rate(pauses: list[float], rate: int) -> None:
+    """Beyond the burst and what waits, whatever the pauses are."""
+    clock = FakeClock()
+    limits = limiter(clock, everybody=10 * rate, one=rate)
+    admitted = 0
+    for pause in pauses:
+        clock.stall(pause)
+        admitted += limits.draw("10.0.0.1", Rank.LIVENESS)[0] <= MAX_WAIT_SECONDS
+    assert admitted <= rate * (BURST_SECONDS + MAX_WAIT_SECONDS + sum(pauses)) + 1
+
+
+def test_each_address_has_a_bucket_and_all_have_one() -> None:
+    """One address that asks too fast harms no other; all together have a bound, too."""
+    limits = limiter(FakeClock(), everybody=10, one=1)
+    found = [limits.draw("10.0.0.1", Rank.LIVENESS)[0] for _ in range(12)]
+    assert [0.0] * 10 + [1.0, 2.0] == found
+    assert 0.0 == limits.draw("10.0.0.2", Rank.LIVENESS)[0]
+    many = [limits.draw(f"10.0.1.{number}", Rank.LIVENESS) for number in range(120)]
+    assert "requests" == many[-1][1]
+    assert many[-1][0] > MAX_WAIT_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("ip", "network"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("[2001:db8:1:2:3:4:5:6]", "2001:db8:1:2::/64"),
+        ("[2001:db8:1:2::1]", "2001:db8:1:2::/64"),
+        ("[::ffff:10.0.0.1]", "10.0.0.1"),
+        ("?", "?"),
+    ],
+)
+def test_whose_bucket_it_is(ip: str, network: str) -> None:
+    """An IPv6 host has 2^64 addresses, and one bucket."""
+    assert network == network_of(ip)
+
+
+def test_buckets_of_quiet_addresses_are_forgotten() -> None:
+    """So that their number is that of the addresses that ask now."""
+    clock = FakeClock()
+    limits = limiter(clock)
+    for number in range(3000):
+        limits.draw(f"10.1.{number // 256}.{number % 256}", Rank.READ)
+        clock.stall(0.1)
+    assert "| 1024 networks" not in repr(limits)
+    count = int(repr(limits).split("|")[1].split()[0])
+    assert count <= 1024
+
+
+@pytest.mark.settings(quotas="observe", quota_requests_per_second_per_ip=2)
+async def test_observed_quotas_let_everything_through(server: InProcess, peer: NamesrvPeer) -> None:
+    """And count it, and write it down."""
+    await peer.register(Broker())
+    assert [0] * 40 == [(await peer.call(PULL, ORDERS)).code for _ in range(40)]
+    assert server.namesrv.limiter is not None
+    counts = server.namesrv.limiter.exceeded
+    assert {("route-read", "requests_per_ip", "observed")} == counts.keys()
+    assert counts.total() > 20
+    await server.stop()
+    (line, more) = of(read_log(server.data_dir / "audit"), "refusal")
+    assert ("quota_requests_per_ip", True) == (line["reason"], line["observed"])
+    assert counts.total() - 1 == more["repeated"]
+
+
+async def registered(peer: NamesrvPeer, broker: Broker, *topics: str) -> tuple[int, str | None]:
+    """The answer to a registration with these topics."""
+    return outcome(await peer.register(broker, registration(*topics)))
+
+
+FIRST, SECOND = Broker(), Broker("broker-b", 0, "10.0.0.2:10911")
+ACCESS = '[accounts.{}]\nnetworks = ["127.0.0.1/32"]\nmay = ["route-read", "broker-control"]\n'
+
+
+@pytest.mark.parametrize("scope", ["cluster", "account"])
+async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
+    """Of a cluster or account: one more is refused, changes nothing, and costs no broker its life."""
+    (tmp_path / "access.toml").write_text(ACCESS.format("us"))
+    settings: dict[str, Any] = {f"quota_topics_per_{scope}": 4, f"quota_brokers_per_{scope}": 2, "quotas": "enforce"}
+    name = "cluster-1" if scope == "cluster" else "us"
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), **settings) as server:
+        peer = await server.connect()
+        assert (0, None) == await registered(peer, FIRST, "T1", "T2")
+        assert (0, None) == await registered(peer, SECOND, "T1", "T2")
+        refusal = f"5 topics of {scope} {name}, limit 4"
+        await server.clock.advance(100)
+        server.taken(Registered)
+        assert (BUSY, refusal) == await registered(peer, FIRST, "T1", "T2", "T3")
+        assert [] == server.taken(Registered)
+        third = Broker("broker-c", 0, "10.0.0.3:10911")
+        assert (BUSY, f"3 brokers of {scope} {name}, limit 2") == await registered(peer, third, "T1", "T2")
+        # the same and less is no more
+        assert (0, None) == await registered(peer, SECOND, "T2", "T1")
+
+        await server.clock.advance(100)
+        tables = server.namesrv.manager.tables
+        assert {"broker-a", "broker-b"} == {live.broker_name for live in tables.broker_live_table.values()}
+        assert {"T1", "T2"} == tables.topic_queue_table.keys()
+        assert server.namesrv.limiter is not None
+        assert {
+            ("broker-control", f"topics_per_{scope}", "refused"): 1,
+            ("broker-control", f"brokers_per_{scope}", "refused"): 1,
+        } == server.namesrv.limiter.exceeded
+
+
+@pytest.mark.settings(quotas="observe", quota_topics_per_cluster=1, quota_brokers_per_cluster=1)
+async def test_observed_registrations_are_applied(server: InProcess, peer: NamesrvPeer) -> None:
+    """And counted."""
+    assert (0, None) == await registered(peer, FIRST, "T1", "T2")
+    assert (0, None) == await registered(peer, SECOND, "T1", "T2")
+    assert server.namesrv.limiter is not None
+    assert 2 == server.namesrv.limiter.exceeded.total()
+    assert {"T1", "T2"} == server.namesrv.manager.tables.topic_queue_table.keys()
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+async def test_bytes_in_flight(tmp_path: Path, mode: str) -> None:
+    """A frame of one address that exceeds them is not received, and its connection is closed; others are served."""
+    async with namesrv_in_process(tmp_path, quotas=mode, quota_bytes_in_flight_per_ip=100_000) as server:
+        peer, other = await server.connect(), await server.connect()
+        opaque = peer.tell(103, {**FIRST.ext}, b" " * 200_000)
+        assert 0 == (await other.register(FIRST)).code
+        if mode == "enforce":
+            await server.clock.advance(server.namesrv.settings.whole_frame_timeout_seconds + 2)
+            assert await peer.at_end()
+        else:
+            assert 1 == (await peer.answer_to(opaque)).code
+        assert server.namesrv.limiter is not None
+        outcome = "refused" if mode == "enforce" else "observed"
+        assert server.namesrv.limiter.exceeded["any", "bytes_in_flight_per_ip", outcome] >= 1
+
+
+@pytest.mark.parametrize("begins", ["off", "observe"])
+async def test_reload(tmp_path: Path, begins: str) -> None:
+    """From observe to enforce at once, with other numbers; from off with a restart."""
+    file = tmp_path / "ns.toml"
+    async with namesrv_in_process(tmp_path / "data", quotas=begins, quota_topics_per_cluster=1) as server:
+        peer = await server.connect()
+        assert (0, None) == await registered(peer, FIRST, "T1", "T2")
+        argv = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path / 'data'}"]
+        file.write_text('quotas = "enforce"\nquota_topics_per_cluster = 3\n')
+        argv.append(f"--config={file}")
+        await Reloader(server.namesrv, server.controller.server, lambda: load(parse(argv), {})).reload()
+
+        assert (0, None) == await registered(peer, FIRST, "T1", "T2", "T3")
+        expected = 0 if begins == "off" else BUSY
+        assert expected == (await registered(peer, FIRST, "T1", "T2", "T3", "T4"))[0]
+
+
+async def test_a_server_without_quotas_has_nothing_of_them(server: InProcess) -> None:
+    """The lane of its connections is the one without a look at any bucket, and requests meet no guard."""
+    assert server.controller.server.fast_lane is server.namesrv.fast_lane
+    assert (None, None) == (server.namesrv.limiter, server.controller.server.dispatcher.guard)
