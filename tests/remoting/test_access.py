@@ -1,5 +1,8 @@
 """Classes of codes, and the access file: what it grants, and what is wrong with it."""
 
+import contextlib
+import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from itertools import permutations
@@ -109,6 +112,31 @@ def test_a_class_that_is_open_as_a_whole_is_open_to_everything_in_it(rules: list
     account, about = Account("a", rules=tuple(rules)), CODES.get(asked.code)
     if about is not None and account.may_anything_in(about.access_class):
         assert account.may(asked)
+
+
+def _toml(rule: Rule) -> str:
+    members = {"access": str(rule.access_class)} | {name: list(each.texts) for name, each in rule.narrowed.items()}
+    return "{" + ", ".join(f"{name} = {json.dumps(value)}" for name, value in members.items()) + "}"
+
+
+def _may(rules: Iterable[str], asked: Asked) -> bool:
+    """What an account may do, by a file with these rules; those of another account are none of its business."""
+    other = '[accounts.other]\nnetworks = ["::/0"]\nmay = ["admin-read", "admin-write", "broker-control", "route-read"]'
+    text = f'[accounts.a]\nsecrets = ["{SECRET}"]\nmay = [{", ".join(rules)}]\n{other}'
+    return parse_access_file(text).accounts["a"].may(asked)
+
+
+@given(st.lists(RULES, max_size=3), ASKED)
+def test_files_give_in_no_order_more_than_one_of_their_rules(rules: list[Rule], asked: Asked) -> None:
+    """The same of rules as they are written; files with rules that could never grant anything are refused."""
+    written = []
+    for rule in rules:
+        with contextlib.suppress(AccessFileError):
+            _may([_toml(rule)], asked)
+            written.append(_toml(rule))
+    expected = _may((), asked) or any(_may((each,), asked) for each in written)
+
+    assert {_may(order, asked) for order in permutations(written)} == {expected}
 
 
 @given(st.permutations(FILE.split("\n\n")))

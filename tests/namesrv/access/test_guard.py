@@ -175,11 +175,17 @@ async def test_signatures_of_others_can_be_ignored(server: InProcess, access: Pa
 # -- reload -----------------------------------------------------------------------------------------------------------
 
 
-def reloader(server: InProcess, access: Path, *further: str) -> Reloader:
+def reloader(server: InProcess, access: Path | None, *further: str) -> Reloader:
     """What SIGHUP runs."""
     settings = server.namesrv.settings
     argv = [
-        *("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--drain-seconds=0", f"--access={access}"),
+        *(
+            "--listen-host=127.0.0.1",
+            "--listen-port=0",
+            "--http-listen=",
+            "--drain-seconds=0",
+            f"--access={access or ''}",
+        ),
         *(f"--data-dir={server.data_dir}", f"--nameserver-name={settings.nameserver_name}", *further),
     ]
     read: Callable[[], Loaded] = lambda: load(parse(argv), {})  # noqa: E731 - typed
@@ -361,6 +367,16 @@ async def test_what_is_no_takeover(open_server: InProcess) -> None:
         expected = NO_PERMISSION if broker is MOVED else 0
         assert expected == (await who.register(broker)).code
     assert 0 == (await other.register(USURPER)).code
+
+
+@pytest.mark.settings(takeover="allow")
+async def test_takeover_can_be_reloaded(open_server: InProcess) -> None:
+    """Without a restart, and so without losing a single broker."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    await peer.register(BROKER)
+    await reloader(open_server, None, "--takeover=refuse").reload()
+
+    assert NO_PERMISSION == (await other.register(USURPER)).code
 
 
 @pytest.mark.settings(takeover="warn")
