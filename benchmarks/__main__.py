@@ -28,6 +28,7 @@ from benchmarks import (
     scrapes,
     staleness,
     startup,
+    tls,
 )
 from benchmarks.build import BuildError, program
 from benchmarks.conditions import Conditions
@@ -55,6 +56,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "eviction": eviction,
     "memory": memory,
     "connections": connections,
+    "tls": tls,
     "scrapes": scrapes,
     "startup": startup,
     "agents": agents,

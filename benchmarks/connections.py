@@ -22,7 +22,7 @@ _FLAGS: Final = ("--max-connections", str(CONNECTIONS + _OTHER_FILES))
 
 def measure(bench: Bench) -> list[Figure]:
     """Connections that have pulled one route, as a client's have."""
-    _raise_file_limit()
+    raise_file_limit()
     with daemon(bench, *_FLAGS) as server, Wire(server) as brokers:
         register(brokers, pulled_brokers())
         bench.progress(f"{CONNECTIONS:,} idle connections")
@@ -42,7 +42,7 @@ def _check(wire: Wire) -> None:
         raise BenchError(f"the server has {count} connections, not {CONNECTIONS + 1}")
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """As far as we may; the daemon inherits it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < CONNECTIONS + _OTHER_FILES:

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from namesrv_remoting.aio.tls_server import ServerTls
-from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeTurns, TlsTransport
+from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
 
 _BACKLOG: Final = 64
 _PLAIN_REFUSED: Final = (
@@ -92,7 +92,7 @@ class HttpListener:
         connection = HttpConnection(self)
         if self._tls is None or self._tls.context is None:
             return connection
-        return _HttpsDoor(connection, self._tls.context, self._tls.turns, self.counts)
+        return _HttpsDoor(connection, self._tls.context, self._tls.threads, self.counts)
 
     async def close(self) -> None:
         """Accept no more connections, and close the open ones."""
@@ -129,11 +129,11 @@ class _HttpsDoor(asyncio.Protocol):
         self,
         connection: "HttpConnection",
         context: ssl.SSLContext,
-        turns: HandshakeTurns,
+        threads: HandshakeThreads,
         counts: Counter[tuple[str, int]],
     ) -> None:
         self._tls = TlsTransport(
-            connection, context, turns, established=lambda _: None, failed=lambda _: self._tls.close()
+            connection, context, threads, established=lambda _: None, failed=lambda _: self._tls.close()
         )
         self._counts = counts
 

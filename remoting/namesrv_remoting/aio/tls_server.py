@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from namesrv_remoting.aio.connection import ServerConnection, refusal
-from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeTurns, TlsTransport
+from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import HEAD, Frame
 from namesrv_remoting.proxy_header import read_proxy_header
@@ -25,7 +25,7 @@ class ServerTls:
     mode: TlsMode = "off"
     # None when it is off
     context: ssl.SSLContext | None = None
-    turns: HandshakeTurns = field(default_factory=HandshakeTurns)
+    threads: HandshakeThreads = field(default_factory=HandshakeThreads)
     # completed handshakes, by protocol version
     handshakes: Counter[str] = field(default_factory=Counter)
 
@@ -97,7 +97,7 @@ class Door(asyncio.Protocol):
         if not connection.may_speak_tls():
             return
         tls = TlsTransport(
-            connection, context, self._tls.turns, established=self._established, failed=connection.refuse
+            connection, context, self._tls.threads, established=self._established, failed=connection.refuse
         )
         tls.over(transport)
         connection.move_to(tls)

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 import ssl
-from collections import deque
+import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, cast
 
 from namesrv_remoting.aio.tls import certificate_names
@@ -15,8 +18,8 @@ TLS_HANDSHAKE: Final = 0x16
 # the most that one record holds, and what is fed at a time: the library keeps room for the largest piece that it got
 _RECORD_BYTES: Final = 16 * 1024
 
-# What a peer may send before we look at it: a client's longest message is its chain of certificates.
-_MAX_HANDSHAKE_BYTES: Final = 128 * 1024
+# What is read ahead while a thread is at the handshake: with TLS 1.3 the first requests may be on their way.
+_MAX_AHEAD_BYTES: Final = 64 * 1024
 
 # what OpenSSL calls it -> what happened; for everything else its own words do
 _FAILURES: Final = {
@@ -30,29 +33,26 @@ _FAILURES: Final = {
 }
 
 
-class HandshakeTurns:
-    """The handshakes of a server: one step in each turn of the loop.
+class HandshakeThreads:
+    """Threads that compute the handshakes of a server, on other cores if there are any, and in any case after the loop.
 
-    A step takes a millisecond, and a crowd may come back at once: others would wait for all of them.
+    One takes about a millisecond, and a crowd may come back at once: in the loop everybody else would wait for it.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._executor = ThreadPoolExecutor(
+            min(4, os.cpu_count() or 1), thread_name_prefix="tls", initializer=_give_way
+        )
 
-    def take(self, step: Callable[[], None]) -> None:
-        """Do it when it is its turn."""
-        self._waiting.append(step)
-        if len(self._waiting) == 1:
-            asyncio.get_running_loop().call_soon(self._next)
+    def run(self, step: Callable[[], None], done: Callable[[asyncio.Future[None]], None]) -> None:
+        """Take a step in a thread, and call back in the loop."""
+        asyncio.get_running_loop().run_in_executor(self._executor, step).add_done_callback(done)
 
-    def _next(self) -> None:
-        step = self._waiting.popleft()
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._next)
-        step()
 
-    def __repr__(self) -> str:
-        return f"<HandshakeTurns [{len(self._waiting)} waiting]>"
+def _give_way() -> None:
+    """Let the loop's thread go first; on Linux each thread has a niceness of its own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
@@ -66,32 +66,34 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_below",
         "_established",
         "_failed",
-        "_has_turn",
         "_incoming",
+        "_is_busy",
         "_is_closed",
         "_is_open",
         "_is_paused",
         "_names",
         "_outgoing",
         "_protocol",
+        "_received",
+        "_threads",
         "_tls",
-        "_turns",
     )
 
     def __init__(
         self,
         protocol: asyncio.Protocol,
         context: ssl.SSLContext,
-        turns: HandshakeTurns,
+        threads: HandshakeThreads,
         *,
         established: Callable[[str], None],
         failed: Callable[[RemoteProtocolError], None],
     ) -> None:
         super().__init__()
         self._protocol = protocol
-        self._turns = turns
-        # whether it waits for one
-        self._has_turn = False
+        self._threads = threads
+        # whether a thread is at the handshake, or will be, and has everything below for itself; what comes meanwhile
+        self._is_busy = False
+        self._received = b""
         # told of the end of the handshake, by the protocol version, or of what broke
         self._established = established
         self._failed = failed
@@ -154,28 +156,46 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._advance()
 
     def _shake_hands(self, data: bytes) -> None:
-        """Go on with the handshake when it is our turn."""
-        self._incoming.write(data)
-        if self._incoming.pending > _MAX_HANDSHAKE_BYTES:
-            self._report("handshake failed: too large")
-        elif not self._has_turn:
-            self._has_turn = True
-            self._turns.take(self._take_turn)
+        self._received += data
+        if self._is_busy:
+            if len(self._received) > _MAX_AHEAD_BYTES and self._below is not None:
+                self._below.pause_reading()
+        else:
+            self._is_busy = True
+            self._incoming.write(self._received)
+            self._received = b""
+            self._threads.run(self._step, self._stepped)
 
-    def _take_turn(self) -> None:
-        self._has_turn = False
-        self._advance()
+    def _step(self) -> None:
+        # in a thread; not for peers that left, or were sent away, while it waited for its turn
+        if not self._is_closed:
+            self._tls.do_handshake()
+
+    def _stepped(self, step: asyncio.Future[None]) -> None:
+        self._is_busy = False
+        error = step.exception()
+        if self._is_closed or self._below is None:
+            return
+        self._below.resume_reading()
+        if error is None:
+            self._opened()
+            received, self._received = self._received, b""
+            # what was read together with the end of the handshake is below already
+            self._advance()
+            self.data_received(received)
+        elif isinstance(error, ssl.SSLWantReadError):
+            self._flush()
+            if self._received:
+                self._shake_hands(b"")
+        elif isinstance(error, ssl.SSLError):
+            self._broken(error)
+        else:
+            raise error
 
     def _advance(self) -> None:
         tls, incoming = self._tls, self._incoming
-        data = b""
-        while not self._is_closed and not self._is_paused:
+        while not self._is_closed and not self._is_paused and (incoming.pending or tls.pending()):
             try:
-                if not self._is_open:
-                    tls.do_handshake()
-                    self._opened()
-                if not incoming.pending and not tls.pending():
-                    break
                 data = tls.read(_RECORD_BYTES)
             except ssl.SSLWantReadError:
                 break
@@ -273,7 +293,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False
         if self._below is not None:
             self._below.resume_reading()
-        if self._incoming.pending or self._tls.pending():
+        if self._is_open and (self._incoming.pending or self._tls.pending()):
             asyncio.get_running_loop().call_soon(self._advance)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -1,8 +1,8 @@
 """TLS on a server's port: who is let in, who is refused and told why, and what handshakes may take."""
 
-import asyncio
 import contextlib
 import ssl
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,12 @@ from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.aio.tls import ClientTls, TlsFiles, client_context, server_context
 from namesrv_remoting.aio.tls_server import ServerTls
-from namesrv_remoting.aio.tls_transport import HandshakeTurns
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, SystemError_
 from namesrv_remoting.frames import FrameReader
 from tests.support.certificates import Authority, Identity
 from tests.support.chopping import Feed, byte_by_byte, whole
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import RawPeer, until
 from tests.support.serving import ECHO, Serving, serving
 from tests.support.spelling import Answer, json_frame, native_frame, read_answer
@@ -383,7 +383,8 @@ async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
         peer.send(await side.finish(peer))
         for number in range(100):
             peer.send(side.sealed(json_frame(ECHO, number, body=body)))
-        await until(lambda: served.connection_of(peer).is_write_paused)
+        await until(lambda: served.heard.closed or served.connection_of(peer).is_write_paused)
+        assert not served.heard.closed, (served.heard.refused, served.heard.closed)
         assert served.connection_of(peer).requests < 100
         peer.widen()
 
@@ -405,14 +406,22 @@ async def test_goodbye_ends_the_connection(ca: Authority) -> None:
         assert ([(1, "closed")], []) == (served.heard.closed, served.heard.refused)
 
 
-async def test_handshakes_take_turns() -> None:
-    """One step in each turn of the loop, so that a crowd of new peers delays the others by one at a time."""
-    turns, done = HandshakeTurns(), list[int]()
-    for number in range(3):
-        turns.take(partial(done.append, number))
-    seen = []
-    for _ in range(4):
-        await asyncio.sleep(0)
-        seen.append(len(done))
+async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
+    """While all threads for handshakes are busy, those who are connected are answered; who waits gets in afterwards."""
+    go_on = threading.Event()
+    async with serving(tls=tls(ca, "permissive")) as served:
+        connected = await served.connect()
+        for _ in range(4):
+            served.server.tls.threads.run(partial(_wait, go_on), lambda _: None)
+        peer, side = await served.connect(), Side(trusting(ca))
+        peer.send(side.hello())
+        assert 7 == (await connected.ask(json_frame(ECHO, 7))).opaque
+        assert 0 == served.server.tls.handshakes.total()
+        go_on.set()
+        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 8)))
 
-    assert ([0, 1, 2], [1, 2, 3, 3]) == (done, seen)
+        assert [8] == [answer.opaque for answer in await side.frames(peer, 1)]
+
+
+def _wait(event: threading.Event) -> None:
+    assert event.wait(GUARD_SECONDS)
