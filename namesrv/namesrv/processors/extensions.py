@@ -84,6 +84,7 @@ class ExtensionProcessor:
                 requests=connection.requests,
                 in_flight=connection.in_flight,
                 unsent_bytes=connection.unsent_bytes,
+                account=connection.account or None,
             )
             async for part in in_parts(list(self._namesrv.connections.values()), _SLICE)
             for connection in part

@@ -242,6 +242,8 @@ class Connection(msgspec.Struct):
     requests: int | None = None
     in_flight: int | None = None
     unsent_bytes: int | None = None
+    # whose the last request was, where there are accounts
+    account: str | None = None
 
 
 class ConnectionsAnswer(msgspec.Struct):

@@ -221,6 +221,7 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
     assert {
         "id": number, "peer": peer.address, "proxied": None, "role": "broker", "protocol": "json",
         "since_ms": 1_700_000_000_000, "last_request_seconds": 90.0, "requests": 1, "in_flight": 0, "unsent_bytes": 0,
+        "account": None,
     } == broker  # fmt: skip
     assert ("admin", "msgpack") == (admin["role"], admin["protocol"])
     where = address_of(apache)

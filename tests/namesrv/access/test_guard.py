@@ -13,11 +13,20 @@ from namesrv.settings.flags import parse
 from namesrv.settings.sources import Loaded, SettingsError, load
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, NamesrvPeer, java_value, native, native_registration, registration
+from tests.support.namesrv_peer import (
+    Broker,
+    NamesrvPeer,
+    java_value,
+    native,
+    native_registration,
+    native_value,
+    registration,
+)
 from tests.support.signing import Key
 
 SECRET = "secret-of-the-guard"
 BROKERS = f'[accounts.brokers]\nsecrets = ["{SECRET}"]\nmay = ["broker-control"]\n'
+OPERATOR = f'[accounts.operator]\nsecrets = ["{SECRET}"]\nmay = ["admin-read"]\n'
 NETWORK = '[accounts.network]\nnetworks = ["127.0.0.0/8"]\nmay = ["route-read"]\n'
 KEY = Key("brokers", SECRET)
 BROKER = Broker()
@@ -29,7 +38,7 @@ def access(tmp_path: Path) -> Path:
     """The access file, readable by its owner alone."""
     path = tmp_path / "access.toml"
     path.touch(mode=0o600)
-    path.write_text(BROKERS + NETWORK)
+    path.write_text(BROKERS + OPERATOR + NETWORK)
     return path
 
 
@@ -99,8 +108,10 @@ async def test_accounts_are_shown(server: InProcess, caplog: pytest.LogCaptureFi
         *(told[name] for name in ("request", "account", "peer", "reason")),
     )
     assert {("admin-read", "not_granted", "refused"): 1} == guard.refusals
-    assert "brokers" == server.connection_of(peer).account
-    assert "<AccessGuard [enforces | 2 accounts | 1 refused]>" == repr(guard)
+    peer.send(Key("operator", SECRET).question(20004, None, native({}), spelling="native"))
+    [shown] = native_value((await peer.receive()).body)["connections"]
+    assert "operator" == shown["account"]
+    assert "<AccessGuard [enforces | 3 accounts | 1 refused]>" == repr(guard)
 
 
 async def test_refusals_do_not_fill_the_log(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:

@@ -151,6 +151,7 @@ async def test_connections_are_listed_with_what_they_are(server: InProcess) -> N
         "requests": 3,
         "in_flight": 0,
         "unsent_bytes": 0,
+        "account": None,
     } == found[0]
     seen = [(one["peer"], one["role"], one["protocol"], one["requests"], one["in_flight"]) for one in found]
     assert [

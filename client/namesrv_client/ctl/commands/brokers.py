@@ -117,6 +117,7 @@ _CONNECTIONS: Final[Columns[Connection]] = {
     "requests": lambda it: it.requests,
     "in flight": lambda it: it.in_flight,
     "unsent": lambda it: it.unsent_bytes,
+    "account": lambda it: it.account,
 }
 
 
