@@ -1,0 +1,66 @@
+"""A Java application whose host exceeds its quota: some of its questions are refused, and it goes on all the same."""
+
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.driver import Driver
+from tests.interop.peers.waiting import until, until_equal
+from tests.support.daemon import Daemon
+from tests.support.http_peer import scrape
+from tests.support.peer import Peer
+
+FLAGS = ("--quotas=enforce", "--quota-requests-per-second-per-ip=20", "--http-listen=127.0.0.1:0")
+
+
+def ask_too_fast(daemon: Daemon, is_over: Event, codes: Counter[int]) -> None:
+    """Questions of a client on the same host, one after the other's answer on each of 40 connections."""
+    with ExitStack() as stack:
+        peers = [stack.enter_context(Peer(daemon.address)) for _ in range(40)]
+        while not is_over.is_set():
+            for peer in peers:
+                peer.send(105, {"topic": "TBW102"})
+            codes.update(peer.receive().code for peer in peers)
+
+
+def test_java_application_goes_on_while_its_host_is_refused(tmp_path: Path, unique: str) -> None:
+    """A broker of 5.3.3 that reports every second stays registered, and no send and no read of a stream fails.
+
+    Both clients poll every 100 ms and are refused again and again; their connections stay open. Once nobody asks too
+    fast any more, a topic that they have not used yet is found.
+    """
+    codes: Counter[int] = Counter()
+    is_over = Event()
+    with ExitStack() as stack:
+        daemon = stack.enter_context(Daemon(tmp_path / "namesrv", *FLAGS)).listening()
+        address = "{}:{}".format(*daemon.address)
+        settings = {"registerNameServerPeriod": 10_000}
+        broker = stack.enter_context(Broker(tmp_path / "broker", [address], settings=settings)).booted()
+        daemon.wait_for("broker_registered", broker_name=broker.name)
+        clients = stack.enter_context(Driver(tmp_path / "clients"))
+        clients.start_producer("producer", [address], poll=100)
+        clients.start_consumer("consumer", [address], unique, poll=100)
+        assert 5 == len(clients.send("producer", unique, 5, "before"))
+
+        flood = Thread(target=ask_too_fast, args=(daemon, is_over, codes))
+        flood.start()
+        try:
+            until(lambda: codes[2] > 100)
+            during = clients.send("producer", unique, 20, "during")
+            assert 20 == len(during)
+            until(lambda: codes[2] > 1000)
+            until(lambda: during <= set(clients.bodies("received", name="consumer")))
+        finally:
+            is_over.set()
+            flood.join()
+
+        until_equal(3, lambda: len(clients.send("producer", f"{unique}-new", 3, "after")))
+        assert [] == [*clients.events("failed"), *clients.events("error")]
+        assert [] == [*daemon.lines("broker_evicted"), *daemon.lines("connection_refused")]
+        metrics, name = scrape(daemon.http_address), "nameserver_quota_exceeded_total"
+        assert {"route-read"} == {each["class"] for each in metrics.labels(name) if each["outcome"] == "refused"}
+        # more than those of the flood: the application's own
+        refused = metrics(name, class_="route-read", reason="requests_per_ip", outcome="refused")
+        assert refused > codes[2]
