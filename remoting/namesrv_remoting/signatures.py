@@ -30,6 +30,8 @@ NONCE: Final = "nonce"
 # Java adds them behind the signature (DynamicalExtFieldRPCHook is registered after AclClientRPCHook), and a request
 # that is sent again is signed with them.
 ZONE_FIELDS: Final = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
+# what makes a request a signed one; RocketMQ's can be sent again, with other requests, too
+CREDENTIALS: Final = frozenset({ACCESS_KEY, SIGNATURE, "SecurityToken", NATIVE_SIGNATURE, SIGNED_AT, NONCE})
 
 # old and new, while a key is rotated
 MAX_SECRETS: Final = 2

@@ -24,6 +24,7 @@ from namesrv_remoting.headers import (
     PutKVConfigRequestHeader,
     RegisterTopicRequestHeader,
 )
+from namesrv_remoting.signatures import CREDENTIALS
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
@@ -176,7 +177,8 @@ class AdminProcessor:
 def log_change(request: Request) -> None:
     """Log an operator's change that has been made: who, and what."""
     command, connection = request.command, request.connection
-    asked = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in (command.ext_fields or {}).items()}
+    fields = (command.ext_fields or {}).items()
+    asked = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in fields if name not in CREDENTIALS}
     if command.code == RequestCode.UPDATE_NAMESRV_CONFIG:
         asked["settings"] = command.body[:_SHOWN_CHARACTERS].decode(errors="replace")
     event(

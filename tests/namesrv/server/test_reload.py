@@ -76,18 +76,27 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("kv_max_namespaces", 22, "kv", "max_namespaces", None),
     ("heartbeat_log_keep_days", 23.0, "log", "keep_days", None),
     ("heartbeat_log_max_bytes", 1 << 30, "log", "max_bytes", None),
+    ("audit_log_keep_days", 24.0, "audit", "keep_days", None),
+    ("audit_log_max_bytes", 1 << 29, "audit", "max_bytes", None),
+    ("quota_requests_per_second", 25, "requests", "all_per_second", None),
+    ("quota_requests_per_second_per_ip", 26, "requests", "ip_per_second", None),
+    ("quota_bytes_in_flight_per_ip", 27, "requests", "ip_bytes_in_flight", None),
 ]
 
 
 async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
     """Connections and frames, routes, the KV configuration, answers, and the heartbeat log's files."""
-    async with namesrv_in_process(tmp_path / "data", heartbeat_log_dir=str(tmp_path / "log")) as server:
+    log_dir = str(tmp_path / "log")
+    async with namesrv_in_process(tmp_path / "data", heartbeat_log_dir=log_dir, quotas="observe") as server:
         namesrv, remoting = server.namesrv, server.controller.server
         apply(namesrv, remoting, {setting: value for setting, value, *_ in BOUNDS})
 
         assert namesrv.heartbeat_log is not None
         enforced = {"server": remoting.limits, "tables": namesrv.manager.limits, "kv": namesrv.kv.limits}
-        enforced |= {"log": namesrv.heartbeat_log.retention}
+        assert namesrv.audit is not None
+        assert namesrv.limiter is not None
+        enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.audit.retention}
+        enforced |= {"requests": namesrv.limiter.quotas}
         for _, value, who, limit, other in BOUNDS:
             assert (value if other is None else other) == getattr(enforced[who], limit), limit
         assert 65536 == remoting.dispatcher.max_frame_bytes
