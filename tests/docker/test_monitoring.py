@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from namesrv.counters import Counters
+from tests.support.certificates import Authority
 from tests.support.guard import GUARD_SECONDS
 from tests.support.http_peer import Scrape, scrape
 from tests.support.in_process import namesrv_in_process
@@ -71,7 +72,8 @@ async def shown(tmp_path: Path) -> Scrape:
     """The metrics of a server to which everything has happened that has a label of its own."""
     settings: dict[str, Any] = {"heartbeat_log_dir": str(tmp_path / "log"), "http_listen": "127.0.0.1:0"}
     quotas: dict[str, Any] = {"quotas": "observe", "quota_topics_per_cluster": 1}
-    async with namesrv_in_process(tmp_path / "data", **settings, **quotas) as server:
+    tls: dict[str, Any] = {"tls_mode": "permissive", **Authority(tmp_path).issue("server").server_settings}
+    async with namesrv_in_process(tmp_path / "data", **settings, **quotas, **tls) as server:
         peer, stranger = await server.connect(), await server.connect()
         await peer.register(Broker())
         stranger.send(b"GET / HTTP/1.1\r\n\r\n")
