@@ -5,6 +5,7 @@ from pathlib import Path
 
 from namesrv.settings.model import Settings
 from tests.docs.generated import OPERATING, with_settings
+from tests.support.certificates import Authority
 from tests.support.daemon import Daemon
 from tests.support.http_peer import ask
 
@@ -34,7 +35,9 @@ def test_every_setting_has_a_row() -> None:
 def test_metrics_are_those_of_a_server(tmp_path: Path) -> None:
     """Every metric that the page names is shown by a server that nobody has asked anything."""
     named = set(re.findall(r"`(nameserver_\w+)", OPERATING.read_text())) - set(Settings.model_fields)
-    with Daemon(tmp_path / "data", "--http-listen=127.0.0.1:0", "--quotas=observe") as daemon:
+    issued = Authority(tmp_path).issue("server")
+    tls = (f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", "--tls-mode=permissive")
+    with Daemon(tmp_path / "data", "--http-listen=127.0.0.1:0", "--quotas=observe", *tls) as daemon:
         host, _, port = daemon.wait_for("listening")["http"][0].rpartition(":")
         text = ask((host, int(port)), "/metrics").text
 

@@ -237,7 +237,7 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
     yield _counter(
         "tls_handshakes",
         "Completed TLS handshakes, by protocol version; those that failed are frame errors with the reason tls.",
-        certificates.tls.handshakes,
+        {version: certificates.tls.handshakes[version] for version in ("TLSv1.2", "TLSv1.3")},
         "version",
     )
 
