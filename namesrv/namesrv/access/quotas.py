@@ -6,7 +6,7 @@ What comes too fast waits first: a Java client asks again only after 30 s, and w
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -43,6 +43,10 @@ class Rank(IntEnum):
 Guard = Callable[[Request], Awaitable[Request]]
 # The part of a bucket that is left to those above; more than what waiting requests of the class may overdraw.
 RESERVES: Final = {Rank.LIVENESS: 0.0, Rank.READ: 0.25, Rank.ADMINISTRATION: 0.5}
+# Pulls are answered without a look at the clock, as long as there is plenty without what has come since.
+_GRAIN_SECONDS: Final = 0.05
+# seconds of its rate that a bucket holds when reads have to wait for nothing
+_PLENTY: Final = RESERVES[Rank.READ] * BURST_SECONDS
 _RANKS: Final = {
     AccessClass.BROKER_CONTROL: Rank.LIVENESS,
     AccessClass.ROUTE_READ: Rank.READ,
@@ -117,15 +121,15 @@ class RequestLimiter:
 
     def draw(self, ip: str, rank: Rank) -> tuple[float, str]:
         """How long a request from there has to wait for its token, and for whose sake; too long: it gets none."""
-        waits = [(bucket.wait_seconds(rank, rate), reason) for bucket, rate, reason in self._buckets(ip)]
-        seconds, reason = max(waits)
+        everybody, mine = self._refilled(ip)
+        seconds, reason = max(
+            (everybody.wait_seconds(rank, self.quotas.all_per_second), "requests"),
+            (mine.wait_seconds(rank, self.quotas.ip_per_second), "requests_per_ip"),
+        )
         if seconds <= MAX_WAIT_SECONDS:
-            self._take(ip)
+            everybody.tokens -= 1
+            mine.tokens -= 1
         return seconds, reason
-
-    def _take(self, ip: str) -> None:
-        for bucket, _, _ in self._buckets(ip):
-            bucket.tokens -= 1
 
     def _refuse(self, request: Request, name: str, reason: str, *, is_refused: bool) -> None:
         self.exceeded[name, reason, "refused" if is_refused else "observed"] += 1
@@ -140,18 +144,30 @@ class RequestLimiter:
 
     def limited(self, lane: FastLane) -> FastLane:
         """The fast lane as long as there is plenty; then requests are left to the road that knows their class."""
+        quotas, everybody, by_network = self.quotas, self._all, self._by_network
 
         def answer(  # noqa: PLR0913, PLR0917 - as every fast lane
             connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
         ) -> bytes | None:
-            if self.quotas.mode == "off":
+            if quotas.mode == "off":
                 return lane(connection, serialize_type, header, data, body_at, end)
-            for bucket, rate, _ in self._buckets(connection.ip):
-                if bucket.wait_seconds(Rank.READ, rate):
+            mine, now = by_network.get(network_of(connection.ip)), connection.last_read
+            if (
+                mine is None
+                or now - mine.at > _GRAIN_SECONDS
+                or now - everybody.at > _GRAIN_SECONDS
+                or mine.tokens < _PLENTY * quotas.ip_per_second + 1
+                or everybody.tokens < _PLENTY * quotas.all_per_second + 1
+            ):
+                _, mine = self._refilled(connection.ip)
+                if everybody.wait_seconds(Rank.READ, quotas.all_per_second):
+                    return None
+                if mine.wait_seconds(Rank.READ, quotas.ip_per_second):
                     return None
             answered = lane(connection, serialize_type, header, data, body_at, end)
             if answered is not None:
-                self._take(connection.ip)
+                everybody.tokens -= 1
+                mine.tokens -= 1
             return answered
 
         return answer
@@ -170,18 +186,18 @@ class RequestLimiter:
             outcome = "refused" if effect.is_refused else "observed"
             self.exceeded[AccessClass.BROKER_CONTROL.value, effect.reason, outcome] += 1
 
-    def _buckets(self, ip: str) -> Iterator[tuple[Bucket, float, str]]:
-        now, network = self.clock.monotonic(), network_of(ip)
+    def _refilled(self, ip: str) -> tuple[Bucket, Bucket]:
+        """The bucket of all and that of an address, as of now."""
+        now, network, rate = self.clock.monotonic(), network_of(ip), self.quotas.ip_per_second
         self._all.refill(now, self.quotas.all_per_second)
-        yield self._all, self.quotas.all_per_second, "requests"
-        rate = self.quotas.ip_per_second
         mine = self._by_network.get(network)
         if mine is None:
             if len(self._by_network) >= self._sweep_at:
                 self._sweep(now)
             mine = self._by_network[network] = Bucket(rate * BURST_SECONDS, now)
-        mine.refill(now, rate)
-        yield mine, rate, "requests_per_ip"
+        else:
+            mine.refill(now, rate)
+        return self._all, mine
 
     def _sweep(self, now: float) -> None:
         for network, bucket in list(self._by_network.items()):

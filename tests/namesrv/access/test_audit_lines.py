@@ -1,0 +1,70 @@
+"""Lines of the audit trail, whatever peers call themselves and however much changes at once."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registered, RouteChanged, WriteWiped
+from namesrv_remoting.bodies.route import QueueData
+from namesrv_runtime.line_log import Item
+
+WHO: dict[str, Any] = {"account": "", "peer": "10.0.0.1:1", "proxied": None, "certificate": []}
+# lone surrogates, too: JSON can spell them, and peers do
+TEXTS = st.text(st.characters(exclude_categories=[]), max_size=400)
+
+
+def line_of(what: Any) -> dict[str, Any]:
+    """The line of one thing, which has to be one line that acts on no terminal."""
+    raw = AuditLines("ns", "0a").line(Item(1_700_000_000.0, 1.0, what))
+    assert raw.endswith(b"\n")
+    assert all(0x20 <= byte < 0x7F for byte in raw[:-1])
+    line: dict[str, Any] = json.loads(raw)
+    return line
+
+
+def live(name: str, **fields: Any) -> BrokerLiveInfo:
+    """A live entry on connection 1."""
+    return BrokerLiveInfo(name, 0, 0.0, 120.0, None, 1, None, 1, **fields)
+
+
+@given(TEXTS, TEXTS)
+def test_names_are_cut_and_spelt_in_ascii(name: str, other: str) -> None:
+    """One line each, however long and strange."""
+    registered = Registered(BrokerAddrInfo(other, name), live(name, agent_id=other), "full", 1, True, 0.0)  # noqa: FBT003
+    kv = KVChanged(name, other, name, None)
+    (broker, changed) = line_of(Change("REGISTER_BROKER", WHO, [registered, kv]))["changes"]
+    assert broker["after"]["broker_name"].startswith(name[:256])
+    assert (changed["key"][:256], changed["after"]) == (other[:256], None)
+    refused = line_of(Refusal("X", WHO, "anonymous", name, {"topic": other, "Signature": name, "value": name}))
+    assert {"topic"} == refused["about"].keys()
+    assert max(map(len, (broker["broker_addr"], changed["namespace"], refused["about"]["topic"]))) < 300
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 30))
+def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int) -> None:
+    """And those counted that are others than before, not those that a change has only touched."""
+    row = tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues))
+    after = {f"topic-{number}": row for number in range(changed + same)}
+    before = {topic: row if number < same else None for number, topic in enumerate(after)}
+    made = Change("X", WHO, [RouteChanged(before.keys(), 1, before, after), WriteWiped("b", 1, is_wiped=True)])
+
+    routes, permission = ([None] * 2 + line_of(made)["changes"])[-2:]
+
+    assert (True, False) == (permission["before"], permission["after"])
+    if not changed:
+        assert routes is None
+        return
+    assert (changed, min(changed, 20)) == (routes["topics"], len(routes["named"]))
+    for each in routes["named"]:
+        assert ([], min(queues, 10)) == (each["before"], len(each["after"]))
+
+
+def test_a_change_of_nothing_is_no_line() -> None:
+    """A registration that comes to what was there, rows and all."""
+    again = Registered(BrokerAddrInfo("c", "m:1"), live("b"), "full", 1, False, 30.0, live("b"))  # noqa: FBT003
+    row = (QueueData("b", 8, 8, 6),)
+    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 1, {"T": row}, {"T": row}), again])
+    assert b"" == AuditLines("ns", "0a").line(Item(1.0, 1.0, change))
