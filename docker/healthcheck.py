@@ -1,9 +1,11 @@
 """Is the server in this container well? Exit code 0 when its own HTTP endpoint says so, 1 with the reason otherwise.
 
-The path is the argument, /livez without one; the address is NAMESRV_HTTP_LISTEN's, as the server's own.
+The path is the argument, /livez without one; the address is NAMESRV_HTTP_LISTEN's, as the server's own, over TLS with
+NAMESRV_HTTP_TLS.
 """
 
 import os
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -20,12 +22,23 @@ def reachable(listen: str) -> str:
     return f"{_ANY.get(host, host)}:{port}"
 
 
+def _of_ourselves() -> ssl.SSLContext:
+    """Whoever answers on this container's loopback is the server, whatever host its certificate is of."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
     path = next(iter(sys.argv[1:] if argv is None else argv), "/livez")
-    url = f"http://{reachable(os.environ.get('NAMESRV_HTTP_LISTEN', '127.0.0.1:9877'))}{path}"
+    scheme = "https" if os.environ.get("NAMESRV_HTTP_TLS", "").lower() == "true" else "http"
+    url = f"{scheme}://{reachable(os.environ.get('NAMESRV_HTTP_LISTEN', '127.0.0.1:9877'))}{path}"
     # a proxy that is set for the way out is not the way to ourselves
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    direct = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_of_ourselves())
+    )
     try:
         with direct.open(url, timeout=_TIMEOUT_SECONDS):
             return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.commands import run
+from tests.support.certificates import Authority
 from tests.support.daemon import Daemon
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,16 @@ def well(*path: str, **environ: str) -> tuple[int, str]:
     """What the images' health check says: exit code and output."""
     done = run("-I", str(DOCKER / "healthcheck.py"), *path, **environ)
     return done.returncode, done.stdout
+
+
+def test_the_health_check_over_tls(tmp_path: Path) -> None:
+    """The certificate need not be of the loopback address."""
+    issued = Authority(tmp_path).issue("server", "namesrv.example")
+    tls = (f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", "--http-tls")
+    with Daemon(tmp_path / "data", "--http-listen", "127.0.0.1:0", *tls) as daemon:
+        at = "{}:{}".format(*daemon.http_address)
+        assert (0, "") == well(NAMESRV_HTTP_LISTEN=at, NAMESRV_HTTP_TLS="true")
+        assert 1 == well(NAMESRV_HTTP_LISTEN=at)[0]
 
 
 def test_the_health_check_of_a_server(tmp_path: Path) -> None:

@@ -234,6 +234,7 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
         "Whether the certificate files as they are now cannot be used; the certificate before stays in use.",
         certificates.problem is not None,
     )
+    yield _gauge("tls_connections", "Open connections over TLS, of all.", certificates.tls.open_connections)
     yield _counter(
         "tls_handshakes",
         "Completed TLS handshakes, by protocol version; those that failed are frame errors with the reason tls.",

@@ -209,6 +209,8 @@ class ServerConnection(asyncio.Protocol):
     _answers_read: asyncio.Event | None = field(default=None, init=False)
     # what of the unsent data is charged
     _unsent_bytes: int = field(default=0, init=False)
+    # empty: plain text
+    tls_version: str = field(default="", init=False)
     # memory that TLS is charged with
     _tls_bytes: int = field(default=0, init=False)
     # what the deadline of frames is about before there are any
@@ -273,8 +275,9 @@ class ServerConnection(asyncio.Protocol):
         ends = self._owner.clock.monotonic() + self._owner.limits.tls_handshake_seconds
         self._deadline_frame = min(self._deadline_frame, ends)
 
-    def handshake_over(self) -> None:
+    def handshake_over(self, tls_version: str = "") -> None:
         """It has, or need not; what it says comes now."""
+        self.tls_version = tls_version
         self._is_in_handshake = False
         self._charge_tls(min(self._tls_bytes, _TLS_BYTES))
         self._deadline_frame = _NEVER

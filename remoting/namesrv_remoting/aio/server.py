@@ -176,6 +176,8 @@ class RemotingServer:
             return
         self._on_probation.pop(connection.id, None)
         connection.release(_CONNECTION_BYTES)
+        if connection.tls_version:
+            self.tls.open_connections -= 1
         ip = connection.ip
         self._sockets_per_ip[ip] -= 1
         if not self._sockets_per_ip[ip]:

@@ -28,6 +28,8 @@ class ServerTls:
     threads: HandshakeThreads = field(default_factory=HandshakeThreads)
     # completed handshakes, by protocol version
     handshakes: Counter[str] = field(default_factory=Counter)
+    # those of the server's connections that speak TLS now
+    open_connections: int = 0
 
     def __repr__(self) -> str:
         return f"<ServerTls [{self.mode} | {self.handshakes.total()} handshakes]>"
@@ -105,7 +107,8 @@ class Door(asyncio.Protocol):
 
     def _established(self, version: str) -> None:
         self._tls.handshakes[version] += 1
-        self._connection.handshake_over()
+        self._tls.open_connections += 1
+        self._connection.handshake_over(version)
 
     def _refuse(self, data: bytes) -> None:
         """Answer the request that cannot be read yet, if its header is here, so that its owner learns why."""

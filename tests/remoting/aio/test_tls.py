@@ -86,6 +86,11 @@ async def test_permissive_takes_both_on_one_port(ca: Authority) -> None:
         assert b"hello" == await said(client_of(served, ca))
         assert b"hello" == await said(client_of(served, None))
         assert 1 == served.server.tls.handshakes["TLSv1.3"]
+        async with client_of(served, ca) as client:
+            await client.invoke(ECHO, timeout_seconds=10.0)
+            assert 1 == served.server.tls.open_connections
+        await until(lambda: not served.server.connections)
+        assert 0 == served.server.tls.open_connections
 
 
 async def test_plain_text_to_an_enforcing_server_is_told_so(ca: Authority) -> None:
