@@ -4,15 +4,19 @@ import json
 import os
 import resource
 import signal
+import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.broker import Broker
+from tests.support.certificates import Authority
 from tests.support.daemon import Daemon, Start
+from tests.support.guard import GUARD_SECONDS
 from tests.support.heartbeat_files import Line, of, read_log
-from tests.support.peer import Connect, until
+from tests.support.peer import Connect, Peer, until
 
 # nothing here depends on the loop
 pytestmark = pytest.mark.parametrize("loop", ["auto"])
@@ -57,6 +61,9 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
 
     lines = trail(data_dir)
     assert [*range(1, len(lines) + 1)] == [line["seq"] for line in lines]
+    told = lines[0]["settings"]
+    assert ("ns-1", 0, True) == (told["nameserver_name"], told["listen_port"], told["admin_enabled"])
+    assert "max_topics" not in told
     assert [("start", "ns-1"), ("stop", "ns-1")] == [(lines[at]["event"], lines[at]["nameserver"]) for at in (0, -1)]
     assert {
         ("REGISTER_BROKER", broker.address),
@@ -210,6 +217,39 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
         account["after"]["may"],
         account["rotated"],
     )
+    assert "hunter2" not in json.dumps(lines)
+
+
+def test_certificates_are_named(start: Start, data_dir: Path, tmp_path: Path) -> None:
+    """The names in the certificate of who asks, and its account; no password among the settings."""
+    authority = Authority(tmp_path)
+    server, client = authority.issue("server", password="hunter2-key"), authority.issue("op", "op.example")
+    file = tmp_path / "access.toml"
+    file.write_text('[accounts.operator]\ncertificates = ["op.example"]\nmay = ["admin-write"]\n')
+    config = tmp_path / "namesrv.toml"
+    config.write_text('tls_key_password = "hunter2-key"\n')
+    config.chmod(0o600)
+    daemon = start(
+        *("--tls-mode=enforcing", "--tls-client-auth=require", f"--config={config}"),
+        *(f"--tls-cert-file={server.cert_file}", f"--tls-key-file={server.key_file}"),
+        *(f"--tls-ca-file={authority.ca_file}", "--access", str(file)),
+    )
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    context.load_cert_chain(client.cert_file, client.key_file)
+    with (
+        socket.create_connection(daemon.address, GUARD_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted,
+    ):
+        peer = Peer(encrypted)
+        assert 0 == peer.ask(100, {"namespace": "NS", "key": "k", "value": "1"}).code
+        assert 16 == peer.ask(105, {"topic": "T"}).code
+    daemon.stop()
+
+    lines = trail(data_dir)
+    asked = [line for line in of(lines, "change", "refusal") if line["request"] is not None]
+    assert ["PUT_KV_CONFIG", "GET_ROUTEINFO_BY_TOPIC"] == [line["request"] for line in asked]
+    assert {("operator", "op.example")} == {(line["account"], *line["certificate"]) for line in asked}
+    assert "**********" == lines[0]["settings"]["tls_key_password"]
     assert "hunter2" not in json.dumps(lines)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv import version
-from namesrv.access.audit_lines import AccessFileChanged, AuditLines, Change, KVChanged, Refusal, SettingChanged
+from namesrv.access.audit_lines import AccessFileChanged, AuditLines, Change, KVChanged, Refusal, SettingChanged, plain
 from namesrv.routeinfo.records import (
     Contested,
     Effect,
@@ -76,6 +76,10 @@ class AuditLog(LineLog):
     def __init__(self, settings: Settings, retention: Retention, boot_id: str, clock: Clock) -> None:
         self._clock = clock
         self._version = version()
+        # what differs from the defaults: a restart is how most settings change
+        self._settings = {
+            name: plain(value) for name, value in settings if value != Settings.model_fields[name].get_default()
+        }
         self._is_closed = False
         # routes that changed without a request: why comes next
         self._unexplained: list[RouteChanged] = []
@@ -105,7 +109,7 @@ class AuditLog(LineLog):
     def start(self) -> None:
         """Begin to write."""
         super().start()
-        self._record({"event": "start", "version": self._version})
+        self._record({"event": "start", "version": self._version, "settings": self._settings})
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Write what is left, as far as the disk allows it in a few seconds."""

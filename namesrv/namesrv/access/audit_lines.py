@@ -143,7 +143,7 @@ def _described(change: Any) -> Iterator[dict[str, Any]]:
         case AccessFileChanged(before, after):
             yield from _accounts(before, after)
         case SettingChanged(name, before, after):
-            yield {"what": "setting", "setting": name, "before": _plain(before), "after": _plain(after)}
+            yield {"what": "setting", "setting": name, "before": plain(before), "after": plain(after)}
 
 
 def _accounts(before: AccessFile, after: AccessFile) -> Iterator[dict[str, Any]]:
@@ -217,7 +217,8 @@ def _broker(live: BrokerLiveInfo) -> dict[str, Any]:
     }
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """A setting's value as a line shows it; a secret is stars."""
     return value if value is None or isinstance(value, bool | int | float) else _cut(str(value))
 
 
