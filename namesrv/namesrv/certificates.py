@@ -41,8 +41,10 @@ class Certificate:
         files = settings.tls_files
         # before they are read: a change in between is a change
         stamps = files.stamps()
-        if not settings.needs_certificate or files.cert_file is None:
+        if not settings.needs_certificate:
             return cls(None, None, stamps)
+        if files.cert_file is None:
+            raise TlsError("no certificate: set tls-cert-file")
         return cls(server_context(files, settings.tls_client_auth), expires_at(files.cert_file), stamps)
 
 

@@ -18,7 +18,7 @@ from tests.support.certificates import Authority
 from tests.support.ctl import ctl
 from tests.support.daemon import Daemon, Start
 from tests.support.guard import GUARD_SECONDS
-from tests.support.peer import Peer
+from tests.support.peer import Connect, Peer
 
 
 @pytest.fixture
@@ -132,6 +132,69 @@ def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> N
         assert serial_number(daemon, ca) not in {first, second}
         # what was open all the time
         assert 17 == Peer(kept).ask(105, {"topic": "orders"}).code
+
+
+def test_moving_to_tls_without_a_restart(start: Start, connect: Connect, ca: Authority, tmp_path: Path) -> None:
+    """SIGHUP takes a server from plain text over permissive to enforcing and back; open connections go on."""
+    issued = ca.issue("server")
+    place = f'tls_cert_file = "{issued.cert_file}"\ntls_key_file = "{issued.key_file}"\n'
+    config = tmp_path / "namesrv.toml"
+
+    def follow(mode: str, text: str = place) -> None:
+        config.write_text(f'{text}tls_mode = "{mode}"\n')
+        if mode != "off" or text != place:
+            before = len(daemon.lines("reloaded"))
+            daemon.send_signal(signal.SIGHUP)
+            daemon.wait_for("reloaded", count=before + 1)
+
+    follow("off")
+    daemon = start("--config", str(config))
+    first = connect(daemon)
+    assert 17 == first.ask(105, {"topic": "orders"}).code
+    follow("permissive")
+    assert serial_number(daemon, ca)
+    second = connect(daemon)
+    assert 17 == second.ask(105, {"topic": "orders"}).code
+    follow("enforcing")
+    assert serial_number(daemon, ca)
+    assert (1, True) == ((refused := connect(daemon).ask(105)).code, "requires TLS" in str(refused.remark))
+    assert [17, 17] == [peer.ask(105, {"topic": "orders"}).code for peer in (first, second)]
+    follow("off", "")
+    assert 17 == connect(daemon).ask(105, {"topic": "orders"}).code
+    with pytest.raises(ssl.SSLError):
+        serial_number(daemon, ca)
+
+
+def test_https_is_not_lost_by_a_reload(start: Start, ca: Authority, tmp_path: Path) -> None:
+    """What needs a restart keeps what it needs: a reload that takes its certificate away is refused."""
+    config = tmp_path / "namesrv.toml"
+    issued = ca.issue("server")
+    config.write_text(f'http_tls = true\ntls_cert_file = "{issued.cert_file}"\ntls_key_file = "{issued.key_file}"\n')
+    daemon = start("--config", str(config), "--http-listen=127.0.0.1:0")
+    config.write_text("")
+    daemon.send_signal(signal.SIGHUP)
+
+    assert ["no certificate: set tls-cert-file"] == daemon.wait_for("reload_refused")["problems"]
+    assert (200, "ok\n") == page(daemon, "/livez", ca)
+    assert 400 == page(daemon, "/livez")[0]
+
+
+async def test_certificate_names_an_account(start: Start, ca: Authority, tmp_path: Path) -> None:
+    """Who shows the certificate of an operator may administer; another one of the same authority may not."""
+    access = tmp_path / "access.toml"
+    access.write_text('[accounts.operator]\ncertificates = ["operator.example"]\nmay = ["admin-read", "admin-write"]\n')
+    access.chmod(0o600)
+    others = ("--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}", f"--access={access}")
+    daemon = start(*flags(ca, "enforcing", *others))
+
+    async def put(name: str) -> int:
+        shown = ca.issue(name, f"{name}.example")
+        tls = ("--tls", "--tls-ca-file", str(ca.ca_file), "--tls-cert-file", str(shown.cert_file))
+        server = ("-s", name_server(daemon), "--tls-key-file", str(shown.key_file))
+        return (await ctl(*tls, *server, "kv", "put", "ns", "k", name, "-y")).code
+
+    assert [0, 1] == [await put("operator"), await put("stranger")]
+    assert daemon.lines("access_refused", request="PUT_KV_CONFIG")
 
 
 async def test_namesrvctl_over_tls(start: Start, ca: Authority) -> None:

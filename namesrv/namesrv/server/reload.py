@@ -79,7 +79,8 @@ class Reloader:
             return
         try:
             # whether or not other ones are named: who asks for a reload may have replaced them
-            certificate = await asyncio.to_thread(Certificate.read, loaded.settings)
+            https = {"http_tls": self.namesrv.settings.http_tls}
+            certificate = await asyncio.to_thread(Certificate.read, loaded.settings.model_copy(update=https))
         except TlsError as error:
             self.namesrv.counters.is_reload_refused = True
             event(logger, logging.ERROR, "reload_refused", problems=[str(error)])

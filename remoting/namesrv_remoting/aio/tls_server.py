@@ -9,7 +9,7 @@ from typing import Final, Literal, cast
 from namesrv_remoting.aio.connection import ServerConnection, refusal
 from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
-from namesrv_remoting.frames import HEAD, Frame
+from namesrv_remoting.frames import HEAD, MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, needed_bytes
 from namesrv_remoting.proxy_header import read_proxy_header
 from namesrv_remoting.serializers import decode_frame
 
@@ -115,6 +115,7 @@ class Door(asyncio.Protocol):
         if len(data) >= HEAD.size:
             _, word = HEAD.unpack_from(data)
             try:
+                needed_bytes(data, 0, MAX_FRAME_BYTES, MAX_HEADER_BYTES)
                 asked = decode_frame(Frame(data[4], data[8 : 8 + (word & 0xFFFFFF)], b""))
             except RemoteProtocolError:
                 # not even that; it gets no answer

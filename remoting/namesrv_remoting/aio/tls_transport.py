@@ -44,9 +44,20 @@ class HandshakeThreads:
             min(4, os.cpu_count() or 1), thread_name_prefix="tls", initializer=_give_way
         )
 
-    def run(self, step: Callable[[], None], done: Callable[[asyncio.Future[None]], None]) -> None:
-        """Take a step in a thread, and call back in the loop."""
-        asyncio.get_running_loop().run_in_executor(self._executor, step).add_done_callback(done)
+    def run(self, step: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """Take a step in a thread, and tell the loop how it ended."""
+        self._executor.submit(_take, step, done, asyncio.get_running_loop())
+
+
+def _take(step: Callable[[], None], done: Callable[[Exception | None], None], loop: asyncio.AbstractEventLoop) -> None:
+    outcome = None
+    try:
+        step()
+    except Exception as error:  # noqa: BLE001 - raised in the loop, if it is none of TLS
+        outcome = error
+    # a server that ends waits for no handshake
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(done, outcome)
 
 
 def _give_way() -> None:
@@ -171,9 +182,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if not self._is_closed:
             self._tls.do_handshake()
 
-    def _stepped(self, step: asyncio.Future[None]) -> None:
+    def _stepped(self, error: Exception | None) -> None:
         self._is_busy = False
-        error = step.exception()
         if self._is_closed or self._below is None:
             return
         self._below.resume_reading()

@@ -24,7 +24,7 @@ from tests.support.fake_clock import FakeClock, settle
 from tests.support.guard import GUARD_SECONDS
 from tests.support.raw_peer import RawPeer, until
 from tests.support.serving import ECHO, Serving, serving
-from tests.support.spelling import Answer, json_frame, native_frame, read_answer
+from tests.support.spelling import Answer, binary_frame, json_frame, native_frame, read_answer
 
 ASK = 77
 
@@ -102,6 +102,34 @@ async def test_plain_text_to_an_enforcing_server_is_told_so(ca: Authority) -> No
 
         assert [("tls", PLAIN_REFUSED)] == [(reason, message) for _, reason, message in served.heard.refused]
         assert {} == served.server.dispatcher.answered
+
+
+@pytest.mark.parametrize(
+    ("sent", "opaque"),
+    [
+        (json_frame(ECHO, 7), 7),
+        (native_frame(ECHO, 7), 7),
+        (binary_frame(ECHO, 7), 7),
+        (json_frame(ECHO, 7, body=b"x" * 500)[:-400], 7),
+        (json_frame(ECHO, 7)[:20], None),
+        (b"\0", None),
+        (b"GET / HTTP/1.1\r\n\r\n", None),
+        (b"\x15\x03\x01\0\x02\x02F", None),
+        (bytes(range(32, 200)), None),
+    ],
+    ids=["json", "native", "binary", "begun", "cut", "byte", "http", "alert", "garbage"],
+)
+async def test_whatever_is_plain_is_refused(ca: Authority, sent: bytes, opaque: int | None) -> None:
+    """A request is answered as soon as its header is here, so that its owner learns why; all else is just closed."""
+    async with serving(tls=tls(ca)) as served:
+        peer = await served.connect()
+        peer.send(sent)
+        if opaque is not None:
+            answer = await peer.receive()
+            assert (opaque, 1, PLAIN_REFUSED) == (answer.opaque, answer.code, answer.remark)
+
+        assert await peer.at_end()
+        assert ["tls"] == served.heard.reasons
 
 
 async def test_tls_to_a_server_without_is_told_so(ca: Authority) -> None:
