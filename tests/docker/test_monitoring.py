@@ -72,6 +72,9 @@ async def shown(tmp_path: Path) -> Scrape:
     """The metrics of a server to which everything has happened that has a label of its own."""
     settings: dict[str, Any] = {"heartbeat_log_dir": str(tmp_path / "log"), "http_listen": "127.0.0.1:0"}
     quotas: dict[str, Any] = {"quotas": "observe", "quota_topics_per_cluster": 1}
+    access = tmp_path / "access.toml"
+    access.write_text("accounts = {}")
+    settings |= {"access": str(access), "access_mode": "observe"}
     tls: dict[str, Any] = {"tls_mode": "permissive", **Authority(tmp_path).issue("server").server_settings}
     async with namesrv_in_process(tmp_path / "data", **settings, **quotas, **tls) as server:
         peer, stranger = await server.connect(), await server.connect()
