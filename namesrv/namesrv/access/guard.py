@@ -45,6 +45,9 @@ _CHUNK: Final = 200
 _LINES_PER_SECOND: Final = 20
 _NOTHING: Final[frozenset[AccessClass]] = frozenset()
 _WITH_TOPICS_IN_BODY: Final = frozenset({RequestCode.REGISTER_BROKER, RequestCode.PULL_ROUTES})
+# where a request names what rules can be narrowed by, if its code names it at all
+_USUAL_FIELDS: Final = {"clusters": "clusterName", "brokers": "brokerName", "topics": "topic"}
+_FIELDS: Final[Mapping[tuple[int, str], str]] = {(RequestCode.GET_TOPICS_BY_CLUSTER, "clusters"): "cluster"}
 _KEY_BYTES: Final = ACCESS_KEY.encode()
 
 
@@ -276,21 +279,24 @@ def asked_by(command: RemotingCommand, tables: RouteTables) -> list[Asked]:
     whatever its name, and who registers as one takes the place of the other.
     """
     fields: Mapping[str, Any] = command.ext_fields or {}
-    code, cluster, broker = command.code, fields.get("clusterName"), fields.get("brokerName")
-    if code == RequestCode.GET_TOPICS_BY_CLUSTER:
-        cluster = fields.get("cluster")
+    code, about = command.code, CODES[command.code]
+    # a field that the request does not have may be there all the same, and means nothing
+    named = {name: fields.get(_FIELDS.get((code, name), field)) for name, field in _USUAL_FIELDS.items()}
+    cluster, broker, topic = (named[name] if name in about.names else None for name in _USUAL_FIELDS)
+    if code in _WITH_TOPICS_IN_BODY:
+        topic = None
     names = [(cluster, broker)]
-    if "brokers" in CODES[code].names and broker is not None:
+    if "brokers" in about.names and broker is not None:
         group = tables.broker_addr_table.get(broker)
         homes = {name for name, brokers in tables.cluster_addr_table.items() if broker in brokers}
         names += [(home, broker) for home in sorted(homes | ({group.cluster} if group is not None else set()))]
-        if CODES[code].access_class is AccessClass.ADMIN_WRITE and len(names) > 1:
-            # it names no cluster
-            del names[0]
+        if about.access_class is AccessClass.ADMIN_WRITE:
+            # it names no cluster, and reaches whatever it is in
+            names = names[1:] or [(None, broker)]
         live = tables.broker_live_table.get(BrokerAddrInfo(cluster or "", fields.get("brokerAddr", "")))
         if live is not None:
             names.append((cluster, live.broker_name))
-    return [Asked(code, *pair, fields.get("topic")) for pair in dict.fromkeys(names)]
+    return [Asked(code, *pair, topic) for pair in dict.fromkeys(names)]
 
 
 class GuardedFastLane(FastLane):

@@ -131,6 +131,15 @@ NARROW: dict[str, tuple[Attack, bool]] = {
     "its own broker natively": (Attack(103, TEAM_BROKER.ext, native_registration("team-x"), "native"), True),
     "its own heartbeat": (Attack(904, TEAM_BROKER.ext), True),
     "another's topic": (Attack(103, TEAM_BROKER.ext, registration("team-x", "T")), False),
+    # a field that a registration does not have
+    "another's topic behind its own": (
+        Attack(103, {**TEAM_BROKER.ext, "topic": "team-x"}, registration("team-x", "T")),
+        False,
+    ),
+    "another's route behind its own": (
+        Attack(20001, {"topic": "team-x"}, native({"topics": ["T"]}), "native"),
+        False,
+    ),
     "no topic, in another cluster": (Attack(103, TEAM_BROKER._replace(cluster="c").ext, registration()), False),
     "another's name": (Attack(103, Broker("broker-x", 0, "10.0.1.1:1").ext, registration("team-x")), False),
     "another's address": (Attack(103, TEAM_BROKER._replace(addr=VICTIM.addr).ext, registration("team-x")), False),
