@@ -205,20 +205,48 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _advance(self) -> None:
         tls, incoming = self._tls, self._incoming
         while not self._is_closed and not self._is_paused and (incoming.pending or tls.pending()):
+            end: Exception | None = None
             try:
                 data = tls.read(_RECORD_BYTES)
-            except ssl.SSLWantReadError:
-                break
             except ssl.SSLError as error:
-                self._broken(error)
-                return
-            if not data:
-                # said goodbye
-                if not self._protocol.eof_received():
-                    self.close()
-                return
-            self._protocol.data_received(data)
+                data, end = b"", error
+            else:
+                if not data:
+                    end = EOFError()
+                elif incoming.pending:
+                    data, end = self._with_following(data)
+            if data:
+                self._protocol.data_received(data)
+            if end is not None:
+                self._input_ended(end)
+                break
         self._flush()
+
+    def _with_following(self, data: bytes) -> tuple[bytes, Exception | None]:
+        """The data and that of the next records, about as much as one can hold, and what ended that.
+
+        A peer may put each byte into a record of its own, and each call of the protocol costs more than that.
+        """
+        parts, size = [data], len(data)
+        end: Exception | None = None
+        while size < _RECORD_BYTES and self._incoming.pending and end is None:
+            try:
+                part = self._tls.read(_RECORD_BYTES)
+            except ssl.SSLError as error:
+                end = error
+            else:
+                parts.append(part)
+                size += len(part)
+                end = None if part else EOFError()
+        return b"".join(parts), end
+
+    def _input_ended(self, end: Exception) -> None:
+        """For now, with a goodbye (EOFError), or because it is broken."""
+        if isinstance(end, EOFError):
+            if not self._protocol.eof_received():
+                self.close()
+        elif isinstance(end, ssl.SSLError) and not isinstance(end, ssl.SSLWantReadError):
+            self._broken(end)
 
     def _opened(self) -> None:
         self._is_open = True

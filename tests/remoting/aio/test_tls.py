@@ -424,17 +424,29 @@ async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
         assert list(range(100)) == [answer.opaque for answer in await side.frames(peer, 100)]
 
 
-async def test_goodbye_ends_the_connection(ca: Authority) -> None:
-    """A peer that says goodbye is gone, and nothing is wrong with it."""
+async def test_a_record_for_each_byte(ca: Authority) -> None:
+    """Requests in a thousand records that come at once are as good as in one; the server is handed them together."""
     async with serving(tls=tls(ca)) as served:
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
-        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
-        await side.frames(peer, 1)
+        peer.send(await side.finish(peer))
+        data = b"".join(json_frame(ECHO, number) for number in range(20))
+        peer.send(b"".join(side.sealed(data[at : at + 1]) for at in range(len(data))))
+
+        assert list(range(20)) == [answer.opaque for answer in await side.frames(peer, 20)]
+
+
+async def test_goodbye_ends_the_connection(ca: Authority) -> None:
+    """A peer that asks, says goodbye and is gone: it was heard, and nothing is wrong with it."""
+    async with serving(tls=tls(ca)) as served:
+        peer, side = await served.connect(), Side(trusting(ca))
+        peer.send(side.hello())
+        last = await side.finish(peer) + side.sealed(json_frame(ECHO, 7))
         with contextlib.suppress(ssl.SSLError):
             side.tls.unwrap()
-        peer.send(side._outgoing.read())
+        peer.send(last + side._outgoing.read())
         await until(lambda: served.heard.closed)
+        assert {(ECHO, 0): 1} == served.server.dispatcher.answered
 
         assert ([(1, "closed")], []) == (served.heard.closed, served.heard.refused)
 
