@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv import version
-from namesrv.access.audit_lines import AccessFileChanged, AuditLines, Change, KVChanged, Refusal, SettingChanged, plain
+from namesrv.access.audit_lines import (
+    SUBJECTS,
+    AccessFileChanged,
+    AuditLines,
+    Change,
+    KVChanged,
+    Refusal,
+    SettingChanged,
+    cut,
+    plain,
+)
 from namesrv.routeinfo.records import (
     Contested,
     Effect,
@@ -43,6 +53,7 @@ _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 # Lines that wait for a disk that is full or slow; each may hold the rows of a large change.
 _MAX_QUEUED: Final = 20_000
 _TOPICS_PER_WEIGHT: Final = 8
+_CHARACTERS_PER_WEIGHT: Final = 500
 # Equal refusals within this time are one line that counts them.
 WINDOW_SECONDS: Final = 10.0
 # Different ones within that time; those beyond are counted together.
@@ -199,7 +210,8 @@ class AuditLog(LineLog):
         command, connection = request.command, request.connection
         if (asked := _asked.get()) is not None:
             asked.is_refused = not observed
-        name, about = _REQUESTS.get(command.code, "UNKNOWN"), dict(command.ext_fields or {})
+        fields, name = command.ext_fields or {}, _REQUESTS.get(command.code, "UNKNOWN")
+        about = {subject: cut(str(fields[subject])) for subject in SUBJECTS if subject in fields}
         asker = who(connection, request.account or connection.account)
         self._refuse(connection.ip, Refusal(name, asker, reason, remark, about, is_observed=observed))
 
@@ -239,11 +251,20 @@ class AuditLog(LineLog):
     def _record(self, what: Change | Refusal | dict[str, Any]) -> None:
         if self._is_closed:
             return
-        weight = 1
-        if isinstance(what, Change):
-            routes = (change for change in what.changes if isinstance(change, RouteChanged))
-            weight += sum(len(change.rows_before) for change in routes) // _TOPICS_PER_WEIGHT
+        weight = 1 + (sum(map(_weight, what.changes)) if isinstance(what, Change) else 0)
         self.put(Item(self._clock.wall(), self._clock.monotonic(), what, min(weight, _MAX_QUEUED)))
+
+
+def _weight(change: Any) -> int:
+    """What a change takes in the queue beyond an ordinary one: rows of topics, and names, which may be long."""
+    match change:
+        case RouteChanged(rows_before=rows):
+            return len(rows) // _TOPICS_PER_WEIGHT
+        case Registered(key=key, live=live) | Evicted(key=key, live=live):
+            return (len(key.cluster_name) + len(key.broker_addr) + len(live.broker_name)) // _CHARACTERS_PER_WEIGHT
+        case KVChanged(before=before, after=after):
+            return (len(before or "") + len(after or "")) // _CHARACTERS_PER_WEIGHT
+    return 0
 
 
 def who(connection: ServerConnection, account: str) -> dict[str, Any]:

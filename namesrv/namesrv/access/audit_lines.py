@@ -21,7 +21,7 @@ _NAMED_ACCOUNTS: Final = 100
 _SHOWN_CHARACTERS: Final = 256
 _SHOWN_REMARK: Final = 500
 # What a request may be about. Everything else in its header stays out: credentials are among it.
-_SUBJECTS: Final = ("clusterName", "cluster", "brokerName", "brokerAddr", "brokerId", "topic", "namespace", "key")
+SUBJECTS: Final = ("clusterName", "cluster", "brokerName", "brokerAddr", "brokerId", "topic", "namespace", "key")
 
 
 class Change(NamedTuple):
@@ -39,7 +39,8 @@ class Refusal(NamedTuple):
     who: Mapping[str, Any]
     reason: str
     remark: str
-    ext_fields: Mapping[str, Any] = {}
+    # what the request named, of SUBJECTS
+    about: Mapping[str, str] = {}
     # so many of the kind since the line before
     times: int = 1
     is_repeated: bool = False
@@ -108,10 +109,14 @@ class AuditLines:
 
 
 def _refused(refusal: Refusal) -> dict[str, Any]:
-    fields = refusal.ext_fields
-    about = {name: _cut(str(fields[name])) for name in _SUBJECTS if name in fields}
-    line = {"event": "refusal", "request": refusal.request, **refusal.who, "about": about, "reason": refusal.reason}
-    line["remark"] = _cut(refusal.remark, _SHOWN_REMARK)
+    line = {
+        "event": "refusal",
+        "request": refusal.request,
+        **refusal.who,
+        "about": refusal.about,
+        "reason": refusal.reason,
+    }
+    line["remark"] = cut(refusal.remark, _SHOWN_REMARK)
     if refusal.is_observed:
         line["observed"] = True
     if refusal.is_repeated:
@@ -130,15 +135,15 @@ def _described(change: Any) -> Iterator[dict[str, Any]]:
         case RouteChanged(rows_before=before, rows_after=after):
             yield from _routes(before, after)
         case WriteWiped(broker_name, topics, is_wiped):
-            about = {"what": "write_permission", "broker_name": _cut(broker_name), "topics": topics}
+            about = {"what": "write_permission", "broker_name": cut(broker_name), "topics": topics}
             yield {**about, "before": is_wiped, "after": not is_wiped}
         case KVChanged(namespace, key, before, after):
             yield {
                 "what": "kv",
-                "namespace": _cut(namespace),
-                "key": _cut(key),
-                "before": before if before is None else _cut(before),
-                "after": after if after is None else _cut(after),
+                "namespace": cut(namespace),
+                "key": cut(key),
+                "before": before if before is None else cut(before),
+                "after": after if after is None else cut(after),
             }
         case AccessFileChanged(before, after):
             yield from _accounts(before, after)
@@ -160,7 +165,7 @@ def _account(name: str, before: Account | None, after: Account | None) -> dict[s
     was, now = (None if account is None else _rights(account) for account in (before, after))
     # which secrets is nobody's business
     is_rotated = before is not None and after is not None and before.secrets != after.secrets
-    return {"what": "account", "account": _cut(name), "before": was, "after": now, "rotated": is_rotated}
+    return {"what": "account", "account": cut(name), "before": was, "after": now, "rotated": is_rotated}
 
 
 def _rights(account: Account) -> dict[str, Any]:
@@ -186,13 +191,13 @@ def _routes(before: Mapping[str, QueueRow | None], after: Mapping[str, QueueRow]
 
 def _route(topic: str, before: QueueRow, after: QueueRow) -> dict[str, Any]:
     gone, new = difference(before, after)
-    return {"topic": _cut(topic), "before": _queues(gone), "after": _queues(new)}
+    return {"topic": cut(topic), "before": _queues(gone), "after": _queues(new)}
 
 
 def _queues(row: QueueRow) -> list[dict[str, Any]]:
     return [
         {
-            "broker_name": _cut(queues.broker_name),
+            "broker_name": cut(queues.broker_name),
             "read": queues.read_queue_nums,
             "write": queues.write_queue_nums,
             "perm": queues.perm,
@@ -202,25 +207,26 @@ def _queues(row: QueueRow) -> list[dict[str, Any]]:
 
 
 def _key(key: BrokerAddrInfo) -> dict[str, Any]:
-    return {"cluster": _cut(key.cluster_name), "broker_addr": _cut(key.broker_addr)}
+    return {"cluster": cut(key.cluster_name), "broker_addr": cut(key.broker_addr)}
 
 
 def _broker(live: BrokerLiveInfo) -> dict[str, Any]:
     """What makes one registration of a broker another one than the last."""
     return {
-        "broker_name": _cut(live.broker_name),
+        "broker_name": cut(live.broker_name),
         "broker_id": live.broker_id,
-        "ha_server_addr": live.ha_server_addr and _cut(live.ha_server_addr),
+        "ha_server_addr": live.ha_server_addr and cut(live.ha_server_addr),
         "expiry_ms": round(live.expiry_seconds * 1000),
-        "agent_id": live.agent_id and _cut(live.agent_id),
+        "agent_id": live.agent_id and cut(live.agent_id),
         "connection": live.connection_id,
     }
 
 
 def plain(value: object) -> object:
     """A setting's value as a line shows it; a secret is stars."""
-    return value if value is None or isinstance(value, bool | int | float) else _cut(str(value))
+    return value if value is None or isinstance(value, bool | int | float) else cut(str(value))
 
 
-def _cut(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+def cut(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+    """A text as a line shows it: whole, or its beginning and its length."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
