@@ -87,6 +87,12 @@ class Namesrv:
         """Whether brokers and clients can connect."""
         return bool(self.addresses)
 
+    def is_open_to_everybody(self) -> bool:
+        """Whether peers may do what they like that have shown neither a key nor a certificate."""
+        settings = self.settings
+        shows_certificates = settings.tls_mode == "enforcing" and settings.tls_client_auth == "require"
+        return not shows_certificates and (self.guard is None or not self.guard.enforces)
+
     def may_be_administered(self) -> bool:
         """Whether settings may be changed over the wire by those whose request got this far."""
         return self.settings.admin_enabled or (self.guard is not None and self.guard.enforces)

@@ -377,14 +377,10 @@ class NamesrvController:
             data_dir=settings.data_dir,
             ready=namesrv.fast_lane.is_ready,
         )
-        if namesrv.guard is None and (strangers := [each for each in self.addresses if not _is_loopback(each[0])]):
-            event(
-                logger,
-                logging.WARNING,
-                "open_to_the_network",
-                addresses=[address_text(address) for address in strangers],
-                hint="anyone who reaches them may register and remove brokers; see --access",
-            )
+        strangers = [address_text(address) for address in self.addresses if not _is_loopback(address[0])]
+        if strangers and namesrv.is_open_to_everybody():
+            hint = "anyone who reaches them may register and remove brokers; see --access"
+            event(logger, logging.WARNING, "open_to_the_network", addresses=strangers, hint=hint)
         reason = namesrv.readiness.reason(self._clock.monotonic())
         if not namesrv.fast_lane.is_ready:
             event(logger, logging.INFO, "waiting", reason=reason)

@@ -11,6 +11,7 @@ from namesrv.routeinfo.records import Contested
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import Loaded, SettingsError, load
+from tests.support.certificates import Authority
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import (
@@ -281,14 +282,20 @@ async def test_another_path_needs_a_restart(
         ({"listen_host": "0.0.0.0"}, 1),
         ({"listen_host": "127.0.0.1,127.0.0.2"}, 0),
         ({"listen_host": "0.0.0.0", "access": "access.toml"}, 0),
+        ({"listen_host": "0.0.0.0", "access": "access.toml", "access_mode": "observe"}, 1),
+        ({"listen_host": "0.0.0.0", "tls_mode": "enforcing"}, 1),
+        ({"listen_host": "0.0.0.0", "tls_mode": "enforcing", "tls_client_auth": "require"}, 0),
     ],
 )
 async def test_open_server_says_so(
     tmp_path: Path, access: Path, settings: dict[str, Any], warned: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Beyond loopback and without an access file, in one line."""
+    """Beyond loopback, with neither an access file that counts nor certificates of all peers: in one line."""
     if "access" in settings:
         settings = {**settings, "access": str(access)}
+    if "tls_mode" in settings:
+        ca = Authority(tmp_path)
+        settings = {**settings, "tls_ca_file": str(ca.ca_file), **ca.issue("server").server_settings}
     async with namesrv_in_process(tmp_path / "data", **settings) as server:
         found = logged(caplog, "open_to_the_network")
         assert warned == len(found)
