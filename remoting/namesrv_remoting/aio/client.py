@@ -20,6 +20,7 @@ from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
     ConnectError,
     ConnectionClosedError,
+    NoPermissionError,
     RequestCodeNotSupportedError,
     RequestTimeoutError,
     response_error,
@@ -146,6 +147,10 @@ class RemotingClient:
                 )
             except RequestCodeNotSupportedError:
                 break
+            except NoPermissionError:
+                # it has read the question
+                self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
+                raise
             except ConnectionClosedError:
                 if self._closed:
                     raise

@@ -14,7 +14,7 @@ from tests.support.agents import brokers, heartbeats, queues, running
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.passing_time import passing
-from tests.support.route_clients import PULL, address_of, asked, route_client
+from tests.support.route_clients import INFO, PULL, address_of, asked, route_client
 
 FILE = """
 [accounts.broker]
@@ -70,14 +70,22 @@ async def test_agent_and_client_that_sign_are_served(guarded: InProcess, protoco
         ({**BROKER, "secret_key": "other"}, "access key 'broker' is unknown, or the request is not signed with"),
     ],
 )
-@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+@BOTH
 async def test_agent_says_why_it_is_refused(
     guarded: InProcess, protocol: str, key: dict[str, Any], remark: str
 ) -> None:
-    """It goes on trying, and what it was told is in its state."""
+    """It goes on trying with its heartbeats, and what it was told is in its state.
+
+    Asked which protocol it speaks, a server that refuses to say has read the question.
+    """
     async with running(guarded.clock, address_of(guarded), protocol=protocol, **key) as agent:
-        await passing(guarded.clock, lambda: agent.servers[address_of(guarded)].last_error)
-        assert remark in (agent.servers[address_of(guarded)].last_error or "")
+
+        def error() -> str:
+            return agent.servers[address_of(guarded)].last_error or ""
+
+        await passing(guarded.clock, lambda: error().startswith("registration refused: "))
+        assert remark in error()
+    assert asked(guarded, INFO) == (protocol == "auto")
     assert {} == brokers(guarded)
 
 
