@@ -1,6 +1,8 @@
 """TLS on a server's port: who is let in, who is refused and told why, and what handshakes may take."""
 
+import asyncio
 import contextlib
+import random
 import ssl
 import threading
 from functools import partial
@@ -470,3 +472,34 @@ async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
 
 def _wait(event: threading.Event) -> None:
     assert event.wait(GUARD_SECONDS)
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_changed_hellos_harm_nobody(ca: Authority, mode: str, seed: int) -> None:
+    """Whatever becomes of a hello on its way: the connection is ended, in time; others are served; nothing is left."""
+    dice = random.Random(seed)
+    async with serving(tls=tls(ca, mode)) as served:
+        for _ in range(50):
+            data = bytearray(Side(trusting(ca)).hello())
+            for _ in range(dice.choice([1, 1, 2, 20])):
+                at = dice.randrange(1, max(2, len(data)))
+                match dice.randrange(4):
+                    case 0:
+                        data[at : at + 1] = dice.randbytes(1)
+                    case 1:
+                        del data[at:]
+                        data += b"\x16"
+                    case 2:
+                        data[at:at] = dice.randbytes(dice.choice([1, 100, 70_000]))
+                    case _:
+                        del data[at : at + dice.randrange(1, 50)]
+            (await served.connect()).send(bytes(data))
+        await settle()
+        assert b"hello" == await said(client_of(served, ca))
+        while served.server.connections:
+            await served.clock.advance(6)
+            await asyncio.sleep(0)
+        budget = served.server.budget
+
+        assert (0, 0) == (budget.used_bytes, served.server.tls.open_connections)
