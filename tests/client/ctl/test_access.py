@@ -1,11 +1,15 @@
 """`access`: files are checked and explained without a server, and keys made for them."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from namesrv_remoting.access import parse_access_file
+from namesrv_client.ctl.commands.access import judge
+from namesrv_remoting.access import CODES, GRANTABLE, Account, Asked, Patterns, Rule, parse_access_file
 from tests.support.ctl import run
 
 FILE = """
@@ -142,6 +146,21 @@ def test_what_is_denied_is_explained_by_everything_against_it(file: str, words: 
     assert (1, False, why) == (done.code, done.json["allowed"], set(done.json["why"]))
 
 
+names = st.sampled_from(["a", "bx", "c"])
+patterns = st.none() | st.lists(st.sampled_from(["a", "b*", "*"]), min_size=1, max_size=2).map(tuple).map(Patterns)
+
+
+@given(
+    st.lists(st.builds(Rule, st.sampled_from(GRANTABLE), patterns, patterns, patterns), max_size=3),
+    st.builds(Asked, st.sampled_from([*CODES, 9999]), names, names, names),
+)
+def test_verdict_is_that_of_a_server(rules: list[Rule], asked: Asked) -> None:
+    """Of a request that names everything that a rule may be narrowed by."""
+    account = Account("a", rules=tuple(rules))
+
+    assert judge(account, asked, None, now=0.0).allowed == account.may(asked)
+
+
 @pytest.mark.parametrize(
     "words", ["nobody 105", "reader NONSENSE", "reader 105 --from nowhere", "reader 105 --watch 2s", "reader"]
 )
@@ -152,14 +171,15 @@ def test_wrong_usage_is_two(file: str, words: str) -> None:
     assert (2, "") == (done.code, done.out)
 
 
-@pytest.mark.parametrize("account", [None, "a.b"])
+@pytest.mark.parametrize("account", [None, "a.b", "O'Neill's \"x\" = y"])
 def test_generated_key_is_what_a_server_takes(account: str | None) -> None:
     """The printed lines are a file; no two secrets are the same."""
     words = ["access", "keygen", *([account] if account else [])]
     done, again = run(*words), run(*words, "-o", "json").json
 
     (made,) = parse_access_file("\n".join(done.lines).partition("# in the environment")[0]).accounts.values()
-    variables = dict(line.split("=") for line in done.lines if line.startswith("NAMESRV_"))
+    words = [shlex.split(line)[0] for line in done.lines if line.startswith("NAMESRV_")]
+    variables = dict(word.split("=", 1) for word in words)
     assert variables == {"NAMESRV_ACCESS_KEY": made.access_key, "NAMESRV_SECRET_KEY": made.secrets[0].decode()}
     assert account in (None, made.access_key)
     assert re.fullmatch("[0-9a-f]{48}", again["secret_key"])

@@ -3,6 +3,7 @@
 import json
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -111,7 +112,7 @@ def keygen(
         f'may = ["{GRANTABLE[0]}"]  # or {", ".join(GRANTABLE[1:])}',
         "",
         "# in the environment of agents, clients and namesrvctl",
-        f"NAMESRV_ACCESS_KEY={name}",
+        f"NAMESRV_ACCESS_KEY={shlex.quote(name)}",
         f"NAMESRV_SECRET_KEY={secret}",
     ]
     print_once(options, Report({"access_key": name, "secret_key": secret}, [Text(line) for line in lines]))
