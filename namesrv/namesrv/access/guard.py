@@ -287,9 +287,7 @@ def asked_by(command: RemotingCommand, tables: RouteTables) -> list[Asked]:
         topic = None
     names = [(cluster, broker)]
     if "brokers" in about.names and broker is not None:
-        group = tables.broker_addr_table.get(broker)
-        homes = {name for name, brokers in tables.cluster_addr_table.items() if broker in brokers}
-        names += [(home, broker) for home in sorted(homes | ({group.cluster} if group is not None else set()))]
+        names += [(home, broker) for home, brokers in tables.cluster_addr_table.items() if broker in brokers]
         if about.access_class is AccessClass.ADMIN_WRITE:
             # it names no cluster, and reaches whatever it is in
             names = names[1:] or [(None, broker)]

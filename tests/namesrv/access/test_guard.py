@@ -154,6 +154,21 @@ async def test_observed_rules_refuse_nothing(server: InProcess, caplog: pytest.L
     assert [True] * 4 == [told["observed"] for told in logged(caplog, "access_refused")]
 
 
+@pytest.mark.settings(access_mode="observe")
+async def test_observed_topics_are_one_refusal(server: InProcess, access: Path) -> None:
+    """However many of a registration are not allowed; all of them get in."""
+    narrow = '[{ access = "broker-control", topics = ["team-*"] }]'
+    access.write_text(BROKERS.replace('["broker-control"]', narrow))
+    await reloader(server, access, "--access-mode=observe").reload()
+    peer = await server.connect()
+
+    assert 0 == (await ask(peer, 103, BROKER.ext, registration("T", "team-x", "U"), key=KEY))[0]
+    assert {"T", "U", "team-x"} == server.namesrv.manager.tables.topic_queue_table.keys()
+    guard = server.namesrv.guard
+    assert guard is not None
+    assert {("broker-control", "not_granted", "observed"): 1} == guard.refusals
+
+
 async def test_large_registration_is_verified(server: InProcess) -> None:
     """Its digest is computed outside the loop, and counts all the same."""
     topics = [f"topic-{number:05}" for number in range(3_000)]

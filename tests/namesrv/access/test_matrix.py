@@ -55,6 +55,16 @@ may = ["broker-control"]
 certificates = ["broker-2.example.com"]
 may = ["broker-control"]
 
+[accounts.certified-there]
+certificates = ["broker-4.example.com"]
+networks = ["{THEIR_NETWORK}"]
+may = ["route-read", "broker-control"]
+
+[accounts.certified-formerly]
+certificates = ["broker-5.example.com"]
+expires = 2023-11-14T22:13:20Z
+may = ["route-read", "broker-control"]
+
 [accounts.closed-network]
 networks = ["{CLOSED_NETWORK}/32"]
 may = ["route-read", "broker-control"]
@@ -100,6 +110,8 @@ MATRIX = {
     "certificate only": Credentials(None, {CONTROL, EVERYBODY}, certificate="broker-1.example.com"),
     "certificate of nobody": Credentials(None, set(), certificate="broker-3.example.com"),
     "certificate of two": Credentials(None, set(), certificate="broker-1.example.com,broker-2.example.com"),
+    "certificate from another network": Credentials(None, set(), certificate="broker-4.example.com"),
+    "certificate of an expired account": Credentials(None, set(), certificate="broker-5.example.com"),
     # who signs is the signer, and a signature that is no good is not made good by anything else
     "reader's key over a broker's certificate": Credentials(
         Key("reader", SECRET), {READ, EVERYBODY}, certificate="broker-1.example.com"
