@@ -2,10 +2,12 @@
 
 import asyncio
 import http.client
+import json
 import re
 import signal
 import socket
 import ssl
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.support.ctl import ctl
 from tests.support.daemon import Daemon, Start
 from tests.support.guard import GUARD_SECONDS
 from tests.support.peer import Connect, Peer
+from tests.support.talking_process import TalkingProcess
 
 
 @pytest.fixture
@@ -195,6 +198,31 @@ async def test_certificate_names_an_account(start: Start, ca: Authority, tmp_pat
 
     assert [0, 1] == [await put("operator"), await put("stranger")]
     assert daemon.lines("access_refused", request="PUT_KV_CONFIG")
+
+
+def test_side_car_and_example_over_tls(start: Start, ca: Authority, tmp_path: Path) -> None:
+    """The agent's file and the environment say the same; messages go from producer to consumer."""
+    daemon = start(*flags(ca))
+    config = tmp_path / "agent.toml"
+    config.write_text(
+        f'cluster_name = "c1"\nbroker_name = "sidecar"\nbroker_addr = "10.0.0.1:10911"\n'
+        f'name_servers = "{name_server(daemon)}"\ntls = true\ntls_ca_file = "{ca.ca_file}"\n'
+    )
+    with TalkingProcess(sys.executable, "-m", "namesrv_broker_agent", "--config", str(config)) as agent:
+        daemon.wait_for("broker_registered", broker_name="sidecar")
+        assert 0 == agent.stop()
+
+    environ = {"NAMESRV_TLS": "true", "NAMESRV_TLS_CA_FILE": str(ca.ca_file)}
+    script = (sys.executable, str(Path(__file__).parents[2] / "broker_agent" / "examples" / "memory_broker.py"))
+    place = ("--name-servers", name_server(daemon), "--topic", "orders")
+    with TalkingProcess(*script, "serve", "--name", "example", *place, **environ):
+        daemon.wait_for("broker_registered", broker_name="example")
+        with TalkingProcess(*script, "produce", *place, "hello", **environ) as producer:
+            assert 0 == producer.wait()
+        with TalkingProcess(*script, "consume", *place, **environ) as consumer:
+            assert 0 == consumer.wait()
+            assert ["hello"] == [json.loads(line)["body"] for line in consumer.lines]
+    assert [] == daemon.lines("connection_refused")
 
 
 async def test_namesrvctl_over_tls(start: Start, ca: Authority) -> None:
