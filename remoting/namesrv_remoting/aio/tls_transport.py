@@ -23,7 +23,6 @@ _MAX_AHEAD_BYTES: Final = 64 * 1024
 
 # what OpenSSL calls it -> what happened; for everything else its own words do
 _FAILURES: Final = {
-    "HTTP_REQUEST": "plain HTTP received where TLS is expected",
     "WRONG_VERSION_NUMBER": "plain text received where TLS is expected",
     "UNSUPPORTED_PROTOCOL": "the peer offers neither TLS 1.2 nor TLS 1.3",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the peer shows no certificate",
@@ -338,19 +337,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """What is known of the connection; `certificate_names` says whom the peer's verified certificate is of."""
         if name == "certificate_names":
             return self._names
-        if name == "ssl_object":
-            return self._tls
         if name == "sslcontext":
             return self._tls.context
         return default if self._below is None else self._below.get_extra_info(name, default)
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand up to another one."""
-        self._protocol = cast("asyncio.Protocol", protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        """Whom it hands up to."""
-        return self._protocol
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """From how much unsent data on the protocol is told."""
@@ -360,7 +349,3 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def get_write_buffer_size(self) -> int:
         """What waits for the peer to read."""
         return 0 if self._below is None else self._below.get_write_buffer_size()
-
-    def can_write_eof(self) -> bool:
-        """No: the end of one direction is the end of both."""
-        return False

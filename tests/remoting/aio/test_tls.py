@@ -503,3 +503,18 @@ async def test_changed_hellos_harm_nobody(ca: Authority, mode: str, seed: int) -
         budget = served.server.budget
 
         assert (0, 0) == (budget.used_bytes, served.server.tls.open_connections)
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+async def test_header_of_a_proxy_has_to_be_one_and_to_end(ca: Authority, mode: str) -> None:
+    """In front of TLS as elsewhere: a broken one closes the connection, and one that never ends is not waited for."""
+    async with serving(tls=tls(ca, mode), proxy_protocol=True) as served:
+        broken, slow = await served.connect(), await served.connect()
+        broken.send(b"PROXY TCP4 nonsense\r\n" + Side(trusting(ca)).hello())
+        assert await broken.at_end()
+        slow.send(b"PROXY TCP4 192.0.2.1")
+        await settle()
+        await served.clock.advance(6)
+        assert await slow.at_end()
+
+        assert ["proxy_header", "tls"] == served.heard.reasons
