@@ -105,8 +105,9 @@ def expires_at(cert_file: Path) -> float:
     """
     text = _text(cert_file)
     try:
-        pems = [pem + _PEM_END for pem in text.split(_PEM_END)[:-1]]
-        return min(_not_after(ssl.PEM_cert_to_DER_cert(pem[pem.index("-----BEGIN") :])) for pem in pems)
+        # there may be a key, or comments, in front of each
+        pems = [pem[pem.rindex("-----BEGIN") :] + _PEM_END for pem in text.split(_PEM_END)[:-1]]
+        return min(_not_after(ssl.PEM_cert_to_DER_cert(pem)) for pem in pems)
     except (ValueError, IndexError) as error:
         raise TlsError(f"{cert_file}: no certificate") from error
 
@@ -151,7 +152,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
         try:
             # never None: OpenSSL would ask on the terminal
             context.load_cert_chain(files.cert_file, key_file, password=lambda: password)
-        except (ssl.SSLError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise TlsError(
                 _why_not_loaded(files.cert_file, key_file, has_password=bool(password), error=error)
             ) from None

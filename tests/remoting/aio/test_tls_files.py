@@ -41,7 +41,8 @@ def test_expiry(ca: Authority, when: datetime) -> None:
     longest = ca.issue("longest", expires=datetime(2060, 1, 1, tzinfo=UTC)).cert_file
     issued = ca.issue("server", expires=when).cert_file
     both = issued.with_name("both.pem")
-    both.write_bytes(longest.read_bytes() + b"a line between them\n" + issued.read_bytes())
+    key = issued.with_suffix(".key").read_bytes()
+    both.write_bytes(key + longest.read_bytes() + b"a line between them\n" + issued.read_bytes())
 
     assert [when.timestamp()] * 2 == [expires_at(issued), expires_at(both)]
 
@@ -54,6 +55,17 @@ def test_expiry_of_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
     with pytest.raises(TlsError, match="f: no certificate"):
         expires_at(tmp_path / "f")
+
+
+@pytest.mark.parametrize("is_key_first", [False, True])
+def test_key_in_the_same_file(ca: Authority, *, is_key_first: bool) -> None:
+    """Before or behind the certificate."""
+    issued = ca.issue("server")
+    parts = [issued.cert_file.read_bytes(), issued.key_file.read_bytes()]
+    issued.cert_file.write_bytes(b"".join(reversed(parts) if is_key_first else parts))
+
+    assert server_context(TlsFiles(issued.cert_file), "none").verify_mode == ssl.CERT_NONE
+    assert expires_at(issued.cert_file) > 0
 
 
 def test_key_with_a_passphrase(ca: Authority) -> None:
