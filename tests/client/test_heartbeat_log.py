@@ -47,8 +47,6 @@ async def test_failed_sends_and_isolations_are_told(tmp_path: Path) -> None:
         client.report("broker-b", 0.01, failed=True)
     lines = read_log(tmp_path / "log")
 
-    assert [
-        ["isolated", "broker-a", 2_000],
-        ["send_failed", "broker-b", None],
-        ["isolated", "broker-b", 10_000],
-    ] == [[line["event"], line["broker_name"], line.get("for_ms")] for line in of(lines, "send_failed", "isolated")]
+    assert [["isolated", "broker-a", 2_000], ["send_failed", "broker-b", None], ["isolated", "broker-b", 10_000]] == [
+        [line["event"], line["broker_name"], line.get("for_ms")] for line in of(lines, "send_failed", "isolated")
+    ]

@@ -65,10 +65,7 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
     (lambda client: client.unreachable_brokers, []),
     (lambda client: client.broker_of(MessageQueue("orders", "broker-a", 0)), "broker-a"),
     (lambda client: client.master_of("broker-a"), "10.0.0.1:10911"),
-    (
-        lambda client: client.find_broker("broker-a", 1, only_this=True),
-        BrokerAddress("broker-a", 1, "10.0.0.11:10911"),
-    ),
+    (lambda client: client.find_broker("broker-a", 1, only_this=True), BrokerAddress("broker-a", 1, "10.0.0.11:10911")),
     (lambda client: callable(client.on_change(print)), True),
     (lambda client: client.changes() is None, False),
     (lambda client: client.is_in_use("orders"), True),

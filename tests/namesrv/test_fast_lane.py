@@ -4,15 +4,7 @@ import msgpack
 import pytest
 
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import (
-    POPULATION,
-    Broker,
-    NamesrvPeer,
-    native_registration,
-    populate,
-    question,
-    value,
-)
+from tests.support.namesrv_peer import POPULATION, Broker, NamesrvPeer, native_registration, populate, question, value
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, RESPONSE, cut
 
 BROKER, AGENT, VERSIONLESS = POPULATION

@@ -49,13 +49,7 @@ PLAIN: list[tuple[int, dict[str, Any]]] = [
     (PULL, {"topic": "T", **ZONE, "__ZONE_MODE": "false"}),
     *itertools.product(
         (HEARTBEAT, DATA_VERSION),
-        (
-            BROKER.ext,
-            AGENT.ext,
-            VERSIONLESS.ext,
-            NOBODY.ext,
-            {**AGENT.ext, "agentId": "agent-1", "registrationSeq": 1},
-        ),
+        (BROKER.ext, AGENT.ext, VERSIONLESS.ext, NOBODY.ext, {**AGENT.ext, "agentId": "agent-1", "registrationSeq": 1}),
     ),
 ]
 BODIES = [

@@ -14,16 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.kv import (
-    KVConfig,
-    KVLimitError,
-    KVLimits,
-    KVWriteError,
-    decode,
-    encode,
-    read_file,
-    write_file,
-)
+from namesrv.kv import KVConfig, KVLimitError, KVLimits, KVWriteError, decode, encode, read_file, write_file
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from tests.support.fake_clock import settle

@@ -34,12 +34,7 @@ class Broker(NamedTuple):
     @property
     def ext(self) -> dict[str, Any]:
         """The ext fields that name a broker (103, 104, 322, 904)."""
-        return {
-            "clusterName": self.cluster,
-            "brokerAddr": self.addr,
-            "brokerName": self.name,
-            "brokerId": str(self.id),
-        }
+        return {"clusterName": self.cluster, "brokerAddr": self.addr, "brokerName": self.name, "brokerId": str(self.id)}
 
 
 class How(TypedDict, total=False):

@@ -50,11 +50,7 @@ def cut(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
 
 
 def json_frame(
-    code: int,
-    opaque: int | None = 1,
-    ext: Mapping[str, object] | None = None,
-    body: bytes = b"",
-    **members: object,
+    code: int, opaque: int | None = 1, ext: Mapping[str, object] | None = None, body: bytes = b"", **members: object
 ) -> bytes:
     """A frame with a JSON header; without an opaque when that is None."""
     header: dict[str, object] = {"code": code, "flag": 0, "language": "JAVA", "version": 479, **members}

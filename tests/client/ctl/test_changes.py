@@ -206,10 +206,7 @@ async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: Sequenc
         ("addWritePerm -b broker-a -y", "add-write-perm broker-a -y"),
         ("updateKvConfig -s ns -k k -v v", "kv put ns k v"),
         ("deleteKvConfig -s ns -k k -y", "kv delete ns k -y"),
-        (
-            "updateNamesrvConfig -k orderMessageEnable -v true --yes",
-            "config set orderMessageEnable=true --yes",
-        ),
+        ("updateNamesrvConfig -k orderMessageEnable -v true --yes", "config set orderMessageEnable=true --yes"),
         ("updateOrderConf -m put -t T -v broker-a:4", "kv put ORDER_TOPIC_CONFIG T broker-a:4"),
         ("updateOrderConf -m get -t X", "kv get ORDER_TOPIC_CONFIG X"),
         ("updateOrderConf -m delete -t T -y", "kv delete ORDER_TOPIC_CONFIG T -y"),

@@ -10,14 +10,7 @@ from namesrv import version
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
 from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import (
-    TIMESTAMP,
-    Broker,
-    native,
-    native_registration,
-    registration,
-    topic_config,
-)
+from tests.support.namesrv_peer import TIMESTAMP, Broker, native, native_registration, registration, topic_config
 
 MASTER: Final = Broker()
 SLAVE: Final = Broker(id=1, addr="10.0.0.2:10911")

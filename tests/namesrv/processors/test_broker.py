@@ -45,11 +45,7 @@ async def test_master_registers_and_is_told_nothing(server: InProcess, peer: Nam
     answer = await peer.register(MASTER, spelling=spelling)
 
     assert (0, None) == outcome(answer)
-    assert (NATIVE if spelling == "native" else JSON, {}, b"") == (
-        answer.serialize_type,
-        fields(answer),
-        answer.body,
-    )
+    assert (NATIVE if spelling == "native" else JSON, {}, b"") == (answer.serialize_type, fields(answer), answer.body)
     tables = server.namesrv.manager.tables
     assert {"cluster-1": {"broker-a"}} == tables.cluster_addr_table
     assert {0: "10.0.0.1:10911"} == tables.broker_addr_table["broker-a"].broker_addrs

@@ -11,15 +11,7 @@ import pytest
 
 from tests.support.fake_clock import settle
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import (
-    Broker,
-    NamesrvPeer,
-    native,
-    native_registration,
-    outcome,
-    registration,
-    value,
-)
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native, native_registration, outcome, registration, value
 from tests.support.raw_peer import until
 
 MASTER = Broker()

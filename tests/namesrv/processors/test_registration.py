@@ -123,12 +123,7 @@ async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer:
 
     assert (0, None) == outcome(answer)
     (live,) = server.namesrv.manager.tables.broker_live_table.values()
-    assert (10.0, 1, "agent-1", True) == (
-        live.expiry_seconds,
-        live.registration_seq,
-        live.agent_id,
-        live.is_native,
-    )
+    assert (10.0, 1, "agent-1", True) == (live.expiry_seconds, live.registration_seq, live.agent_id, live.is_native)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ def three() -> RouteTables:
 
 
 @pytest.mark.parametrize(
-    ("now", "silent"),
-    [(10.0, []), (10.1, [S]), (60.0, [S]), (60.1, [S, O]), (120.0, [S, O]), (120.1, [S, O, M])],
+    ("now", "silent"), [(10.0, []), (10.1, [S]), (60.0, [S]), (60.1, [S, O]), (120.0, [S, O]), (120.1, [S, O, M])]
 )
 def test_brokers_expire_strictly_after_their_own_expiry_longest_overdue_first(now: float, silent: list[object]) -> None:
     """Looking changes nothing: whoever decides not to evict finds them again."""

@@ -216,12 +216,7 @@ class RouteMachine(RuleBasedStateMachine):
         self.send(asked)
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
-    @rule(
-        identity=identities,
-        body=bodies,
-        connection=connections,
-        agent=st.sampled_from(["p", "q"]),
-    )
+    @rule(identity=identities, body=bodies, connection=connections, agent=st.sampled_from(["p", "q"]))
     def register_natively(
         self, identity: tuple[str, int, str], body: RegisterBrokerBody, connection: int, agent: str
     ) -> None:
@@ -362,10 +357,7 @@ class RouteMachine(RuleBasedStateMachine):
     def delete_topic(self, topic: str, cluster: str | None) -> None:
         """216."""
         self.begin(
-            Change(
-                lambda: self.manager.delete_topic(topic, cluster),
-                lambda model: model.delete_topic(topic, cluster),
-            )
+            Change(lambda: self.manager.delete_topic(topic, cluster), lambda model: model.delete_topic(topic, cluster))
         )
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
@@ -382,8 +374,7 @@ class RouteMachine(RuleBasedStateMachine):
         """217."""
         self.begin(
             Change(
-                lambda: self.manager.register_topic(topic, queues),
-                lambda model: model.register_topic(topic, queues),
+                lambda: self.manager.register_topic(topic, queues), lambda model: model.register_topic(topic, queues)
             )
         )
 

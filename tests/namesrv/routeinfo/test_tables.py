@@ -7,27 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.tables import (
-    SPARE_NAMES,
-    Changes,
-    Rerouted,
-    RouteTables,
-    difference,
-    place_in,
-)
+from namesrv.routeinfo.tables import SPARE_NAMES, Changes, Rerouted, RouteTables, difference, place_in
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from tests.support.route_builders import (
-    apply,
-    body,
-    key,
-    queue_data,
-    register,
-    registration,
-    remove,
-    tables_of,
-)
+from tests.support.route_builders import apply, body, key, queue_data, register, registration, remove, tables_of
 from tests.support.table_invariants import violations
 
 MASTER = registration("b1", 0, "m:1")

@@ -124,11 +124,7 @@ def test_switches(argv: list[str], expected: bool) -> None:  # noqa: FBT001  # a
             {"NAMESRV_LISTN_PORT": "1"},
             "unknown environment variable NAMESRV_LISTN_PORT (did you mean NAMESRV_LISTEN_PORT?)",
         ),
-        (
-            [],
-            {"NAMESRV_PORT": "9876"},
-            "unknown environment variable NAMESRV_PORT",
-        ),
+        ([], {"NAMESRV_PORT": "9876"}, "unknown environment variable NAMESRV_PORT"),
         ([], {"NAMESRV_": ""}, "unknown environment variable NAMESRV_"),
     ],
 )

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.state.snapshot import (
-    ExpectedBroker,
-    Readiness,
-    Snapshot,
-    WipedBroker,
-    decode,
-    load,
-    save,
-)
+from namesrv.state.snapshot import ExpectedBroker, Readiness, Snapshot, WipedBroker, decode, load, save
 from namesrv_runtime.durable_file import SealedFileError, seal
 
 MASTER = ExpectedBroker("c", "broker-a", 0, "10.0.0.1:10911")
@@ -47,10 +39,7 @@ def test_file_of_a_snapshot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (
-            CONTENT.replace(b'"broker_id":1', b'"broker_id":"1"'),
-            r"unexpected content: .*\$.brokers\[1\].broker_id",
-        ),
+        (CONTENT.replace(b'"broker_id":1', b'"broker_id":"1"'), r"unexpected content: .*\$.brokers\[1\].broker_id"),
         (CONTENT.replace(b'"boot_id"', b'"boat_id"'), "unexpected content: .*missing required field `boot_id`"),
     ],
     ids=["wrong type", "missing field"],
