@@ -29,11 +29,8 @@ from tests.support.agents import (
     sockets,
     versions,
 )
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 
 REFUNDS = TopicConfig("refunds", 2, 2)

@@ -23,10 +23,8 @@ from tests.support.agents import (
     registrations,
     running,
 )
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.in_process import InProcess
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 
 

@@ -13,8 +13,7 @@ import pytest
 from namesrv_broker_agent import BrokerAgent
 from tests.support.agents import NAME, TOPICS, agent_settings, sockets
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
-from tests.support.raw_peer import until
+from tests.support.fake_clock import GUARD_SECONDS, until
 
 # quick, because these clocks are real
 QUICK = {"heartbeat_seconds": 0.5, "answer_timeout_seconds": 0.5, "max_backoff_seconds": 0.2}

@@ -23,11 +23,9 @@ from tests.support.agents import (
     running,
     versions,
 )
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, value
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 
 M1 = MasterInfo("10.0.0.9:10911", "10.0.0.9:10912")

@@ -11,10 +11,7 @@ import pytest
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.support.agents import TOPICS, brokers, heartbeats, queues, real, registrations, versions
-from tests.support.fake_clock import settle
-from tests.support.guard import GUARD_SECONDS
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
+from tests.support.fake_clock import GUARD_SECONDS, passing, settle, until
 
 REFUNDS = TopicConfig("refunds", 2, 2)
 

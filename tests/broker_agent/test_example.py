@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.talking_process import TalkingProcess
 
 EXAMPLE = Path(__file__).parents[2] / "broker_agent" / "examples" / "memory_broker.py"

@@ -22,9 +22,7 @@ from tests.support.agents import (
     registrations,
     running,
 )
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
+from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.scripted_server import Question, ScriptedServer
 from tests.support.tcp_proxy import TcpProxy
 

@@ -35,9 +35,7 @@ from tests.support.agents import (
     queues,
     real,
 )
-from tests.support.fake_clock import FakeClock
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.scripted_server import Question, ScriptedServer
 from tests.support.steps import finished
 

@@ -14,7 +14,7 @@ from namesrv_broker_agent.sync import StoppedError
 from namesrv_remoting.codes import Permission
 from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Peer
 
 ORDERS = TopicConfig("orders", 8, 8)

@@ -15,9 +15,9 @@ from namesrv_remoting.codes import FLAG_RESPONSE
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Peer
-from tests.support.python_script import run_script
+from tests.support.talking_process import run_script
 
 LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
 

@@ -19,11 +19,9 @@ from namesrv_client import (
 )
 from namesrv_remoting.errors import RemotingError
 from tests.support.apache_server import ApacheServer, apache_route
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, topic_config
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,

@@ -11,9 +11,8 @@ import pytest
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, SyncRouteClient
 from namesrv_remoting.codes import Permission
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon
-from tests.support.peer import Peer, until
+from tests.support.peer import Broker, Peer, until
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")

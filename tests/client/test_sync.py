@@ -18,10 +18,9 @@ from namesrv_client import (
     SyncRouteClient,
 )
 from namesrv_runtime.background_loop import StoppedError
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
-from tests.support.peer import Peer, until
+from tests.support.fake_clock import GUARD_SECONDS
+from tests.support.peer import Broker, Peer, until
 
 
 @pytest.fixture(scope="module")

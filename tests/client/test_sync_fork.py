@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon
-from tests.support.peer import Peer, until
-from tests.support.python_script import run_script
+from tests.support.peer import Broker, Peer, until
+from tests.support.talking_process import run_script
 
 LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
 

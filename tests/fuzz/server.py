@@ -18,9 +18,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_runtime.log import JsonFormatter, TextFormatter
 from tests.fuzz.dice import Dice
 from tests.fuzz.streams import Due, Stream, chopped
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
-from tests.support.raw_peer import until
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
 from tests.support.spelling import JSON, Answer, binary_frame, json_frame, native_frame, read_answers
 from tests.support.table_invariants import violations
 

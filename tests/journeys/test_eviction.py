@@ -12,9 +12,8 @@ import pytest
 
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_native_body
 from namesrv_remoting.bodies.topic import TopicConfig
-from tests.support.broker import Broker
 from tests.support.daemon import Start
-from tests.support.peer import Connect, until
+from tests.support.peer import Broker, Connect, until
 from tests.support.spelling import native_frame
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.heartbeat_files import of, read_log
-from tests.support.peer import Connect
+from tests.support.peer import Broker, Connect
 
 # nothing here depends on the loop
 pytestmark = pytest.mark.parametrize("loop", ["auto"])

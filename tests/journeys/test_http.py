@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon, LoopName, Start
 from tests.support.http_peer import ask, scrape
 from tests.support.ipv6 import can_use_ipv6
-from tests.support.peer import Connect, until
+from tests.support.peer import Broker, Connect, until
 
 HTTP = ("--http-listen", "127.0.0.1:0")
 

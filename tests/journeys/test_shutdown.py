@@ -14,11 +14,10 @@ import pytest
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker
 from namesrv_remoting.bodies.dialects import NATIVE
-from tests.support.broker import Broker
 from tests.support.daemon import Start
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.notify_socket import NotifySocket
-from tests.support.peer import Connect
+from tests.support.peer import Broker, Connect
 
 PULL_ROUTES = 20001
 

@@ -8,9 +8,8 @@ import pytest
 
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
-from tests.support.peer import Connect, Peer
+from tests.support.peer import Broker, Connect, Peer
 
 # nothing here depends on the loop
 pytestmark = pytest.mark.parametrize("loop", ["auto"])

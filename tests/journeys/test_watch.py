@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from namesrv_remoting.bodies.dialects import NATIVE
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
-from tests.support.peer import Connect, Peer, until
+from tests.support.peer import Broker, Connect, Peer, until
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from namesrv_remoting.errors import LocalProtocolError
 from namesrv_remoting.frames import Frame, FrameReader, encode_frame
-from tests.support.feeding import Fed, feed
+from tests.support.commands import Fed, feed
 
 JSON_FRAME = b'\x00\x00\x00\x12\x00\x00\x00\x0c{"code":106}ab'
 

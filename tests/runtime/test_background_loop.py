@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
-from tests.support.python_script import run_script
+from tests.support.talking_process import run_script
 
 # Nothing that is right takes a tenth of it.
 SECONDS = 120.0

@@ -10,7 +10,7 @@ import pytest
 
 from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import Item, LineLog
-from tests.support.raw_peer import until
+from tests.support.fake_clock import until
 
 WALL = 1_772_351_990.0
 FOLDER = "dt=2026-03-01/hour=07"

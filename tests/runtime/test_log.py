@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_runtime import log
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 logger = logging.getLogger("tests.namesrv.test_log")
 

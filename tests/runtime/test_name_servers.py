@@ -12,8 +12,7 @@ import pytest
 from namesrv_runtime import name_servers
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import NameServerList, NameServerSourceError, check_source, parse_list, resolve
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle
 
 # 64 KiB, and one more
 TOO_LONG = b"10.0.0.1:9876\n".ljust(65_537, b"#")

@@ -13,11 +13,8 @@ from namesrv_broker_agent import AgentSettings, BrokerAgent, ServerState, TopicC
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support import peer as native_peer
 from tests.support.daemon import Daemon
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.passing_time import STEP_SECONDS, passing
-from tests.support.raw_peer import until
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy

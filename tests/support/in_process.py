@@ -11,10 +11,8 @@ from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.connection import ServerConnection
-from tests.support.fake_clock import FakeClock
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.namesrv_peer import NamesrvPeer
-from tests.support.raw_peer import until
 
 E = TypeVar("E", bound=Effect)
 

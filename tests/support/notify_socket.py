@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 class NotifySocket:

@@ -1,4 +1,4 @@
-"""Peer of a server, from outside: one socket, one frame after the other, no event loop."""
+"""Peer of a server, and a broker's requests over it, from outside: one socket, one frame after another, no loop."""
 
 import contextlib
 import select
@@ -6,16 +6,19 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import msgspec
 
 from namesrv_remoting.bodies.dialects import NATIVE
-from namesrv_remoting.codes import CURRENT_VERSION, SerializeType
+from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -144,6 +147,56 @@ class Peer:
     def __exit__(self, *raised: object) -> None:
         """Hang up."""
         self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A broker, and its requests over a connection that the test chooses."""
+
+    name: str = "broker-a"
+    broker_id: int = 0
+    addr: str = "10.0.0.1:10911"
+    cluster: str = "cluster-a"
+    # a first registration with exactly one would be refused
+    topics: tuple[str, ...] = ("orders", "bills")
+    # as brokers from 5.x on say
+    enable_acting_master: bool = False
+
+    def register(self, peer: Peer) -> RemotingCommand:
+        """103, full; the answer."""
+        opaque = self.send_registration(peer)
+        answer = peer.receive()
+        assert (opaque, 0) == (answer.opaque, answer.code), answer
+        return answer
+
+    def send_registration(self, peer: Peer) -> int:
+        """103, full, without waiting for the answer; its opaque."""
+        body = RegisterBrokerBody(
+            [TopicConfig(topic, 8, 8) for topic in self.topics], DataVersion(counter=1, timestamp=100)
+        )
+        ext_fields = {
+            **self._identity(),
+            "haServerAddr": f"{self.addr}0",
+            "enableActingMaster": str(self.enable_acting_master).lower(),
+        }
+        encoded = encode_native_body(body) if peer.native else encode_json_body(body)
+        return peer.send(RequestCode.REGISTER_BROKER, ext_fields, encoded)
+
+    def heartbeat(self, peer: Peer) -> int:
+        """904; the code of the answer, which is 22 when it was sent natively and the broker is not registered."""
+        return peer.ask(RequestCode.BROKER_HEARTBEAT, self._identity()).code
+
+    def unregister(self, peer: Peer) -> int:
+        """104; the code of the answer."""
+        return peer.ask(RequestCode.UNREGISTER_BROKER, self._identity()).code
+
+    def _identity(self) -> dict[str, str]:
+        return {
+            "brokerName": self.name,
+            "brokerAddr": self.addr,
+            "clusterName": self.cluster,
+            "brokerId": str(self.broker_id),
+        }
 
 
 # what a fixture hands out that connects to a daemon

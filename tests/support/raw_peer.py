@@ -3,19 +3,9 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
 from typing import Self
 
 from tests.support.spelling import Answer, read_answer
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let the loop run until something is so: for what crosses a socket, which no clock of ours moves.
-
-    A condition that never comes true is ended by the guard of whoever serves (`serving`).
-    """
-    while not condition():  # noqa: ASYNC110 - it may be about anything
-        await asyncio.sleep(0)
 
 
 class Connection:

@@ -10,12 +10,9 @@ from typing import Any, TypeVar
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from tests.support.fake_clock import FakeClock
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
-from tests.support.passing_time import STEP_SECONDS
-from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 
 T = TypeVar("T")

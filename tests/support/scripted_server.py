@@ -14,8 +14,7 @@ import msgpack
 
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.command import RemotingCommand
-from tests.support.fake_clock import settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, settle
 from tests.support.raw_peer import Connection
 from tests.support.spelling import JSON, NATIVE, cut
 

@@ -5,12 +5,13 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 class Process:
@@ -162,3 +163,13 @@ class TalkingProcess(PatternProcess):
 
     def __init__(self, *command: str, **environ: str) -> None:
         super().__init__(command, environ=environ)
+
+
+def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
+    """A Python process of its own that imports what we import; its output is text in a pipe."""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 class Terminal:

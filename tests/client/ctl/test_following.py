@@ -10,19 +10,19 @@ import pytest
 
 from namesrv_client.ctl.commands.following import missed_between, what
 from namesrv_remoting.bodies.extensions import Event, Events
-from tests.support import broker as sync_broker
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import COMMAND, address_of, asked, at, ctl, nobody
 from tests.support.daemon import Daemon
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, native_registration
+from tests.support.peer import Broker as SyncBroker
 from tests.support.peer import Peer
-from tests.support.raw_peer import until
 from tests.support.terminal import Terminal
 
 MASTER = Broker()
 OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
-FIRST, SECOND = sync_broker.Broker(), sync_broker.Broker(name="broker-b", addr="10.0.0.2:10911")
+FIRST, SECOND = SyncBroker(), SyncBroker(name="broker-b", addr="10.0.0.2:10911")
 RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.ctl import COMMAND, nobody
 from tests.support.daemon import Daemon
-from tests.support.peer import Peer
+from tests.support.peer import Broker, Peer
 from tests.support.terminal import Terminal
 
 BROKER = Broker(name="broker-with-a-long-name", topics=("orders", "bills"))

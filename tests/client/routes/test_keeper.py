@@ -10,9 +10,7 @@ import pytest
 
 from namesrv_client import RouteUnavailableError, TopicNotFoundError
 from tests.support.apache_server import ApacheServer, apache_route
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
+from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,

@@ -13,10 +13,8 @@ from namesrv_client.routes.server import Server
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError
 from tests.support.apache_server import ApacheServer, apache_route
-from tests.support.fake_clock import FakeClock
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import namesrv_in_process
-from tests.support.raw_peer import until
 from tests.support.route_clients import BROKER_A, INFO, PULL, address_of, asked, client_settings
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut

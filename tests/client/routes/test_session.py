@@ -16,12 +16,9 @@ from namesrv_client.routes.session import ServerSession
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError
 from tests.support.apache_server import ApacheServer, apache_route
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import topic_config
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,

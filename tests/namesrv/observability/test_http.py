@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from namesrv.observability.http import HttpLimits, HttpListener
-from tests.support.guard import GUARD_SECONDS
-from tests.support.raw_peer import RawPeer, until
+from tests.support.fake_clock import GUARD_SECONDS, until
+from tests.support.raw_peer import RawPeer
 
 GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -9,7 +9,7 @@ import pytest
 
 from namesrv.processors.topic_lists import LargeLists
 from namesrv_remoting.errors import SystemBusyError
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     SPELLINGS,
@@ -24,7 +24,6 @@ from tests.support.namesrv_peer import (
     registration,
     topic_config,
 )
-from tests.support.raw_peer import until
 
 MASTER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")

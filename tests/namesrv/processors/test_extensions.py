@@ -7,6 +7,7 @@ import pytest
 
 from namesrv import version
 from namesrv.processors import processors
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     TIMESTAMP,
@@ -19,7 +20,6 @@ from tests.support.namesrv_peer import (
     registration,
     value,
 )
-from tests.support.raw_peer import until
 
 MASTER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native, native_registration, outcome, registration, value
-from tests.support.raw_peer import until
 
 MASTER = Broker()
 OTHER = Broker("broker-b", 0, "10.0.0.3:10911")

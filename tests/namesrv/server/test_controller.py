@@ -8,11 +8,10 @@ import pytest
 
 from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import settle, until
 from tests.support.in_process import namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, outcome
-from tests.support.raw_peer import until
 
 BROKER = Broker()
 

@@ -9,10 +9,10 @@ import pytest
 
 from namesrv.server.effects import NOTICE_SECONDS
 from tests.support.dead_ends import full_queue, refusing_port
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess
 from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration
-from tests.support.raw_peer import until
 
 BROKER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")

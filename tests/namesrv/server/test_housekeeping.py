@@ -9,11 +9,10 @@ import pytest
 
 from namesrv.routeinfo.records import Evicted
 from namesrv.server.housekeeping import Housekeeping
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
-from tests.support.raw_peer import until
 from tests.support.spelling import json_frame
 from tests.support.table_invariants import violations
 

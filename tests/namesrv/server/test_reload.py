@@ -13,9 +13,9 @@ from namesrv.server.reload import Reloader, apply
 from namesrv.settings.flags import parse
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome
-from tests.support.raw_peer import until
 
 
 class File:

@@ -10,10 +10,10 @@ from namesrv.observability.metrics import exposition
 from namesrv.observability.pages import readiness
 from namesrv.state import snapshot
 from namesrv.state.snapshot import ExpectedBroker, Snapshot, WipedBroker
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration, value
-from tests.support.raw_peer import until
 
 A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")

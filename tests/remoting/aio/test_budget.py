@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.codes import RequestCode
-from tests.support.fake_clock import settle
-from tests.support.gate import Gate
-from tests.support.raw_peer import until
-from tests.support.serving import ECHO, serving
+from tests.support.fake_clock import settle, until
+from tests.support.serving import ECHO, Gate, serving
 from tests.support.spelling import binary_frame, json_frame, native_frame
 
 Spell = Callable[..., bytes]

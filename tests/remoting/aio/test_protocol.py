@@ -8,11 +8,8 @@ import pytest
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.errors import SystemError_
-from tests.support.chopping import Feed, every_feeding
-from tests.support.fake_clock import settle
-from tests.support.gate import Gate
-from tests.support.raw_peer import until
-from tests.support.serving import ECHO, FAIL, serving
+from tests.support.fake_clock import settle, until
+from tests.support.serving import ECHO, FAIL, Feed, Gate, every_feeding, serving
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, RESPONSE, binary_frame, cut, json_frame, native_frame
 
 SPELLINGS = {JSON: json_frame, BINARY: binary_frame, NATIVE: native_frame}

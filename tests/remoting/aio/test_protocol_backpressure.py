@@ -6,10 +6,9 @@ import pytest
 
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
-from tests.support.fake_clock import settle
-from tests.support.gate import Gate
-from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, Serving, serving
+from tests.support.fake_clock import settle, until
+from tests.support.raw_peer import RawPeer
+from tests.support.serving import ECHO, Gate, Serving, serving
 from tests.support.spelling import JSON, cut, json_frame
 
 MEBIBYTE = 1024 * 1024

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.chopping import Feed, byte_by_byte, every_feeding, whole
 from tests.support.fake_clock import settle
-from tests.support.serving import ECHO, serving
+from tests.support.serving import ECHO, Feed, byte_by_byte, every_feeding, serving, whole
 from tests.support.spelling import json_frame, native_frame
 
 V2 = b"\r\n\r\n\x00\r\nQUIT\n"

@@ -10,11 +10,9 @@ import pytest
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.errors import NotReadyError
-from tests.support.chopping import Feed, byte_by_byte, whole
-from tests.support.fake_clock import settle
-from tests.support.gate import Gate
-from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, LARGE, serving
+from tests.support.fake_clock import settle, until
+from tests.support.raw_peer import RawPeer
+from tests.support.serving import ECHO, LARGE, Feed, Gate, byte_by_byte, serving, whole
 from tests.support.spelling import JSON, ONEWAY, binary_frame, cut, json_frame, native_frame
 
 LIMITS: dict[str, Any] = {"max_frame_bytes": 64 * 1024, "max_header_bytes": 1024}

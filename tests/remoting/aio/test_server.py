@@ -11,11 +11,10 @@ import pytest
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Dispatcher, Reply, Request
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.gate import Gate
+from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.ipv6 import can_use_ipv6
-from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, Heard, Serving, server_of, serving
+from tests.support.raw_peer import RawPeer
+from tests.support.serving import ECHO, Gate, Heard, Serving, server_of, serving
 from tests.support.spelling import json_frame
 
 QUESTION = json_frame(ECHO, 7)

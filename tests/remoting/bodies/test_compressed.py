@@ -10,8 +10,7 @@ from namesrv_remoting.bodies.compressed import Compressed, read_compressed, writ
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError
-from tests.support.commands import INT32
-from tests.support.registrations import MAPPINGS, NAMES, VERSIONS, WORDS
+from tests.support.commands import INT32, MAPPINGS, NAMES, VERSIONS, WORDS
 from tests.support.steps import finished
 
 VERSION = b'\x00\x00\x00\x2e{"counter":3,"stateVersion":2,"timestamp":100}'

@@ -10,7 +10,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMa
 from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
-from tests.support.registrations import VERSIONS
+from tests.support.commands import VERSIONS
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from namesrv_remoting.bodies.register import (
 )
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError
-from tests.support.registrations import NAMES, REGISTRATIONS
+from tests.support.commands import NAMES, REGISTRATIONS
 from tests.support.steps import finished
 
 MEBIBYTE = 1 << 20

@@ -24,8 +24,7 @@ from namesrv_remoting.bodies.route import (
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from tests.support.apache_server import apache_route
-from tests.support.commands import INT32
-from tests.support.registrations import INT64, MAPPINGS, NAMES
+from tests.support.commands import INT32, INT64, MAPPINGS, NAMES
 from tests.support.route_clients import group, queues
 
 BROKER_A = BrokerData("c1", "a", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"})
