@@ -126,7 +126,7 @@ def test_every_field_is_compared() -> None:
         ("no json", "no json either", False),
     ],
 )
-def test_bodies_are_compared_as_data(recorded: str, answered: str, same: bool) -> None:  # noqa: FBT001
+def test_bodies_are_compared_as_data(recorded: str, answered: str, same: bool) -> None:
     """Order, blanks, escapes and unquoted integer keys make no difference; values do."""
     step = Step("s/1", "", 1, b"", {**ANSWER, "body": recorded}, opaque=None, is_only_code_compared=False)
 

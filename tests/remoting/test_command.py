@@ -28,7 +28,7 @@ from namesrv_remoting.command import RemotingCommand, answer_type
         (0x7FFFFFFC, False, False),
     ],
 )
-def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:  # noqa: FBT001 - expected values
+def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:
     """Bit 0 marks a response, bit 1 a oneway request; all others are ignored."""
     command = RemotingCommand(code=105, flag=flag)
 
@@ -36,7 +36,7 @@ def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:  # no
 
 
 @pytest.mark.parametrize(("question", "answer", "is_native"), [(0, 0, False), (1, 0, False), (77, 77, True)])
-def test_answer_is_spelt_as_its_question(question: int, answer: int, is_native: bool) -> None:  # noqa: FBT001 - expected
+def test_answer_is_spelt_as_its_question(question: int, answer: int, is_native: bool) -> None:
     """Except that a binary question is answered in JSON, as Apache's server does; only type 77 is native."""
     assert answer == answer_type(question)
     assert is_native is RemotingCommand(code=1, serialize_type=question).is_native

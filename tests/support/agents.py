@@ -75,11 +75,9 @@ class Real(NamedTuple):
 
     @property
     def state(self) -> ServerState:
-        """What the agent knows of the server."""
         return self.agent.servers[self.proxy.address]
 
     async def passing(self, happened: Callable[[], object], *, at_most: float = 30.0) -> float:
-        """Let time pass until something has happened; how much that was."""
         return await passing(self.clock, happened, at_most=at_most)
 
 
@@ -105,12 +103,10 @@ class Played(NamedTuple):
 
     @property
     def state(self) -> ServerState:
-        """What the agent knows of the server."""
         return self.agent.servers[self.server.address]
 
     @property
     def pending(self) -> int:
-        """How many questions wait for an answer."""
         client = self.agent._links[self.server.address]._client
         return 0 if client is None else client.pending_count
 

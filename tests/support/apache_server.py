@@ -44,12 +44,10 @@ class ApacheServer(ScriptedServer):
 
     @property
     def accepted(self) -> int:
-        """Connections ever taken."""
         return self.connections
 
     @property
     def topics_asked(self) -> list[str]:
-        """The topics of the route questions, in order."""
         return [topic for code, topic in self.questions if code == 105]
 
     def _take(self, peer: Peer) -> None:

@@ -33,16 +33,13 @@ class FakeClock:
         self._order = itertools.count()
 
     def monotonic(self) -> float:
-        """Seconds on the clock that only `advance` moves."""
         return self._monotonic_ns / NANOSECONDS
 
     def wall(self) -> float:
-        """Seconds since 1970 on the clock that `step_wall` moves, too."""
         return self._wall_ns / NANOSECONDS
 
     @property
     def sleepers(self) -> int:
-        """How many tasks sleep on this clock."""
         return sum(1 for *_, wakes in self._sleepers if not wakes.done())
 
     def busy(self) -> float:

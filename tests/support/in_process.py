@@ -43,12 +43,10 @@ class InProcess:
 
     @property
     def namesrv(self) -> Namesrv:
-        """The server's state."""
         return self.controller.namesrv
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
         return self.controller.addresses[0]
 
     async def connect(self) -> NamesrvPeer:
@@ -59,13 +57,11 @@ class InProcess:
         return peer
 
     def connection_of(self, peer: NamesrvPeer) -> ServerConnection:
-        """The server's end of a peer's connection."""
         found = self.find_connection(peer)
         assert found is not None
         return found
 
     def find_connection(self, peer: NamesrvPeer) -> ServerConnection | None:
-        """The same, if it is still there."""
         connections = self.namesrv.connections.values()
         return next((connection for connection in connections if connection.peer == peer.address), None)
 

@@ -53,7 +53,6 @@ class NamesrvPeer(RawPeer):
     async def call(
         self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", **how: Unpack[How]
     ) -> Answer:
-        """Ask, and wait for the answer."""
         return await self.answer_to(self.tell(code, ext, body, **how))
 
     def tell(self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", **how: Unpack[How]) -> int:
@@ -69,7 +68,6 @@ class NamesrvPeer(RawPeer):
         return answer
 
     async def receive_bytes(self) -> bytes:
-        """The next frame as it came."""
         head = await self.reader.readexactly(8)
         return head + await self.reader.readexactly(struct.unpack_from(">I", head)[0] - 4)
 

@@ -56,12 +56,10 @@ class Peer:
 
     @property
     def native(self) -> bool:
-        """Whether it speaks natively."""
         return self._type == SerializeType.MSGPACK
 
     @property
     def address(self) -> str:
-        """This end, as a server's log shows it."""
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -78,7 +76,6 @@ class Peer:
         return self._last_opaque
 
     def send_bytes(self, data: bytes) -> None:
-        """Send whatever it is."""
         self._socket.sendall(data)
 
     def receive(self, seconds: float = GUARD_SECONDS) -> RemotingCommand:
@@ -126,26 +123,21 @@ class Peer:
             return True
 
     def wait_until_closed(self) -> None:
-        """Read until the other side closes the connection."""
         with contextlib.suppress(EOFError):
             while True:
                 self.receive()
 
     def close(self) -> None:
-        """Hang up in order."""
         self._socket.close()
 
     def reset(self) -> None:
-        """Hang up with a reset."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
     def __enter__(self) -> Self:
-        """Itself."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Hang up."""
         self.close()
 
 
@@ -163,7 +155,6 @@ class Broker:
     enable_acting_master: bool = False
 
     def register(self, peer: Peer) -> RemotingCommand:
-        """103, full; the answer."""
         opaque = self.send_registration(peer)
         answer = peer.receive()
         assert (opaque, 0) == (answer.opaque, answer.code), answer
@@ -187,7 +178,6 @@ class Broker:
         return peer.ask(RequestCode.BROKER_HEARTBEAT, self._identity()).code
 
     def unregister(self, peer: Peer) -> int:
-        """104; the code of the answer."""
         return peer.ask(RequestCode.UNREGISTER_BROKER, self._identity()).code
 
     def _identity(self) -> dict[str, str]:

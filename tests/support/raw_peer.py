@@ -16,11 +16,9 @@ class Connection:
         self.writer = writer
 
     def send(self, data: bytes) -> None:
-        """Send bytes, whatever they are."""
         self.writer.write(data)
 
     async def receive_frame(self) -> tuple[int, bytes, bytes]:
-        """The next frame: serialize type, header, body."""
         length, word = struct.unpack(">II", await self.reader.readexactly(8))
         rest = await self.reader.readexactly(length - 4)
         return word >> 24, rest[: word & 0xFFFFFF], rest[word & 0xFFFFFF :]
@@ -37,7 +35,6 @@ class Connection:
         self.writer.close()
 
     def reset(self) -> None:
-        """Hang up with a reset."""
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
@@ -64,7 +61,6 @@ class RawPeer(Connection):
 
     @property
     def address(self) -> str:
-        """This end, as the server's log shows it."""
         name = self.writer.get_extra_info("sockname")
         return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
@@ -78,11 +74,9 @@ class RawPeer(Connection):
                 await asyncio.sleep(0)
 
     async def receive(self) -> Answer:
-        """The next frame."""
         return read_answer(*await self.receive_frame())
 
     async def ask(self, data: bytes) -> Answer:
-        """Send a question and wait for the next frame."""
         self.send(data)
         return await self.receive()
 

@@ -151,11 +151,9 @@ class RouteScene:
         )
 
     async def register(self, *brokers: Registration) -> list[RegisterResult]:
-        """Register brokers, one after the other."""
         return [await self.manager.register(broker) for broker in brokers]
 
     async def close(self, connection_id: int) -> None:
-        """End a connection, and let the manager know."""
         self.closed.add(connection_id)
         await self.manager.connection_closed(connection_id)
 
@@ -165,11 +163,9 @@ class RouteScene:
         return None if live is None else live.data_version
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass with nothing happening in it."""
         self.clock.stall(seconds)
 
     def take_effects(self) -> list[Effect]:
-        """The effects since this was last asked."""
         taken, self.effects[:] = list(self.effects), []
         return taken
 

@@ -129,19 +129,15 @@ class RouteScene:
 
     @property
     def server(self) -> InProcess:
-        """The first one, which is asked first."""
         return self.servers[0]
 
     def asked(self, code: int = PULL) -> int:
-        """How many questions the first server has answered."""
         return asked(self.server, code)
 
     def names(self, topic: str = "orders") -> list[str] | None:
-        """The brokers that the client knows of."""
         return broker_names(self.client, topic)
 
     def age(self, topic: str = "orders") -> float:
-        """The age of what the client knows."""
         known = self.client.cached(topic)
         return float("inf") if known is None else known.age
 

@@ -61,7 +61,6 @@ class Operation:
         return True
 
     def ended(self, observer: Observer, outcome: Any) -> None:
-        """It is done."""
         assert not isinstance(outcome, ResponseError)
         for key in self.leaving:
             assert not self.may_remove(observer, key), f"{key} is still there"
@@ -155,5 +154,4 @@ class Change(Operation):
         self.on_model = on_model
 
     def ended(self, observer: Observer, outcome: Any) -> None:
-        """The model changes with it."""
         assert self.on_model(observer.model) == outcome

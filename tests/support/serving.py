@@ -41,20 +41,16 @@ class Heard:
         self.refused: list[tuple[int, str, str]] = []
 
     def connection_opened(self, connection: ServerConnection) -> None:
-        """A peer was let in."""
         self.opened.append(connection.id)
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """A peer is gone."""
         self.closed.append((connection.id, reason))
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """A peer broke a rule."""
         self.refused.append((connection.id, error.reason, str(error)))
 
     @property
     def reasons(self) -> list[str]:
-        """Why peers were refused."""
         return [reason for _, reason, _ in self.refused]
 
 
@@ -82,7 +78,6 @@ class Serving:
         )
 
     def connection_of(self, peer: RawPeer) -> ServerConnection:
-        """The server's end of a peer."""
         [found] = [one for one in self.server.connections.values() if one.peer == peer.address]
         return found
 
@@ -180,11 +175,9 @@ class Gate:
         self._opened = asyncio.Event()
 
     def open(self) -> None:
-        """Let everybody through."""
         self._opened.set()
 
     async def __call__(self, request: Request) -> Reply:
-        """Wait."""
         opaque = request.command.opaque
         self.came.append(opaque)
         try:

@@ -23,23 +23,19 @@ class Answer(NamedTuple):
 
     @property
     def code(self) -> int:
-        """How the request ended."""
         return int(self.header["code"])
 
     @property
     def opaque(self) -> int:
-        """Which request it answers."""
         return int(self.header["opaque"])
 
     @property
     def remark(self) -> str | None:
-        """What the server says about it."""
         found = self.header.get("remark")
         return None if found is None else str(found)
 
     @property
     def ext_fields(self) -> dict[str, str] | None:
-        """Its ext fields, None when the header has no such member."""
         found = self.header.get("extFields")
         return None if found is None else dict(found)
 

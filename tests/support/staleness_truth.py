@@ -106,7 +106,6 @@ class BrokerProcess:
         return (await asyncio.to_thread(self._process.stdout.readline)).strip()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
         assert self._process is not None
         self._process.send_signal(number)
 
@@ -116,7 +115,6 @@ class BrokerProcess:
         return float(await self._said())
 
     def end(self) -> None:
-        """The process is gone, whatever state it is in."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -141,7 +139,6 @@ class Experiment:
         return f"<Experiment [{[death.kind for death in self.deaths]}]>"
 
     async def __aenter__(self) -> Self:
-        """Start the servers and look at them."""
         await self._stack.__aenter__()
         flags = (f"--broker-expiry-seconds={EXPIRY}", f"--scan-interval-seconds={SCAN}")
         self._daemons = [

@@ -81,7 +81,6 @@ class Process:
         return "" if self._home is None else (self._home / "printed.log").read_text(encoding="utf-8", errors="replace")
 
     def tell(self, line: str) -> None:
-        """Write a line to its input."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
@@ -90,16 +89,13 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
         return self._process.poll() is None
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
         self._process.send_signal(number)
 
     def stop(self) -> int:
@@ -108,7 +104,6 @@ class Process:
         return self.wait()
 
     def kill(self) -> None:
-        """End it as a power cut would."""
         self._process.kill()
         self.wait()
 
@@ -119,11 +114,9 @@ class Process:
         return code
 
     def __enter__(self) -> Self:
-        """Itself; the process runs already."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the process if it still runs."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(BrokenPipeError):
@@ -141,7 +134,6 @@ class PatternProcess(Process):
 
     @property
     def lines(self) -> list[str]:
-        """Every line so far."""
         return self._lines
 
     def said(self, pattern: str) -> list[str]:

@@ -46,7 +46,7 @@ def test_expiry_that_became_another_counts_at_once(expiry: float, now: float) ->
 
 @pytest.mark.parametrize(("topics", "yields"), [(2, 0), (CHUNK_TOPICS - 1, 0), (3 * CHUNK_TOPICS, 3)])
 @pytest.mark.parametrize("acts", [None, True], ids=["alone", "with a slave"])
-def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts: bool | None) -> None:  # noqa: FBT001
+def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts: bool | None) -> None:
     """After every thousand topics; until it is applied, nothing has changed."""
     names = [f"t{number}" for number in range(topics)]
     master = registration("b1", 0, "m:1", *names, enable_acting_master=acts)
@@ -72,10 +72,7 @@ def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts:
     ids=["the master", "an id below 0", "setting off", "nobody may act", "nobody is left"],
 )
 def test_members_are_told_when_the_smallest_id_leaves(
-    ids: list[int],
-    acts: bool,  # noqa: FBT001 - a case
-    options: RouteOptions,
-    told: MinBrokerIdChanged | None,
+    ids: list[int], acts: bool, options: RouteOptions, told: MinBrokerIdChanged | None
 ) -> None:
     """Who is left, in the order of the ids; the leaving of any other says nothing."""
     brokers = [registration("b1", number, f"x:{number}", enable_acting_master=acts) for number in ids]

@@ -235,11 +235,7 @@ async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None
     ],
 )
 async def test_native_heartbeat_says_of_what_it_speaks(
-    scene: RouteScene,
-    name: str,
-    broker_id: str | int | None,
-    agent_id: str | None,
-    known: bool,  # noqa: FBT001
+    scene: RouteScene, name: str, broker_id: str | int | None, agent_id: str | None, known: bool
 ) -> None:
     """If that is not what is registered, its sender has to register again."""
     await scene.register(replace(MASTER, is_native=True, agent_id="a"))
@@ -380,11 +376,7 @@ async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason
     ],
 )
 async def test_stale_goodbye_is_fenced(
-    scene: RouteScene,
-    connection_id: int,
-    agent_id: str | None,
-    seq: int | None,
-    is_stale: bool,  # noqa: FBT001 - a case
+    scene: RouteScene, connection_id: int, agent_id: str | None, seq: int | None, is_stale: bool
 ) -> None:
     """Over an older connection, of another process or nobody's, or said before the latest registration."""
     await scene.register(replace(MASTER, is_native=True, agent_id="a", registration_seq=5))

@@ -164,7 +164,7 @@ async def test_un_register_master_broker(scene: RouteScene) -> None:
 
 
 @pytest.mark.parametrize("acts", [False, None])
-async def test_un_register_master_broker_old_version(scene: RouteScene, acts: bool | None) -> None:  # noqa: FBT001
+async def test_un_register_master_broker_old_version(scene: RouteScene, acts: bool | None) -> None:
     """No id 0, and perm stays 6."""
     await scene.register(master("t", enable_acting_master=acts), slave("t", enable_acting_master=acts))
 

@@ -204,7 +204,7 @@ class RouteMachine(RuleBasedStateMachine):
         identity: tuple[str, int, str],
         body: RegisterBrokerBody,
         connection: int,
-        acts: bool | None,  # noqa: FBT001 - hypothesis fills it in by name
+        acts: bool | None,
         zone: str | None,
         expiry: float,
     ) -> None:
@@ -302,7 +302,7 @@ class RouteMachine(RuleBasedStateMachine):
         name=st.none() | st.sampled_from(NAMES),
         says_who=st.sampled_from([True, True, False]),
     )
-    def unregister(self, which: int, connection: int, age: int, name: str | None, says_who: bool) -> None:  # noqa: FBT001 - by name
+    def unregister(self, which: int, connection: int, age: int, name: str | None, says_who: bool) -> None:
         """A broker leaves, or one that left long ago is heard of only now."""
         key, life = self.some_broker(which)
         seq = None if life is None or life.registration_seq is None else life.registration_seq - age
@@ -380,7 +380,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
     @rule(name=st.sampled_from([*NAMES, "nobody"]), takes=st.booleans())
-    def change_perms(self, name: str, takes: bool) -> None:  # noqa: FBT001 - hypothesis fills it in by name
+    def change_perms(self, name: str, takes: bool) -> None:
         """205 and 327."""
         self.begin(
             Change(lambda: self.manager.wipe_write_perm(name), lambda model: model.wipe(name))
@@ -397,7 +397,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(operation.leaving for operation in self.operations.values()))
     @rule(which=st.integers(0, 200), connection=connections, registers=st.booleans())
-    def be_heard_while_leaving(self, which: int, connection: int, registers: bool) -> None:  # noqa: FBT001 - by name
+    def be_heard_while_leaving(self, which: int, connection: int, registers: bool) -> None:
         """Somebody who is about to be removed is heard after all."""
         leaving = [key for operation in self.operations.values() for key in operation.leaving]
         key = leaving[which % len(leaving)]
@@ -458,7 +458,7 @@ class RouteMachine(RuleBasedStateMachine):
         ),
         value=st.booleans(),
     )
-    def change_option(self, name: str, value: bool) -> None:  # noqa: FBT001 - hypothesis fills it in by name
+    def change_option(self, name: str, value: bool) -> None:
         """An operator changes a live setting."""
         if not self.operations:
             setattr(self.scene.options, name, value)

@@ -78,7 +78,7 @@ def test_precedence(toml_file: Path, properties_file: Path) -> None:
         (["--no-evict-on-disconnect", "--evict-on-disconnect"], True),
     ],
 )
-def test_switches(argv: list[str], expected: bool) -> None:  # noqa: FBT001  # a parameter of the table
+def test_switches(argv: list[str], expected: bool) -> None:
     """A switch can be set, negated, or given a value; the last one counts."""
     assert expected == load(argv).settings.evict_on_disconnect
 

@@ -131,7 +131,7 @@ async def test_large_frame_is_received_where_it_stays(spell: Spell) -> None:
 
 
 @pytest.mark.parametrize("gets_it", [True, False])
-async def test_large_frame_waits_for_memory(gets_it: bool) -> None:  # noqa: FBT001
+async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
     """Of 48 MiB one address gets 4.5: the second frame is received when the first is answered, or refused in time."""
     gate, budget = Gate(), MemoryBudget(48 * MEBIBYTE)
     async with serving({REGISTER: gate}, budget=budget) as served:

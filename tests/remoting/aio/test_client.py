@@ -172,7 +172,7 @@ async def test_oneway_is_sent_and_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("is_heard", [True, False])
-async def test_requests_of_the_server_go_to_the_callback(is_heard: bool) -> None:  # noqa: FBT001
+async def test_requests_of_the_server_go_to_the_callback(is_heard: bool) -> None:
     """If there is one. Oneway ones are not answered, others are refused with code 3, if they have a number."""
     heard: list[int] = []
     options: dict[str, Any] = {"on_request": lambda request: heard.append(request.code)} if is_heard else {}

@@ -165,7 +165,7 @@ async def test_senders_wait_for_a_server_that_does_not_read() -> None:
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-async def test_senders_go_on_when_the_server_reads_again(is_lost: bool) -> None:  # noqa: FBT001
+async def test_senders_go_on_when_the_server_reads_again(is_lost: bool) -> None:
     """Whoever waited is sent, and answered; or fails when the server is gone instead."""
     async with stuck() as (peer, client, _):
         call = ask(client, 105)

@@ -125,7 +125,7 @@ async def test_answer_larger_than_the_limit_says_so() -> None:
 
 
 @pytest.mark.parametrize(("role", "closes"), [("client", True), ("broker", False)])
-async def test_not_ready_sends_clients_away(role: str, closes: bool) -> None:  # noqa: FBT001
+async def test_not_ready_sends_clients_away(role: str, closes: bool) -> None:
     """A Java client changes servers only when its connection dies; a broker's must stay."""
     assert closes == (await answer_to(dispatcher_of(NotReadyError()), role)).closes
 

@@ -142,7 +142,7 @@ class Lane:
     def __init__(self) -> None:
         self.calls: list[tuple[int, bytes]] = []
 
-    def __call__(  # noqa: D102 - the lane's signature
+    def __call__(
         self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
     ) -> bytes | None:
         self.calls.append((serialize_type, data[body_at:end]))

@@ -68,7 +68,7 @@ async def test_broken_header_closes_the_connection(feed: Feed) -> None:
 
 @pytest.mark.parametrize("name", ["v1", "v2"])
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_header_is_garbage_anywhere_else(name: str, is_on: bool) -> None:  # noqa: FBT001
+async def test_header_is_garbage_anywhere_else(name: str, is_on: bool) -> None:
     """Behind a frame, and where no proxy is expected: its first bytes are the length of a frame that is too large."""
     async with serving(proxy_protocol=is_on) as served:
         peer = await served.connect()

@@ -145,7 +145,7 @@ async def test_questions_after_garbage_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("is_broker", [False, True])
-async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) -> None:  # noqa: FBT001
+async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) -> None:
     """Java clients change servers when a connection closes; brokers are what the server waits for."""
 
     async def refuse(request: Request) -> Reply:

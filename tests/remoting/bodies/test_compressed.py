@@ -52,7 +52,7 @@ TOPICS = b'\x00\x00\x00\x02\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}\x00\x00\x00\x2
 )  # fmt: skip
 def test_body_is_read(
     body: bytes,
-    with_mappings: bool,  # noqa: FBT001 - the case
+    with_mappings: bool,
     topics: list[TopicConfig],
     mappings: dict[str, TopicQueueMappingInfo],
     filters: tuple[str, ...] | None,

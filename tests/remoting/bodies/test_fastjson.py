@@ -158,7 +158,7 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
-def test_standard_json_reads_as_it_always_did(value: object, ensure_ascii: bool, indent: int | None) -> None:  # noqa: FBT001 - given
+def test_standard_json_reads_as_it_always_did(value: object, ensure_ascii: bool, indent: int | None) -> None:
     """The dialect contains the standard: what json writes is read as json reads it."""
     data = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent).encode()
 

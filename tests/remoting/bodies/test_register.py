@@ -100,7 +100,7 @@ def test_oldest_form(version: int, pad: bytes) -> None:
 
 @pytest.mark.parametrize(("version", "inflated"), [(37, OLD_INFLATED), (412, OLD_INFLATED), (413, NEW_INFLATED)])
 @pytest.mark.parametrize("compressed", [True, False])
-def test_compressed_form(version: int, inflated: bytes, compressed: bool) -> None:  # noqa: FBT001 - the case
+def test_compressed_form(version: int, inflated: bytes, compressed: bool) -> None:
     """With mappings from 413 on; 5.x brokers say compressed=false all the same, so that zlib's magic decides."""
     for level in (0, 1, 6, 9):
         body = read(zlib.compress(inflated, level), version, compressed=compressed)
@@ -299,7 +299,7 @@ def test_native_body_that_is_none_is_refused(body: bytes) -> None:
         *((body, False) for body in (b"\x78", b"\x78\x00", b"x=1", b"{}", b"")),
     ],
 )
-def test_zlib_is_known_by_its_first_two_bytes(body: bytes, expected: bool) -> None:  # noqa: FBT001 - expected value
+def test_zlib_is_known_by_its_first_two_bytes(body: bytes, expected: bool) -> None:
     """The four levels that zlib writes."""
     assert expected is is_zlib(body)
 
@@ -367,7 +367,7 @@ def test_limits_hold_for_both_protocols() -> None:
 
 
 @pytest.mark.parametrize("is_native", [False, True])
-def test_stream_has_no_more_topics_than_its_bytes_can_tell_apart(is_native: bool) -> None:  # noqa: FBT001 - parameter
+def test_stream_has_no_more_topics_than_its_bytes_can_tell_apart(is_native: bool) -> None:
     """Three kilobytes may inflate to the same topic twenty thousand times; those that differ are read."""
     names = [f"{number:05}" for number in range(20_000)]
 
@@ -403,7 +403,7 @@ def test_limits_unless_told_otherwise() -> None:
         (MEBIBYTE, True, 19_898_368),
     ],
 )
-def test_memory_is_known_beforehand(body_bytes: int, compressed: bool, most: int) -> None:  # noqa: FBT001 - the case
+def test_memory_is_known_beforehand(body_bytes: int, compressed: bool, most: int) -> None:
     """2 MiB for slices, and 64 times the body; or 4 times, and a kibibyte for each topic; a stream as far as it may."""
     limits = RegistrationLimits(max_topics=1000, max_inflated_bytes=4 * MEBIBYTE, max_inflate_ratio=10)
 
