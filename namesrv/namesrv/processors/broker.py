@@ -12,7 +12,7 @@ from namesrv.processors.admin import log_change
 from namesrv.routeinfo.records import BrokerAddrInfo, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
-from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.base import Steps, emptied
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.limits import RegistrationLimits
@@ -72,6 +72,7 @@ class BrokerProcessor:
             async with self._turn(most_bytes):
                 body = await run_in_steps(steps)
                 result = await self._manager.register(self._registration(request, header, body, digest))
+                await run_in_steps(emptied(body.topic_configs))
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
         order = None
         if self._namesrv.live.return_order_topic_config_to_broker:

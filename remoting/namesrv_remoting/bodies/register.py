@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, inflate, read_json
+from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, inflate, read_json
 from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, read_compressed
 from namesrv_remoting.bodies.dialects import NATIVE, in_java, java
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS, RegistrationLimits, Tally
@@ -117,7 +117,7 @@ def decode_body(
         whole = read_json(_json_body, body, _WHAT)
         found.take_wrapper(whole.topic_config_serialize_wrapper)
         found.take_filter_servers(whole.filter_server_list)
-    return found.registration()
+    return (yield from found.registration())
 
 
 def decode_native_body(
@@ -138,7 +138,7 @@ def decode_native_body(
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
     found = _Found(tally, filter_servers=None)
     yield from MsgpackSlices(chunks, _WHAT, "registration").read(found.of_native())
-    return found.registration()
+    return (yield from found.registration())
 
 
 def _tally_of_stream(body: bytes, limits: RegistrationLimits) -> Tally:
@@ -205,9 +205,11 @@ class _Found:
     def take_filter_servers(self, filter_servers: list[str] | None) -> None:
         self._filter_servers = filter_servers
 
-    def registration(self) -> RegisterBrokerBody:
+    def registration(self) -> Steps[RegisterBrokerBody]:
+        topics = [*self._topics.values(), *self._native_topics]
+        yield from emptied(self._topics)
         return RegisterBrokerBody(
-            tuple(self._topics.values()) + tuple(self._native_topics),
+            topics,
             self._data_version,
             self._mappings,
             None if self._filter_servers is None else tuple(self._filter_servers),

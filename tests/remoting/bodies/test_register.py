@@ -2,6 +2,7 @@
 
 import tracemalloc
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -66,12 +67,17 @@ def topics_of(body: RegisterBrokerBody) -> list[tuple[object, ...]]:
 
 def read(body: bytes, version: int = 479, *, compressed: bool = False) -> RegisterBrokerBody:
     """What a RocketMQ broker registers."""
-    return finished(decode_body(body, version, compressed=compressed))
+    return frozen(finished(decode_body(body, version, compressed=compressed)))
 
 
 def read_native(body: bytes, *, compressed: bool = False) -> RegisterBrokerBody:
     """What a native broker registers."""
-    return finished(decode_native_body(body, compressed=compressed))
+    return frozen(finished(decode_native_body(body, compressed=compressed)))
+
+
+def frozen(body: RegisterBrokerBody) -> RegisterBrokerBody:
+    """The same with a tuple of topics, as it is made by hand."""
+    return replace(body, topic_configs=tuple(body.topic_configs))
 
 
 @pytest.mark.parametrize("version", [37, 317, 401, 413, 479, 612])
