@@ -102,6 +102,9 @@ class KVConfig:
             if table.get(key) == value:
                 return
             self._check_room(namespace, table, key)
+            if key not in table and self._file_bytes + len(key) + size > self._most_bytes:
+                # without spelling out all the others first, which takes longer than everything else
+                raise self._too_large(value, self._file_bytes + len(key) + size)
             await self._write({**self._tables, namespace: {**table, key: value}}, value)
 
     async def delete(self, namespace: str, key: str) -> bool:
@@ -126,9 +129,17 @@ class KVConfig:
             message = f"key {key!r} exceeds the limit of {most_keys} keys in namespace {namespace!r}"
             raise KVLimitError("key", key, message)
 
-    async def _write(self, tables: Tables, value: str | None) -> None:
+    @property
+    def _most_bytes(self) -> int:
         # what makes the file smaller is always welcome
-        most_bytes = max(self.limits.max_file_bytes, self._file_bytes)
+        return max(self.limits.max_file_bytes, self._file_bytes)
+
+    def _too_large(self, value: str | None, size: int) -> KVLimitError:
+        message = f"value makes the configuration {size} bytes, limit {self.limits.max_file_bytes}"
+        return KVLimitError("value", value, message)
+
+    async def _write(self, tables: Tables, value: str | None) -> None:
+        most_bytes = self._most_bytes
         write = asyncio.get_running_loop().run_in_executor(None, write_file, self._path, tables, most_bytes)
         is_cancelled = False
         while not write.done():
@@ -146,8 +157,7 @@ class KVConfig:
             # its exception knows this frame: megabytes in a cycle, until somebody collects garbage
             del write
         if size > most_bytes:
-            message = f"value makes the configuration {size} bytes, limit {self.limits.max_file_bytes}"
-            raise KVLimitError("value", value, message)
+            raise self._too_large(value, size)
         self._tables, self._file_bytes = tables, size
         if is_cancelled:
             raise asyncio.CancelledError

@@ -289,7 +289,7 @@ async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
 
 
 async def test_refused_puts_leave_nothing_behind(path: Path) -> None:
-    """Not the file that each of them would have made, and without a collection of garbage."""
+    """Not the file that each would have made, and without a collection of garbage; new keys are refused without one."""
     kv = load(path, replace(DEFAULTS, max_value_bytes=1 << 20, max_file_bytes=1 << 20))
     await kv.put("NS", "large", "x" * 900_000)
     gc.collect()
@@ -300,12 +300,17 @@ async def test_refused_puts_leave_nothing_behind(path: Path) -> None:
         for number in range(10):
             with pytest.raises(KVLimitError):
                 await kv.put("NS", f"k{number}", "y" * 200_000)
+        _, most = tracemalloc.get_traced_memory()
+        for _ in range(10):
+            with pytest.raises(KVLimitError):
+                await kv.put("NS", "large", "y" * 1_048_576)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
         gc.enable()
 
     assert after - before < 1_000_000
+    assert most - before < 900_000
 
 
 # ---- the file ----
