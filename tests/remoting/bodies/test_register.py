@@ -394,7 +394,7 @@ def test_limits_unless_told_otherwise() -> None:
     """64 MiB, and 200 times the size: ten thousand real topics make 37."""
     assert RegistrationLimits(100_000, 64 * MEBIBYTE, 200) == RegistrationLimits()
 
-    topics = [TopicConfig(f"%RETRY%some-consumer-group-{number:05}", 1, 1, 6, 0) for number in range(10_000)]
+    topics = tuple(TopicConfig(f"%RETRY%some-consumer-group-{number:05}", 1, 1, 6, 0) for number in range(10_000))
     assert topics == read(write_compressed(topics, DataVersion(1, 0, 100), {}, []), compressed=True).topic_configs
 
 
