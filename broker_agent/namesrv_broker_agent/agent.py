@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
@@ -109,9 +108,7 @@ class BrokerAgent:
             raise
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop."""
         await self.stop()
 

@@ -7,15 +7,22 @@ and gives up its copies of the parent's sockets, so that a server still notices 
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, Unpack
 
 from namesrv_runtime import loops
 
+P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V")
 Ts = TypeVarTuple("Ts")
+
+# What a call may take beyond the work's own deadlines before the caller gets its thread back.
+_GRACE_SECONDS: Final = 5.0
 
 # all that run, for forks
 _running: "set[BackgroundLoop]" = set()
@@ -163,6 +170,142 @@ class BackgroundLoop:
             _give_up(self._sockets())
         finally:
             self._in_child()
+
+
+class _OfLoop(Protocol):
+    """What a Threaded has behind it: started when it is entered, stopped when it is left."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(self, *_: object) -> object: ...
+
+    def socket_descriptors(self) -> Iterable[int]: ...
+
+
+W_co = TypeVar("W_co", bound=_OfLoop, covariant=True)
+
+
+class Threaded(ABC, Generic[W_co]):
+    """Something that lives on a loop, behind a thread of its own: made by `start`, gone after `stop`.
+
+    The child of a fork has one that is not started, with none of the parent's connections; it may start its own.
+    """
+
+    def __init__(self, name: str, owner: str, call_seconds: float, stop_seconds: float = 0.0) -> None:
+        self._owner = owner
+        # the work's own deadlines, of one call, and what stopping takes beyond it
+        self._call_seconds = call_seconds
+        self._stop_seconds = stop_seconds
+        # held by who starts or stops
+        self._lock = threading.RLock()
+        self._inner: W_co | None = None
+        # in the child of a fork: what the parent had
+        self._parents: object = None
+        self._background = BackgroundLoop(
+            name,
+            owner=owner,
+            sockets=lambda: () if self._inner is None else self._inner.socket_descriptors(),
+            in_child=self._forked,
+            in_parent=self._forked_child,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} [{self._inner or 'not started'}]>"
+
+    def start(self) -> None:
+        """Start the thread and what lives in it; does not wait for any server. A second call does nothing."""
+        self._background.check_other_thread()
+        with self._lock:
+            if self._inner is not None:
+                return
+            inner = self._made()
+            self._background.start()
+            self._inner = inner
+            try:
+                self._call(inner.__aenter__())
+            except BaseException:
+                self._end()
+                raise
+
+    def stop(self) -> None:
+        """Stop what lives in the thread, within its deadline, and end the thread, which must not be the caller's own.
+
+        What other threads wait for meanwhile ends with a StoppedError. A second call does nothing.
+        """
+        self._background.check_other_thread()
+        with self._lock:
+            if self._inner is None:
+                return
+            try:
+                self._call(self._inner.__aexit__(None, None, None), self._stop_seconds)
+            finally:
+                self._end()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @abstractmethod
+    def _made(self) -> W_co:
+        """What is to live in the thread."""
+
+    def _forget(self) -> None:
+        self._inner = None
+
+    def _end(self) -> None:
+        self._forget()
+        self._background.stop()
+
+    def _forked(self) -> None:
+        """In the child of a fork."""
+        self._lock = threading.RLock()
+        # kept: its transports would close their descriptors when they are collected, whoever has the numbers then
+        self._parents = self._inner
+        self._forget()
+
+    def _forked_child(self, given_up: frozenset[int]) -> None:
+        """In the parent, on the loop, with the descriptors that the child gave up."""
+
+    def _started(self) -> W_co:
+        inner = self._inner
+        if inner is None:
+            raise RuntimeError(f"{self._owner} is not started")
+        return inner
+
+    def _call(self, work: Coroutine[Any, Any, T], more_seconds: float = 0.0) -> T:
+        return self._background.call(work, self._call_seconds + more_seconds + _GRACE_SECONDS)
+
+    def _read(self, read: Callable[[W_co], T]) -> T:
+        """What is to be read, or called, in the thread."""
+        inner = self._started()
+
+        async def value() -> T:
+            return read(inner)
+
+        return self._call(value())
+
+
+def waited(verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Threaded[Any], P], T]:
+    """A verb that runs in the thread, and is waited for."""
+
+    @functools.wraps(verb)
+    def call(self: Threaded[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call(verb(self._started(), *args, **kwargs))
+
+    return call
+
+
+def direct(verb: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[Threaded[Any], P], T]:
+    """A verb that any thread may call: it reads what is in memory."""
+
+    @functools.wraps(verb)
+    def call(self: Threaded[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return verb(self._started(), *args, **kwargs)
+
+    return call
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
