@@ -47,11 +47,7 @@ class BrokerAgent:
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
-        """Nothing is sent yet.
-
-        Raises:
-            ValueError: a topic that cannot be, or is listed twice; a damaged state file (TopicStateError).
-        """
+        """Nothing is sent yet. Raises ValueError for topics that cannot be, TopicStateError for a damaged file."""
         self.settings = settings
         self._clock = clock or SystemClock()
         self._table = TopicTable(topics, settings.state_file, self._clock.wall)
@@ -143,11 +139,7 @@ class BrokerAgent:
         await self.stop()
 
     async def registered(self, count: int | None = None, timeout_seconds: float = 30.0) -> int:
-        """Wait until that many servers (None: all that are known) know everything; how many do.
-
-        Raises:
-            TimeoutError: fewer do when the time is up; it names those that do not.
-        """
+        """Wait until that many servers (None: all) know everything; how many do. Raises TimeoutError with the rest."""
         try:
             async with timeout_on(self._clock, timeout_seconds):
                 while self._settled() < (max(1, len(self._links)) if count is None else count):

@@ -34,11 +34,7 @@ class Frame(NamedTuple):
 def encode_frame(
     serialize_type: int, header: bytes, body: bytes = b"", *, max_frame_bytes: int = MAX_FRAME_BYTES
 ) -> bytes:
-    """The bytes of one frame.
-
-    Raises:
-        LocalProtocolError: the frame would be larger than the receiver accepts, or its header than can be said.
-    """
+    """The bytes of one frame. Raises LocalProtocolError if it, or its header, is too large."""
     length = 4 + len(header) + len(body)
     if length + 4 > max_frame_bytes:
         raise LocalProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}")

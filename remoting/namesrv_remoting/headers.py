@@ -28,11 +28,7 @@ class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
 
     @classmethod
     def from_ext(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        """The typed fields.
-
-        Raises:
-            BadRequestError: a required field is missing or empty, or a value cannot be read; the remark names it.
-        """
+        """The typed fields. Raises BadRequestError, naming the one that is missing, empty or cannot be read."""
         fields = dict(ext_fields or {})
         try:
             return msgspec.convert(fields, cls, strict=False)

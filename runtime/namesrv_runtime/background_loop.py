@@ -72,11 +72,7 @@ class BackgroundLoop:
         return self._loop is not None
 
     def start(self) -> None:
-        """Start the thread.
-
-        Raises:
-            RuntimeError: it runs already.
-        """
+        """Start the thread. Raises RuntimeError if it runs already."""
         with self._gate:
             if self._loop is not None:
                 raise RuntimeError(f"{self._owner} is started already")
@@ -126,11 +122,7 @@ class BackgroundLoop:
             raise
 
     def tell(self, callback: Callable[[Unpack[Ts]], object], *arguments: *Ts) -> None:
-        """Call something on the loop soon, and do not wait for it.
-
-        Raises:
-            StoppedError: not started.
-        """
+        """Call something on the loop soon, and do not wait for it. Raises StoppedError if it is not started."""
         with self._gate:
             self._running_loop().call_soon_threadsafe(callback, *arguments)
 

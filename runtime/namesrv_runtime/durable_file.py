@@ -57,11 +57,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, warn, and return where it is now; overwrites nothing.
-
-    Raises:
-        OSError: it could not be renamed and is where it was.
-    """
+    """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, warn, and return where it is now. Raises OSError."""
     with _synced_directory(path.parent):
         target = _reserve(path)
         try:
@@ -131,11 +127,7 @@ class SealedFileError(ValueError):
 
 
 def write_sealed(path: Path, document: Mapping[str, Any]) -> int:
-    """Replace the file; blocks until it is on disk. Returns its size.
-
-    Raises:
-        OSError: it could not be written, and is as it was.
-    """
+    """Replace the file, and return its size when it is on disk. Raises OSError; then it is as it was."""
     data = seal(document)
     write_atomically(path, data, mode=0o600)
     return len(data)
@@ -154,11 +146,7 @@ def enveloped(checksum: bytes, content: bytes) -> bytes:
 
 
 def unseal(data: bytes, version: int) -> dict[str, Any]:
-    """The document of a file, as it was sealed.
-
-    Raises:
-        SealedFileError: torn, damaged, or of another version.
-    """
+    """The document of a file, as it was sealed. Raises SealedFileError if torn, damaged, or of another version."""
     envelope = _ENVELOPE.fullmatch(data)
     if envelope is None:
         raise SealedFileError(f"truncated or not a sealed file: {len(data)} bytes")

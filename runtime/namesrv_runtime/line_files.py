@@ -101,11 +101,7 @@ class LineFiles:
         self._good_bytes = 0
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines.
-
-        Raises:
-            OSError: none of them is in the file, and the next try may work.
-        """
+        """Append whole lines. Raises OSError; then none of them is in the file, and the next try may work."""
         view = memoryview(lines)
         try:
             while view:
@@ -188,11 +184,7 @@ def hour_of(wall: float) -> int:
 
 
 def compress(path: Path) -> Path:
-    """Replace a file that is no longer written by its compressed form, which is on disk before the other one goes.
-
-    Raises:
-        OSError: the file is as it was.
-    """
+    """Put the compressed form, once it is on disk, in the place of a file. Raises OSError, and leaves the file."""
     target = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX)
     # no reader takes it for a log
     scratch = target.with_name(f".{target.name}.tmp")

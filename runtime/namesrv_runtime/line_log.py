@@ -144,11 +144,7 @@ class LineLog:
             threading.Thread(target=self._guarded, args=(work,), name=work.__name__, daemon=True).start()
 
     async def run(self) -> None:
-        """Return when the log is closed.
-
-        Raises:
-            Exception: a bug ended a thread.
-        """
+        """Return when the log is closed, or raise the bug that ended a thread."""
         await asyncio.shield(self._ended)
 
     async def close(self, seconds: float) -> bool:

@@ -36,11 +36,7 @@ class NameServerSourceError(Exception):
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """The addresses in a list, in its order, each once.
-
-    Raises:
-        ValueError: one of them is not host:port, or there is none.
-    """
+    """The addresses in a list, in its order, each once. Raises ValueError if one is not host:port, or there is none."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     found = [part.strip() for line in lines for part in line.replace(",", ";").split(";")]
     addresses = tuple(dict.fromkeys(address for address in found if address))
@@ -52,11 +48,7 @@ def parse_list(text: str) -> tuple[str, ...]:
 
 
 def check_source(source: str) -> str:
-    """The source, if it is one.
-
-    Raises:
-        ValueError: it is none of the forms above; the message names it.
-    """
+    """The source, if it is one. Raises ValueError, naming it, if it has none of the forms above."""
     kind, _, rest = source.partition(":")
     if kind in ("env", "file") and rest:
         return source
@@ -76,11 +68,7 @@ def check_source(source: str) -> str:
 
 
 async def resolve(source: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The addresses that a source names now.
-
-    Raises:
-        NameServerSourceError: it names none, or cannot be read.
-    """
+    """The addresses that a source names now. Raises NameServerSourceError if there are none, or it cannot be read."""
     source = source or DEFAULT_SOURCE
     kind, _, rest = source.partition(":")
     try:

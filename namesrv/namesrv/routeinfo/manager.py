@@ -135,11 +135,7 @@ class RouteInfoManager:
         return await run_in_steps(self.tables.prepare(changes))
 
     async def register(self, registration: Registration) -> RegisterResult:
-        """Apply a registration.
-
-        Raises:
-            ResponseError: it is refused (see `check_registration`); nothing has changed.
-        """
+        """Apply a registration. Raises ResponseError if it is refused; nothing has changed then."""
         is_connected = partial(self._is_connected, registration.connection_id)
         async with self._changing() as effects:
             await run_in_steps(check_registration(self.tables, registration, self.options, self.limits))

@@ -47,11 +47,7 @@ class Loaded:
 
 
 def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
-    """The settings by command line, environment, files and defaults, in this order.
-
-    Raises:
-        SettingsError: with everything that is wrong.
-    """
+    """The settings by command line, environment, files and defaults, in this order. Raises SettingsError."""
     sources = [_from_properties(line.properties_file), _from_toml(line.toml_file), _from_environment(environ)]
     given: dict[str, Given] = {"data_dir": Given(default_data_dir(environ), "default")}
     for source in sources:

@@ -54,11 +54,7 @@ class Snapshot:
 
 
 def decode(data: bytes) -> Snapshot:
-    """The snapshot of a file, as it was saved.
-
-    Raises:
-        SealedFileError: torn, damaged, or of another version.
-    """
+    """The snapshot of a file. Raises SealedFileError if it is torn, damaged, or of another version."""
     try:
         return msgspec.convert(unseal(data, VERSION), Snapshot)
     except msgspec.ValidationError as error:
@@ -66,11 +62,7 @@ def decode(data: bytes) -> Snapshot:
 
 
 def save(path: Path, snapshot: Snapshot) -> int:
-    """Replace the file; blocks until it is on disk. Returns its size.
-
-    Raises:
-        OSError: it could not be written, and is as it was.
-    """
+    """Replace the file, and return its size when it is on disk. Raises OSError; then it is as it was."""
     return write_sealed(path, msgspec.to_builtins(snapshot))
 
 

@@ -97,11 +97,7 @@ class RemotingClient:
         return answer
 
     async def invoke_raw(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> RemotingCommand:
-        """The answer to a request, whatever its code.
-
-        Raises:
-            RemotingError: as `invoke`, but no ResponseError.
-        """
+        """The answer to a request, whatever its code. Raises RemotingError as `invoke`, but no ResponseError."""
         try:
             async with timeout_on(self.clock, timeout_seconds):
                 return await (await self._connected()).call(RemotingCommand(code, **question))
@@ -128,11 +124,7 @@ class RemotingClient:
         return self.protocols.is_native(self.address, self.clock.monotonic())
 
     async def server_info(self, timeout_seconds: float) -> bytes | None:
-        """What the server says of itself natively (SERVER_INFO); None when it speaks RocketMQ's protocol only.
-
-        Raises:
-            RemotingError: as `invoke`; what it speaks is not known then.
-        """
+        """What the server says of itself natively, None from one that speaks RocketMQ's only. Raises RemotingError."""
         for _ in range(self.protocols.attempts(self.address)):
             try:
                 answer = await self.invoke(

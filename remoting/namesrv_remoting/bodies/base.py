@@ -44,11 +44,7 @@ def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_b
 
 
 def read_strictly(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
-    """The typed value of JSON that is standard but for bare integer keys.
-
-    Raises:
-        BadRequestError: it is not; the remark says what and where.
-    """
+    """The typed value of JSON that is standard but for bare integer keys. Raises BadRequestError, saying where."""
     with contextlib.suppress(*_UNREADABLE):
         return decoder.decode(data)
     try:

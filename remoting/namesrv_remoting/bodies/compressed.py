@@ -90,11 +90,7 @@ def _checked(what: str, value: int, limit: int) -> int:
 
 
 def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tally) -> Steps[Compressed]:
-    """Topics, DataVersion, mappings and filter servers of an inflated body.
-
-    Raises:
-        BadRequestError: a length that cannot be, a line without its five parts, or JSON that is none.
-    """
+    """Topics, DataVersion, mappings and filter servers of an inflated body. Raises BadRequestError."""
     pieces = _Pieces(chunks)
     data = yield from pieces.piece("DataVersion", MAX_DATA_VERSION_BYTES)
     version = read_json(_version_decoder, data, f"{_WHAT} (DataVersion)")

@@ -116,20 +116,12 @@ class Dialect:
     _read_data_version: Callable[[bytes], DataVersion | None]
 
     def read(self, kind: type[T], body: bytes, *, what: str = "", max_bytes: int = MAX_FRAME_BYTES) -> T:
-        """The value in the body of a question.
-
-        Raises:
-            BadRequestError: it is not of that type, or larger than it may be.
-        """
+        """The value in the body of a question. Raises BadRequestError if it is of another type, or too large."""
         found: T = self._read(kind, body, what or kind.__name__, max_bytes)
         return found
 
     def read_answer(self, kind: type[T], body: bytes) -> T:
-        """The value in the body of an answer.
-
-        Raises:
-            RemoteProtocolError: it is not of that type; that is the server's fault.
-        """
+        """The value in the body of an answer. Raises RemoteProtocolError if the server sent anything else."""
         try:
             return self.read(kind, body)
         except ResponseError as error:

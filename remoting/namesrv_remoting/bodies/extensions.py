@@ -141,11 +141,7 @@ _heartbeat_decoder: Final = msgspec.msgpack.Decoder(_Heartbeat)
 
 
 def heartbeat_state(body: bytes) -> dict[str, Any] | None:
-    """The broker's own state (queue depth, disk use, whatever) in a native 904, None when it sends none.
-
-    Raises:
-        BadRequestError: not a small flat map.
-    """
+    """The broker's own state in a native 904, None when it sends none. Raises BadRequestError unless small and flat."""
     if not body:
         return None
     if len(body) > MAX_STATE_BYTES:

@@ -92,11 +92,7 @@ def is_zlib(body: bytes) -> bool:
 def decode_body(
     body: bytes, version: int, *, compressed: bool, limits: RegistrationLimits = DEFAULT_LIMITS
 ) -> Steps[RegisterBrokerBody]:
-    """What a RocketMQ broker of that version registers. No body registers a broker without topics.
-
-    Raises:
-        BadRequestError: the body is in none of the forms, or beyond the limits.
-    """
+    """What a RocketMQ broker of that version registers, without a body no topics. Raises BadRequestError."""
     if version < 0:
         raise BadRequestError(f"version {version} is negative")
     if not body:
@@ -123,11 +119,7 @@ def decode_body(
 def decode_native_body(
     body: bytes, *, compressed: bool, limits: RegistrationLimits = DEFAULT_LIMITS
 ) -> Steps[RegisterBrokerBody]:
-    """What a native broker registers.
-
-    Raises:
-        BadRequestError: the body is not the msgpack map that it should be, or beyond the limits.
-    """
+    """What a native broker registers. Raises BadRequestError for what is no such map, or beyond the limits."""
     if not body:
         return RegisterBrokerBody(data_version=DataVersion(), filter_servers=None)
     if compressed:

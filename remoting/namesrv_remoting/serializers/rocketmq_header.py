@@ -21,11 +21,7 @@ _LANGUAGES: Final = frozenset(LanguageCode)
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """The header's bytes.
-
-    Raises:
-        LocalProtocolError: code or version does not fit 16 bits.
-    """
+    """The header's bytes. Raises LocalProtocolError if code or version does not fit 16 bits."""
     remark = (command.remark or "").encode()
     ext = b"".join(
         _INT16.pack(check_sendable("ext field name length", len(key), 16)) + key + _INT32.pack(len(value)) + value
