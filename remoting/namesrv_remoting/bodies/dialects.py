@@ -23,57 +23,54 @@ T = TypeVar("T")
 _anything: Final = msgspec.json.Decoder(Any)
 
 # what Java's fields hold when nobody sets them
-_ZEROS: Final[tuple[tuple[type, Callable[[], Any]], ...]] = ((int, int), (str, str), (Sequence, list), (Mapping, dict))
+_ZEROS: Final[tuple[tuple[type, Any], ...]] = ((int, 0), (str, ""), (Sequence, []), (Mapping, {}))
 
 
 @functools.cache
-def java(kind: Any) -> Any:
-    """The same type with structs as Java spells them.
+def java(kind: Any, *, written: bool = False) -> Any:
+    """The same type with structs as Java spells them, to be read, or to be written.
 
-    Names in camelCase, members in alphabetical order and without those that are null. Where one is missing its default
-    counts, or zero: nothing is required but what must not be empty.
+    Names in camelCase, members in alphabetical order. Written, those that are null are left out. Read, a missing one
+    has its default, or zero: nothing is required but what must not be empty.
     """
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _java_struct(kind)
+        return _java_struct(kind, written=written)
     arguments = get_args(kind)
     if not arguments or get_origin(kind) is Annotated:
         return kind
-    spelt = tuple(map(java, arguments))
+    spelt = tuple(java(argument, written=written) for argument in arguments)
     return Union[spelt] if type(None) in spelt else get_origin(kind)[spelt]  # noqa: UP007 - of a tuple
 
 
-def _java_struct(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    fields = [
-        (field.name, java(field.type), _default(field))
-        for field in sorted(msgspec.structs.fields(struct), key=lambda field: field.name)
-    ]
+def _java_struct(struct: type[msgspec.Struct], *, written: bool) -> type[msgspec.Struct]:
+    fields = []
+    for field in sorted(msgspec.structs.fields(struct), key=lambda field: field.name):
+        default = _default(field)
+        # no other default: it would be left out as well
+        has_default = default is None if written else default is not msgspec.NODEFAULT
+        fields.append((field.name, java(field.type, written=written), *([default] if has_default else ())))
     return msgspec.defstruct(
-        struct.__name__, fields, rename="camel", kw_only=True, omit_defaults=True, frozen=True, gc=False
+        struct.__name__, fields, rename="camel", kw_only=True, omit_defaults=written, frozen=True, gc=False
     )
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
-    if field.default is None:
-        return None
-    # only null is left out: what a function makes is no default that msgspec compares with
     if field.default is not msgspec.NODEFAULT:
-        return msgspec.field(default_factory=lambda: field.default)
-    make: Any = field.default_factory
-    if field.required:
-        kind = get_origin(field.type) or field.type
-        if kind is Annotated:
-            # a number of some range; or a text that must not be empty, and stays required
-            kind = int if get_args(field.type)[0] is int else None
-        make = next((zero for base, zero in _ZEROS if isinstance(kind, type) and issubclass(kind, base)), make)
-    if make is msgspec.NODEFAULT:
-        return msgspec.field()
-    return msgspec.field(default_factory=lambda: make())  # noqa: PLW0108 - an empty `dict` would be left out
+        return field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        return msgspec.field(default_factory=field.default_factory)
+    kind = get_origin(field.type) or field.type
+    if kind is Annotated:
+        # a number of some range; or a text that must not be empty, and stays required
+        kind = int if get_args(field.type)[0] is int else None
+    zeros = (zero for base, zero in _ZEROS if isinstance(kind, type) and issubclass(kind, base))
+    return next(zeros, msgspec.NODEFAULT)
 
 
 def in_java(value: object, kind: Any = None) -> Any:
     """The value, or what it holds, as Java spells it; as another type when that is given."""
     native: Any = kind or type(value)
-    return msgspec.convert(value, java(native), from_attributes=True)
+    return msgspec.convert(value, java(native, written=True), from_attributes=True)
 
 
 @functools.cache
@@ -85,7 +82,7 @@ def _encode_json(value: Any) -> bytes:
     kind = type(value)
     if issubclass(kind, msgspec.Struct) and _is_flat(kind):
         # nothing in it is spelt otherwise, and looking through a list of 16 MiB takes 30 ms
-        return msgspec.json.encode(java(kind)(**msgspec.structs.asdict(value)))
+        return msgspec.json.encode(java(kind, written=True)(**msgspec.structs.asdict(value)))
     return msgspec.json.encode(in_java(value))
 
 
