@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from namesrv_client.ctl.output import cell, json_text, lasting, moment, perm_text, shown, table, yaml_text
+from namesrv_client.ctl.output import cell, json_text, lasting, moment, perm_text, table, yaml_text
+from namesrv_runtime.log import printable
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl
 from tests.support.in_process import namesrv_in_process
@@ -106,7 +107,7 @@ def test_nothing_unprintable_is_ever_shown(text: str) -> None:
     as_json = json_text(json.dumps(document, ensure_ascii=False, indent=2))
     as_yaml = yaml_text(document)
 
-    assert shown(text).isprintable()
+    assert printable(text).isprintable()
     for spelt in (as_json, as_yaml):
         assert spelt.replace("\n", "").isprintable()
     assert document == json.loads(as_json) == yaml.safe_load(as_yaml)

@@ -14,13 +14,14 @@ from namesrv_client.ctl.commands.diff import disagreements, facts_with_addresses
 from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_members
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import ABSENT, Output, complain, moment, shown
+from namesrv_client.ctl.output import ABSENT, Output, complain, moment
 from namesrv_client.ctl.running import Columns, Question, run, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_remoting.bodies.extensions import Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 from namesrv_runtime.clock import Clock
+from namesrv_runtime.log import printable
 
 # what a server remembers
 _MAX_EVENTS: Final = 1000
@@ -187,7 +188,7 @@ class _Events:
             cells = [str(cell(event)) for cell in _COLUMNS.values()]
             line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)
             # a server may name a member as it likes, and cannot take ours away
-            self.output.say({"server": "", **event.members()} | {"server": self.server.address}, Text(shown(line)))
+            self.output.say({"server": "", **event.members()} | {"server": self.server.address}, Text(printable(line)))
         self.known = Events(found.boot_id, found.events or ([] if known is None else known.events[-1:]))
 
 
@@ -277,7 +278,7 @@ class _Routes:
             "route": new and route_members(new),
         }
         line = "  ".join([*(word for word in words if word), _sentence(change, new, changed)])
-        self.output.say(document, Text(shown(line)))
+        self.output.say(document, Text(printable(line)))
         if not is_first and next(self.left) == 0:
             raise _EnoughError
 
