@@ -2,7 +2,8 @@
 
 import contextlib
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -22,6 +23,13 @@ _FREED_TOGETHER: Final = 5000
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # below it the ratio does not count
 FREE_INFLATED_BYTES: Final = 1024 * 1024
+
+
+def parts(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """The items, so many at a time: for work that is done in steps."""
+    left = iter(items)
+    while part := tuple(islice(left, size)):
+        yield part
 
 
 def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
