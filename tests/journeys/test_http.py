@@ -31,25 +31,6 @@ def test_pages(host: str, start: Start) -> None:
     assert daemon.http_address != daemon.address
 
 
-def test_not_ready_until_the_brokers_are_back(start: Start, connect: Connect) -> None:
-    """After a restart it is alive at once, and ready when those of its last run are."""
-    first = start(*HTTP)
-    Broker().register(connect(first))
-    first.stop()
-
-    second = start(*HTTP)
-    answer = ask(second.http_address, "/readyz")
-    assert 503 == answer.status
-    assert "not ready: waiting" in answer.text
-    assert "1 of 1 expected brokers: cluster-a/broker-a/0 at 10.0.0.1:10911" in answer.text
-    assert 200 == ask(second.http_address, "/livez").status
-    assert 0 == scrape(second.http_address)("nameserver_ready")
-
-    Broker().register(connect(second))
-
-    assert 200 == ask(second.http_address, "/readyz").status
-
-
 def test_not_ready_while_it_drains(start: Start, connect: Connect) -> None:
     """From the signal on nobody is to be sent here; it is to be seen until the end, and then no more."""
     daemon = start(*HTTP, "--drain-seconds", "600")

@@ -64,17 +64,6 @@ def test_connections_are_closed_one_after_the_other(start: Start, connect: Conne
     assert known == list(written.brokers)
 
 
-def test_snapshot_that_cannot_be_written(start: Start, connect: Connect, data_dir: Path) -> None:
-    """Without its data directory a server cannot remember its brokers; it says so and leaves as it should."""
-    daemon = start("--heartbeat-log-dir", "")
-    Broker().register(connect(daemon))
-    data_dir.rename(data_dir.with_name("gone"))
-
-    assert 0 == daemon.stop()
-
-    assert "error" == daemon.wait_for("snapshot_not_written")["level"]
-
-
 def test_thread_that_hangs(start: Start, tmp_path: Path) -> None:
     """A server that was told to stop ends, whatever its threads wait for: here, for settings out of a pipe."""
     config = tmp_path / "namesrv.toml"

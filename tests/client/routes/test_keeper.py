@@ -167,21 +167,6 @@ async def test_the_end_of_the_client_ends_its_questions() -> None:
         assert 1 == hole.connections
 
 
-async def test_a_server_that_restarted_does_not_shrink_a_route(tmp_path: Path) -> None:
-    """One of two brokers is back, and the other never comes: that is believed when all have had time to be back."""
-    async with route_scene(tmp_path, [BROKER_A, BROKER_B]) as scene:
-        await scene.client.route("orders")
-        young, _ = await scene.restarted(BROKER_A)
-        await scene.clock.advance(15.0)
-        await until(lambda: asked(young, PULL) == 1)
-        await settle()
-        assert (["broker-a", "broker-b"], 15.0) == (scene.names(), scene.age())
-
-        took = await passing(scene.clock, lambda: scene.names() == ["broker-a"])
-        # the poll at 45 s is the first after the warm-up
-        assert 29.9 <= took <= 30.5
-
-
 @pytest.mark.parametrize("is_warm", [False, True])
 async def test_another_server_shrinks_a_route_when_it_is_warm(tmp_path: Path, *, is_warm: bool) -> None:
     """The chosen one died; what the next lacks is gone if that one has run for long, and else may be on its way."""

@@ -15,7 +15,6 @@ from namesrv.routeinfo.records import (
     Effect,
     Evicted,
     Fenced,
-    MinBrokerIdChanged,
     Reason,
     Registered,
     RegisterResult,
@@ -29,7 +28,7 @@ from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from tests.support.fake_clock import FakeClock
-from tests.support.route_builders import ROOMY, RouteScene, addresses, body, key, queue_data, registration, rows, topic
+from tests.support.route_builders import ROOMY, RouteScene, addresses, body, key, queue_data, registration, rows
 from tests.support.route_model import facts_of
 from tests.support.table_invariants import violations
 
@@ -89,19 +88,6 @@ async def test_effects_of_a_brokers_life(scene: RouteScene) -> None:
     assert "<RouteInfoManager [<RouteTables [0 clusters" in repr(scene.manager)
 
 
-async def test_effects_of_a_connections_end(scene: RouteScene) -> None:
-    """A BrokerContainer registers many over one connection, and all of them go; Java would remove one of them."""
-    await scene.register(MASTER, replace(SLAVE, connection_id=1), OTHER)
-    master, slave = live(scene, M), live(scene, S)
-    scene.take_effects()
-    scene.pass_time(5.0)
-
-    await scene.close(1)
-
-    evicted = [effect for effect in scene.take_effects() if isinstance(effect, Evicted)]
-    assert [Evicted(M, master, "disconnected", 5.0), Evicted(S, slave, "disconnected", 5.0)] == evicted
-
-
 @pytest.mark.parametrize(("silent_for", "evicted"), [(119.9, 0), (120.0, 0), (120.1, 1)])
 async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: int) -> None:
     """Silent for more than 120 s, by the clock that nobody sets."""
@@ -118,32 +104,6 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     silent = scene.manager.now() - before.last_update
     assert [Evicted(M, before, "silent", silent, scan=1)] * evicted == others[1:]
     assert 1 == scene.manager.scans
-
-
-@pytest.mark.parametrize("newcomer", [replace(MASTER, broker_addr="n:1"), registration("b9", 0, "m:1", "t9", "t1")])
-async def test_displaced_broker_is_reported(scene: RouteScene, newcomer: Registration) -> None:
-    """Another address took its id, or the process at its address another name."""
-    await scene.register(MASTER, OTHER)
-    displaced = live(scene, M)
-    scene.take_effects()
-    scene.pass_time(50.0)
-
-    await scene.register(newcomer)
-
-    told = [effect for effect in scene.take_effects() if isinstance(effect, Evicted)]
-    assert [Evicted(M, displaced, "superseded", 50.0)] == told
-
-
-async def test_smaller_id_is_reported() -> None:
-    """The members are to be told, once the lock is free (905)."""
-    scene = RouteScene(notify_min_broker_id_changed=True)
-    await scene.register(SLAVE, MASTER)
-    await scene.close(1)
-
-    assert [
-        MinBrokerIdChanged("b1", 0, "m:1", ("s:1",), ha_broker_addr="m:2"),
-        MinBrokerIdChanged("b1", 1, "s:1", ("s:1",), offline_broker_addr="m:1"),
-    ] == [effect for effect in scene.take_effects() if isinstance(effect, MinBrokerIdChanged)]
 
 
 async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
@@ -180,36 +140,7 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     assert ({}, None) == (scene.json_cache.entries, manager.revisions.changed_since(["t1"], 7))
 
 
-@pytest.mark.parametrize(("perm", "wiped", "added"), [(6, 4, 6), (4, 4, 6), (7, 5, 6), (2, 0, 6), (15, 13, 6)])
-async def test_permission_bits(scene: RouteScene, perm: int, wiped: int, added: int) -> None:
-    """BrokerPermTest. Wiping takes one bit; adding gives read and write, and no other bit, as in Java."""
-    await scene.register(registration("b1", 0, "m:1", body=body(topic("t1", perm=perm), topic("t2", perm=perm))))
-
-    await scene.manager.wipe_write_perm("b1")
-    assert {"t1": {"b1": wiped}, "t2": {"b1": wiped}} == rows(scene.tables)
-    await scene.manager.add_write_perm("b1")
-    assert {"t1": {"b1": added}, "t2": {"b1": added}} == rows(scene.tables)
-
-
 # ---- what is recognised, and what is not ----
-
-
-@pytest.mark.parametrize(
-    ("broker", "digest", "connection_id"),
-    [(M, b"other", 1), (O, b"master", 1), (key("m:1", "c2"), b"master", 1), (M, b"master", 0), (M, b"master", 8)],
-    ids=["other content", "unknown broker", "other cluster", "older connection", "connection that hung up"],
-)
-async def test_what_is_not_the_last_registration_is_read(
-    scene: RouteScene, broker: BrokerAddrInfo, digest: bytes, connection_id: int
-) -> None:
-    """In doubt it is applied; nothing has changed yet."""
-    await scene.register(MASTER)
-    before = live(scene, M)
-    scene.take_effects()
-    scene.closed.add(8)
-
-    assert scene.manager.register_unchanged(broker, digest, connection_id, None) is None
-    assert (before, []) == (live(scene, M), scene.effects)
 
 
 async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None:
@@ -220,40 +151,6 @@ async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None
     await scene.close(3)
 
     assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
-
-
-@pytest.mark.parametrize(
-    ("name", "broker_id", "agent_id", "known"),
-    [
-        ("b1", 0, "a", True),
-        ("b1", "0", "a", True),
-        ("b1", None, None, True),
-        ("b9", 0, "a", False),
-        ("b1", 1, "a", False),
-        ("b1", "1", "a", False),
-        ("b1", 0, "other", False),
-    ],
-)
-async def test_native_heartbeat_says_of_what_it_speaks(
-    scene: RouteScene, name: str, broker_id: str | int | None, agent_id: str | None, known: bool
-) -> None:
-    """If that is not what is registered, its sender has to register again."""
-    await scene.register(replace(MASTER, is_native=True, agent_id="a"))
-
-    assert known == scene.manager.is_registered(M, name, broker_id, agent_id)
-    assert not scene.manager.is_registered(O, "b1", 0, "a")
-
-
-async def test_every_registration_has_a_number_of_its_own(scene: RouteScene) -> None:
-    """Whatever its kind, and never again."""
-    numbers = []
-    for broker in (MASTER, SLAVE, MASTER):
-        await scene.register(broker)
-        numbers.append(live(scene, broker.key).generation)
-        scene.manager.register_unchanged(broker.key, broker.digest or b"", 9, None)
-        numbers.append(live(scene, broker.key).generation)
-
-    assert sorted(set(numbers)) == numbers
 
 
 async def test_membership_stays_with_what_happens_every_second(scene: RouteScene) -> None:
@@ -361,36 +258,6 @@ async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason
     assert not await removal
     assert Fenced(M, live(scene, M), reason, scan=1 if reason == "silent" else None) == scene.take_effects()[-1]
     assert {"t1": {"b1": 6}, "t2": {"b1": 6}} == rows(scene.tables)
-
-
-@pytest.mark.parametrize(
-    ("connection_id", "agent_id", "seq", "is_stale"),
-    [
-        (1, None, None, True),
-        (2, "a", 5, False),
-        (0, "a", 5, True),
-        (1, "a", 6, False),
-        (1, "a", 4, True),
-        (1, "a", None, True),
-        (1, "former process", 9, True),
-    ],
-)
-async def test_stale_goodbye_is_fenced(
-    scene: RouteScene, connection_id: int, agent_id: str | None, seq: int | None, is_stale: bool
-) -> None:
-    """Over an older connection, of another process or nobody's, or said before the latest registration."""
-    await scene.register(replace(MASTER, is_native=True, agent_id="a", registration_seq=5))
-    before = live(scene, M)
-    scene.take_effects()
-
-    assert is_stale is not await scene.manager.unregister(
-        M, "b1", connection_id, agent_id=agent_id, registration_seq=seq
-    )
-
-    if is_stale:
-        assert ([Fenced(M, before, "unregistered")], {M: before}) == (scene.effects, scene.tables.broker_live_table)
-    else:
-        assert {} == scene.tables.broker_live_table
 
 
 @pytest.mark.usefixtures("small_chunks")

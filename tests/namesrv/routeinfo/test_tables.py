@@ -40,15 +40,6 @@ def test_one_string_per_topic_whoever_registers_it() -> None:
         assert of_table is of_broker
 
 
-def test_queues_of_a_topic_on_one_broker() -> None:
-    """Found by topic and broker, or not at all."""
-    tables = tables_of(MASTER, OTHER)
-
-    assert queue_data("b2") == tables.queues_of("t2", "b2")
-    assert tables.queues_of("t1", "b2") is None
-    assert tables.queues_of("nothing", "b1") is None
-
-
 # ---- what they take with them ----
 
 

@@ -65,23 +65,6 @@ def test_no_file_is_no_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert [] == caplog.records
 
 
-def test_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A damaged snapshot is no snapshot; it is kept for who wants to look, and the next save does not touch it."""
-    path = tmp_path / "snapshot.json"
-    path.write_bytes(b'{"sha256"')
-
-    assert load(path) is None
-
-    (kept,) = tmp_path.iterdir()
-    assert b'{"sha256"' == kept.read_bytes()
-    assert kept.name.startswith("snapshot.json.damaged-")
-    (record,) = caplog.records
-    assert "damaged_file_set_aside" == record.msg
-    assert "truncated or not a sealed file: 9 bytes" == vars(record)["fields"]["reason"]
-    save(path, SMALL)
-    assert {path, kept} == set(tmp_path.iterdir())
-
-
 def test_file_that_cannot_be_read_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A directory in the file's place does not keep the server from starting."""
     (tmp_path / "snapshot.json").mkdir()
@@ -160,22 +143,6 @@ def test_lost_snapshot_is_waited_out() -> None:
     assert "not ready: waiting 0 s more, the snapshot of brokers to expect was lost" == readiness.reason(1_044.9)
     assert readiness.is_ready(1_045.0)
     assert "ready: waited 45 s, the snapshot of brokers to expect was lost" == readiness.reason(1_045.0)
-
-
-def test_reason_says_for_whom_and_how_long() -> None:
-    """An operator reads who is missing and how long the server will wait, or how long it did."""
-    readiness = Readiness([MASTER, SLAVE, OTHER], wait_seconds=45.0, now=1_000.0)
-    readiness.broker_seen("c", "broker-b", 0)
-
-    assert (
-        "not ready: waiting 31 s more for 2 of 3 expected brokers:"
-        " c/broker-a/0 at 10.0.0.1:10911, c/broker-a/1 at 10.0.0.2:10911" == readiness.reason(1_014.0)
-    )
-    assert (
-        "ready: waited 45 s, without 2 of 3 expected brokers:"
-        " c/broker-a/0 at 10.0.0.1:10911, c/broker-a/1 at 10.0.0.2:10911" == readiness.reason(1_045.0)
-    )
-    assert "<Readiness [ready | 2 of 3 missing]>" == repr(readiness)
 
 
 def test_reason_names_only_a_few() -> None:
