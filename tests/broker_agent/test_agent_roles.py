@@ -25,7 +25,7 @@ from tests.support.agents import (
 )
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, value
+from tests.support.namesrv_peer import Broker
 from tests.support.tcp_proxy import TcpProxy
 
 M1 = MasterInfo("10.0.0.9:10911", "10.0.0.9:10912")
@@ -35,7 +35,7 @@ M2 = MasterInfo("10.0.0.8:10911", "10.0.0.8:10912")
 async def routed(server: InProcess) -> dict[str, str]:
     """Who serves the topic orders, by id, as a client is told."""
     peer = await server.connect()
-    (group,) = value(await peer.call(105, {"topic": "orders"}))["brokerDatas"]
+    (group,) = (await peer.call(105, {"topic": "orders"})).value["brokerDatas"]
     addrs: dict[str, str] = group["brokerAddrs"]
     return addrs
 

@@ -13,7 +13,7 @@ from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_bod
 from namesrv_remoting.frames import MAX_FRAME_BYTES
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import NamesrvPeer, native, value
+from tests.support.namesrv_peer import NamesrvPeer, native
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ async def watched(
     while not is_last:
         is_last = working.done()
         answer = await peer.call(20001, None, native({"topics": list(topics)}), spelling="native")
-        routes = value(answer)["routes"]
+        routes = answer.value["routes"]
         first, last = (routes[topic] and routes[topic]["queue_datas"][0]["perm"] for topic in topics)
         note(seen, (first, last))
     await asyncio.gather(working, counting)

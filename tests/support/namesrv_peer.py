@@ -4,12 +4,12 @@ Headers and bodies are spelt and read here without the code under test.
 """
 
 import json
-import re
 import struct
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import msgpack
+import pytest
 
 from tests.support.raw_peer import RawPeer
 from tests.support.spelling import NATIVE, Answer, binary_frame, json_frame, native_frame
@@ -35,6 +35,14 @@ class Broker(NamedTuple):
     def ext(self) -> dict[str, Any]:
         """The ext fields that name a broker (103, 104, 322, 904)."""
         return {"clusterName": self.cluster, "brokerAddr": self.addr, "brokerName": self.name, "brokerId": str(self.id)}
+
+
+MASTER = Broker()
+SLAVE = Broker(id=1, addr="10.0.0.2:10911")
+OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
+ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
+
+in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 
 
 class How(TypedDict, total=False):
@@ -106,38 +114,6 @@ def question(
 # -- bodies ----------------------------------------------------------------------------------------------------------
 
 
-def outcome(answer: Answer) -> tuple[int, str | None]:
-    """How a question ended: code and remark."""
-    return answer.code, answer.remark
-
-
-def fields(answer: Answer) -> dict[str, str]:
-    """The answer's ext fields, without the boot id that every native one carries; empty when there are none."""
-    found = dict(answer.ext_fields or {})
-    assert (answer.serialize_type == NATIVE) == ("boot_id" in found)
-    found.pop("boot_id", None)
-    return found
-
-
-def value(answer: Answer) -> Any:
-    """What the answer's body holds; None without one."""
-    if not answer.body:
-        return None
-    return native_value(answer.body) if answer.serialize_type == NATIVE else json.loads(answer.body)
-
-
-def java_value(answer: Answer) -> Any:
-    """The same in Java's names, text keys and without nulls, however it is spelt."""
-    return _java(value(answer))
-
-
-def _java(members: Any) -> Any:
-    if isinstance(members, dict):
-        camel = {re.sub("_(.)", lambda found: found[1].upper(), str(name)): each for name, each in members.items()}
-        return {name: _java(each) for name, each in camel.items() if each is not None}
-    return [_java(each) for each in members] if isinstance(members, list) else members
-
-
 def meaning(frame: bytes) -> Any:
     """An answer as it is compared: in JSON its bytes; natively an opaque may take more bytes than it needs."""
     if frame and frame[4] == NATIVE:
@@ -150,11 +126,6 @@ def native(members: object) -> bytes:
     """A native body."""
     packed: bytes = msgpack.packb(members)
     return packed
-
-
-def native_value(body: bytes) -> Any:
-    """What a native body holds, integer keys included."""
-    return msgpack.unpackb(body, strict_map_key=False)
 
 
 def topic_config(name: str, *, read: int = 8, write: int = 8, perm: int = 6, flags: int = 0) -> dict[str, Any]:

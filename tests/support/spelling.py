@@ -1,6 +1,7 @@
 """Writes and reads frames without the code under test."""
 
 import json
+import re
 import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -38,6 +39,40 @@ class Answer(NamedTuple):
     def ext_fields(self) -> dict[str, str] | None:
         found = self.header.get("extFields")
         return None if found is None else dict(found)
+
+    @property
+    def outcome(self) -> tuple[int, str | None]:
+        """How a question ended: code and remark."""
+        return self.code, self.remark
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The ext fields without the boot id that every native answer carries; empty when there are none."""
+        found = dict(self.ext_fields or {})
+        assert (self.serialize_type == NATIVE) == ("boot_id" in found)
+        found.pop("boot_id", None)
+        return found
+
+    @property
+    def value(self) -> Any:
+        """What the body holds, integer keys included; None without one."""
+        if not self.body:
+            return None
+        return (
+            msgpack.unpackb(self.body, strict_map_key=False) if self.serialize_type == NATIVE else json.loads(self.body)
+        )
+
+    @property
+    def java_value(self) -> Any:
+        """The same in Java's names, text keys and without nulls, however it is spelt."""
+        return _java(self.value)
+
+
+def _java(members: Any) -> Any:
+    if isinstance(members, dict):
+        camel = {re.sub("_(.)", lambda found: found[1].upper(), str(name)): each for name, each in members.items()}
+        return {name: _java(each) for name, each in camel.items() if each is not None}
+    return [_java(each) for each in members] if isinstance(members, list) else members
 
 
 def cut(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:

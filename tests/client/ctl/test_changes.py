@@ -7,10 +7,8 @@ import pytest
 
 from tests.support.ctl import asked, at, ctl, nobody, run, two_asked
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import Broker, registration, topic_config
+from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
 
-MASTER = Broker()
-ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 BOTH = pytest.mark.parametrize("spoken", ["native", "rocketmq"])
 
 

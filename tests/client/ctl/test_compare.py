@@ -1,7 +1,6 @@
 """The commands `diff` and `explain`: in what NameServers differ."""
 
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -13,11 +12,8 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
 from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import TIMESTAMP, Broker, registration, topic_config
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, TIMESTAMP, registration, topic_config
 
-MASTER: Final = Broker()
-SLAVE: Final = Broker(id=1, addr="10.0.0.2:10911")
-OTHER: Final = Broker("broker-b", 0, "10.0.0.3:10911")
 RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 
 

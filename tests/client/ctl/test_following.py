@@ -15,13 +15,11 @@ from tests.support.ctl import COMMAND, address_of, asked, at, ctl, nobody
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, native_registration
+from tests.support.namesrv_peer import MASTER, OTHER, native_registration
 from tests.support.peer import Broker as SyncBroker
 from tests.support.peer import Peer
 from tests.support.terminal import Terminal
 
-MASTER = Broker()
-OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
 FIRST, SECOND = SyncBroker(), SyncBroker(name="broker-b", addr="10.0.0.2:10911")
 RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 

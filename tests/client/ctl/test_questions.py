@@ -10,12 +10,19 @@ from namesrv import version
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
 from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import TIMESTAMP, Broker, native, native_registration, registration, topic_config
+from tests.support.namesrv_peer import (
+    ELSEWHERE,
+    MASTER,
+    OTHER,
+    SLAVE,
+    TIMESTAMP,
+    Broker,
+    native,
+    native_registration,
+    registration,
+    topic_config,
+)
 
-MASTER: Final = Broker()
-SLAVE: Final = Broker(id=1, addr="10.0.0.2:10911")
-OTHER: Final = Broker("broker-b", 0, "10.0.0.3:10911")
-ELSEWHERE: Final = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 NOT_SUPPORTED: Final = "refused with code 3: not supported by Apache's NameServer"
 
 

@@ -12,30 +12,25 @@ from namesrv_remoting.errors import SystemBusyError
 from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
-    SPELLINGS,
+    ELSEWHERE,
+    MASTER,
+    OTHER,
+    SLAVE,
     Broker,
     NamesrvPeer,
     Spelling,
-    fields,
-    java_value,
+    in_all_spellings,
     native,
     native_registration,
-    outcome,
     registration,
     topic_config,
 )
-
-MASTER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
-OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
-ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
-in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 
 
 async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
     """What the route says who may do: broker name -> permission; asked in JSON and natively."""
     found, natively = [
-        {queues["brokerName"]: queues["perm"] for queues in java_value(answer)["queueDatas"]}
+        {queues["brokerName"]: queues["perm"] for queues in answer.java_value["queueDatas"]}
         for answer in [await peer.call(105, {"topic": topic}, spelling=spelling) for spelling in ("json", "native")]
     ]
     assert found == natively
@@ -49,8 +44,8 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
 async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java writes the ids without quotes; quoted they are read by everybody."""
     answer = await peer.call(106, spelling=spelling)
-    assert (0, None, {}) == (*outcome(answer), fields(answer))
-    assert {"brokerAddrTable": {}, "clusterAddrTable": {}} == java_value(answer)
+    assert (0, None, {}) == (*answer.outcome, answer.fields)
+    assert {"brokerAddrTable": {}, "clusterAddrTable": {}} == answer.java_value
     for broker in (MASTER, SLAVE):
         await peer.register(broker, __ZONE_NAME="zone-1", enableActingMaster="true")
     await peer.register(ELSEWHERE)
@@ -72,7 +67,7 @@ async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spellin
             },
         },
         "clusterAddrTable": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
-    } == java_value(await peer.call(106, spelling=spelling))
+    } == (await peer.call(106, spelling=spelling)).java_value
 
 
 # -- write permission (205, 327) -------------------------------------------------------------------------------------
@@ -86,7 +81,7 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
 
     answer = await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
-    assert (0, None, {"wipeTopicCount": "3"}) == (*outcome(answer), fields(answer))
+    assert (0, None, {"wipeTopicCount": "3"}) == (*answer.outcome, answer.fields)
     assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
 
     await peer.register(MASTER, registration("T", "U", "W", counter=2))
@@ -94,7 +89,7 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     assert {"broker-a": 4} == await perms(peer, "W")
 
     answer = await peer.call(327, {"brokerName": "broker-a"}, spelling=spelling)
-    assert (0, None, {"addTopicCount": "4"}) == (*outcome(answer), fields(answer))
+    assert (0, None, {"addTopicCount": "4"}) == (*answer.outcome, answer.fields)
     assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
     # 6, as in Java: inherit (1) and priority (8) are dropped
     assert {"broker-a": 6} == await perms(peer, "V")
@@ -107,8 +102,8 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
 
     for code, count in ((205, "wipeTopicCount"), (327, "addTopicCount")):
         answer = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
-        assert (0, None, {count: "0"}) == (*outcome(answer), fields(answer))
-        assert (1, "field brokerName is missing") == outcome(await peer.call(code, None, spelling=spelling))
+        assert (0, None, {count: "0"}) == (*answer.outcome, answer.fields)
+        assert (1, "field brokerName is missing") == (await peer.call(code, None, spelling=spelling)).outcome
 
 
 # -- one topic (216, 217) --------------------------------------------------------------------------------------------
@@ -126,12 +121,12 @@ async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
         ({"topic": "T", "clusterName": "cluster-1"}, {"broker-c": 6}),
     ):
         answer = await peer.call(216, ext, spelling=spelling)
-        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
         assert left == await perms(peer)
 
     await peer.call(216, {"topic": "U"}, spelling=spelling)
     assert 17 == (await peer.call(105, {"topic": "U"})).code
-    assert (1, "field topic is missing") == outcome(await peer.call(216, None, spelling=spelling))
+    assert (1, "field topic is missing") == (await peer.call(216, None, spelling=spelling)).outcome
 
 
 def route_body(spelling: Spelling, *brokers: str) -> bytes:
@@ -152,7 +147,7 @@ async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> Non
     await peer.register(OTHER)
     for topic, brokers in (("T", ["broker-b"]), ("new", ["broker-b"]), ("U", ["broker-a", "nobody", "broker-b"])):
         answer = await peer.call(217, {"topic": topic}, route_body(spelling, *brokers), spelling=spelling)
-        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
     ignored = route_body(spelling, "nobody")
     assert 0 == (await peer.call(217, {"topic": "other"}, ignored, spelling=spelling)).code
 
@@ -160,7 +155,7 @@ async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> Non
     assert {"broker-a": 4, "broker-b": 6} == await perms(peer, "U")
     assert 17 == (await peer.call(105, {"topic": "other"})).code
     queues = {"brokerName": "broker-b", "readQueueNums": 3, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 1}
-    assert [queues] == java_value(await peer.call(105, {"topic": "new"}))["queueDatas"]
+    assert [queues] == (await peer.call(105, {"topic": "new"})).java_value["queueDatas"]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +184,7 @@ async def test_topic_without_queues_changes_nothing(
     answer = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
 
     refused = (1, f"body of TopicRouteData cannot be read: {reason}")
-    assert ((0, None) if reason is None else refused) == outcome(answer)
+    assert ((0, None) if reason is None else refused) == answer.outcome
     assert [] == server.effects
 
 
@@ -200,7 +195,7 @@ async def test_topic_without_queues_changes_nothing(
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
     """All; those of a cluster; names of clusters and brokers; those whose first queues are flagged so."""
     for code in (206, 304, 311, 312, 313):
-        assert {"topicList": []} == java_value(await peer.call(code, spelling=spelling))
+        assert {"topicList": []} == (await peer.call(code, spelling=spelling)).java_value
     unit, unit_sub, both = (topic_config(name, flags=n) for n, name in enumerate(("unit", "sub", "both"), start=1))
     await peer.register(MASTER, registration(unit, unit_sub, both, "plain"))
     # only the first queues of a topic are looked at, which are those of broker-a
@@ -217,10 +212,10 @@ async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
         (313, None, ["sub"]),
     ):
         answer = await peer.call(code, {"cluster": cluster} if cluster else None, spelling=spelling)
-        assert (0, None, {}) == (*outcome(answer), fields(answer))
+        assert (0, None, {}) == (*answer.outcome, answer.fields)
         addr = {"brokerAddr": "10.0.0.1:10911"} if code == 304 else {}
-        assert {"topicList": names, **addr} == java_value(answer), (code, cluster)
-    assert (1, "field cluster is missing") == outcome(await peer.call(224, spelling=spelling))
+        assert {"topicList": names, **addr} == answer.java_value, (code, cluster)
+    assert (1, "field cluster is missing") == (await peer.call(224, spelling=spelling)).outcome
 
 
 @pytest.mark.settings(max_frame_bytes=1 << 20)
@@ -229,17 +224,17 @@ async def test_list_is_made_once_for_each_change(server: InProcess, peer: Namesr
     other, only_t = await server.connect(), {"topicList": ["T"]}
     await peer.register(MASTER, native_registration("T"), spelling="native")
     spellings: list[Spelling] = ["json", "native", "json", "native"]
-    assert [only_t] * 4 == [java_value(await peer.call(206, spelling=spelling)) for spelling in spellings]
+    assert [only_t] * 4 == [(await peer.call(206, spelling=spelling)).java_value for spelling in spellings]
     for number in range(4):
         names = [f"topic-{number}{at:0100}" for at in range(3_000)]
         broker = Broker(f"far-{number}", 0, f"10.0.2.{number}:10911", "cluster-2")
         await other.register(broker, native_registration(*names), spelling="native")
     for _ in range(2):
-        assert (1, "list of more than 1048576 bytes") == outcome(await peer.call(206))
-    assert only_t == java_value(await peer.call(224, {"cluster": "cluster-1"}))
+        assert (1, "list of more than 1048576 bytes") == (await peer.call(206)).outcome
+    assert only_t == (await peer.call(224, {"cluster": "cluster-1"})).java_value
     await server.hang_up(other)
     await until(lambda: len(server.namesrv.manager.tables.topic_queue_table) == 1)
-    assert only_t == java_value(await peer.call(206))
+    assert only_t == (await peer.call(206)).java_value
 
 
 def test_an_address_gets_so_many_large_lists_and_then_so_many_per_second() -> None:
@@ -270,7 +265,7 @@ async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) 
     """In Java's word; the system's list has no switch."""
     for code in (206, 224, 311, 312, 313):
         answer = await peer.call(code, {"cluster": "cluster-1"}, spelling=spelling)
-        assert (1, "disable") == outcome(answer), code
+        assert (1, "disable") == answer.outcome, code
     assert 0 == (await peer.call(304, spelling=spelling)).code
 
 
@@ -282,7 +277,7 @@ async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelli
     """In Java's words, leading blank included; nor does anybody ask a NameServer what only brokers are told (905)."""
     for code in (0, 9999, 905, -1):
         answer = await peer.call(code, spelling=spelling)
-        assert (3, f" request type {code} not supported") == outcome(answer)
+        assert (3, f" request type {code} not supported") == answer.outcome
 
 
 # -- the log of changes ------------------------------------------------------------------------------------------------

@@ -10,28 +10,26 @@ from namesrv.processors import processors
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
+    ELSEWHERE,
+    MASTER,
+    SLAVE,
     TIMESTAMP,
     Broker,
     NamesrvPeer,
     Spelling,
     native,
     native_registration,
-    outcome,
     registration,
-    value,
 )
 
-MASTER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
-ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS = range(20001, 20006)
 
 
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
     """The body of an answer; without members the question has none."""
     answer = await peer.call(code, None, native(members) if members else b"", spelling="native")
-    assert (0, None) == outcome(answer)
-    return value(answer)
+    assert (0, None) == answer.outcome
+    return answer.value
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
@@ -39,7 +37,7 @@ async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Sp
     """As by any other NameServer: these bodies have only the native spelling."""
     for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS):
         answer = await peer.call(code, spelling=spelling)
-        assert (3, f" request type {code} not supported but with serialize type 77") == outcome(answer)
+        assert (3, f" request type {code} not supported but with serialize type 77") == answer.outcome
 
 
 @pytest.mark.parametrize("code", [PULL_ROUTES, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS])

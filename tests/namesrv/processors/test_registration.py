@@ -12,22 +12,20 @@ import pytest
 from namesrv.routeinfo.records import Evicted, Fenced, Registered
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
-    SPELLINGS,
+    MASTER,
+    OTHER,
+    SLAVE,
     Broker,
     NamesrvPeer,
     Spelling,
-    fields,
+    in_all_spellings,
     native_registration,
     native_topic,
-    outcome,
     registration,
     topic_config,
 )
 from tests.support.table_invariants import violations
 
-MASTER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
-OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
 FULL: dict[str, Any] = {"kind": "full", "agentId": "agent-1"}
 DELTA: dict[str, Any] = {"kind": "delta", "agentId": "agent-1"}
 
@@ -49,7 +47,7 @@ def kinds(server: InProcess) -> list[str]:
 async def test_single_topic_is_a_first_registration(server: InProcess, peer: NamesrvPeer) -> None:
     """Kind full says that it is the whole; so does no topic at all, and so does no body."""
     answer = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
-    assert (0, None, {}) == (*outcome(answer), fields(answer))
+    assert (0, None, {}) == (*answer.outcome, answer.fields)
     assert {"T"} == topics(server)
 
     assert 0 == (await peer.register(MASTER, b"", spelling="native", **FULL)).code
@@ -65,7 +63,7 @@ async def test_full_one_drops_what_it_does_not_name_and_a_delta_does_not(server:
 
     delta = native_registration(native_topic("U", read=16), "W", counter=3, deleted_topics=["T", "unknown"])
     for kind, left in ((DELTA, {"U", "V", "W"}), (FULL, {"U", "W"}), (DELTA, {"U", "W"}), (DELTA, {"U", "W"})):
-        assert (0, None) == outcome(await peer.register(MASTER, delta, spelling="native", **kind))
+        assert (0, None) == (await peer.register(MASTER, delta, spelling="native", **kind)).outcome
         assert left == topics(server)
     queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
     assert (16, 8) == (queues and queues.read_queue_nums, queues and queues.write_queue_nums)
@@ -91,7 +89,7 @@ async def test_delta_of_a_stranger_has_to_be_a_full_one(
 
     answer = await peer.register(broker, native_registration("U"), spelling="native", **ext)
 
-    assert (22, f"broker {broker.name} at {broker.addr} is not registered") == outcome(answer)
+    assert (22, f"broker {broker.name} at {broker.addr} is not registered") == answer.outcome
     assert {"T"} == topics(server)
     assert 1 == len(server.namesrv.manager.tables.broker_live_table)
 
@@ -121,7 +119,7 @@ async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer:
     ext: dict[str, Any] = {"heartbeatTimeoutMillis": 10_000, "enableActingMaster": True, "registrationSeq": 1}
     answer = await peer.register(MASTER, spelling="native", **FULL, **ext, brokerId=0)
 
-    assert (0, None) == outcome(answer)
+    assert (0, None) == answer.outcome
     (live,) = server.namesrv.manager.tables.broker_live_table.values()
     assert (10.0, 1, "agent-1", True) == (live.expiry_seconds, live.registration_seq, live.agent_id, live.is_native)
 
@@ -145,7 +143,7 @@ async def test_unregister_is_fenced_by_agent_and_number(
         body = native_registration("T", counter=int(number))
         await peer.register(MASTER, body, spelling="native", **FULL, registrationSeq=number)
 
-    assert (0, None) == outcome(await peer.call(104, {**MASTER.ext, **ext}, spelling="native"))
+    assert (0, None) == (await peer.call(104, {**MASTER.ext, **ext}, spelling="native")).outcome
 
     assert (set() if leaves else {"T"}) == topics(server)
     assert [leaves, not leaves] == [bool(server.effects_of(Evicted)), bool(server.effects_of(Fenced))]
@@ -166,7 +164,7 @@ async def test_number_of_an_unchanged_registration_counts(server: InProcess, pee
 # -- repeated ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@in_all_spellings
 async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
@@ -178,23 +176,23 @@ async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
     again = await peer.register(MASTER, spelling=spelling)
 
     assert ["full", "unchanged"] == kinds(server)
-    assert (0, fields(first), first.body) == (again.code, fields(again), again.body)
+    assert (0, first.fields, first.body) == (again.code, again.fields, again.body)
     assert revision == server.namesrv.manager.revisions.revision
     await server.clock.advance(110)
     assert 1 == len(server.namesrv.manager.tables.broker_live_table)
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@in_all_spellings
 async def test_equal_registration_of_a_slave_finds_its_new_master(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
     """What a slave is told, address and HA address of the live master of its group, is looked up each time."""
-    assert {} == fields(await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling))
+    assert {} == (await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)).fields
     await peer.register(MASTER, haServerAddr="ha", spelling=spelling)
 
     for _ in range(2):
         answer = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
-        assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == fields(answer)
+        assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == answer.fields
     # read anew once, because the group has changed
     assert ["full", "full", "full", "unchanged"] == kinds(server)
 

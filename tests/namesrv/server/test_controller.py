@@ -11,7 +11,7 @@ from namesrv.settings.model import Settings
 from tests.support.fake_clock import settle, until
 from tests.support.in_process import namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, outcome
+from tests.support.namesrv_peer import Broker
 
 BROKER = Broker()
 
@@ -47,7 +47,7 @@ async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None
         await server.stop()
 
         answers = [await peer.answer_to(opaque) for opaque in opaques]
-        assert {(0, None)} == {outcome(answer) for answer in answers}
+        assert {(0, None)} == {answer.outcome for answer in answers}
         assert await peer.at_end()
     table = json.loads((tmp_path / "kvConfig.json").read_bytes())["configTable"]["N"]
     assert 20 == len(table)

@@ -12,10 +12,9 @@ from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration
+from tests.support.namesrv_peer import SLAVE, Broker, NamesrvPeer, native_registration
 
 BROKER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
 IDENTITY = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
 
 

@@ -15,7 +15,7 @@ from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome
+from tests.support.namesrv_peer import Broker, NamesrvPeer
 
 
 class File:
@@ -104,7 +104,7 @@ async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: Namesrv
     changed = {"max_topics_per_broker": 1, "admin_enabled": True, "kv_max_value_bytes": 3, "order_message_enable": True}
     apply(server.namesrv, server.controller.server, changed)
 
-    refused = outcome(await peer.register(Broker("broker-b", 0, "10.0.0.2:10911")))
+    refused = (await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"))).outcome
     assert (1, "2 topics in one registration, limit 1") == refused
     assert 0 == (await peer.call(318, None, b"enableTopicList=false")).code
     assert "value of 4 bytes, limit 3" in str((await peer.call(100, {**put, "value": "four"})).remark)

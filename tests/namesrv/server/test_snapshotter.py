@@ -13,7 +13,7 @@ from namesrv.state.snapshot import ExpectedBroker, Snapshot, WipedBroker
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, NamesrvPeer, registration, value
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 
 A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")
@@ -175,7 +175,7 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
     async with namesrv_in_process(tmp_path) as server:
         reason = "not ready: waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
         assert [{"reason": reason}] == logged(caplog, "waiting")
-        info = value(await (await server.connect()).call(20002, spelling="native"))
+        info = (await (await server.connect()).call(20002, spelling="native")).value
         assert (False, reason) == (info["ready"], info["readiness"])
         assert b"\nnameserver_ready 0.0\n" in await exposition(server.namesrv, server.controller.server)
         await server.clock.advance(44)
