@@ -15,7 +15,6 @@ from tests.support.agents import (
     ADDR,
     NAME,
     TOPICS,
-    address_of,
     agent_settings,
     brokers,
     everywhere,
@@ -53,7 +52,7 @@ async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -
         for server in servers:
             assert ([("full", 0, 0, 5_000_000)], 1) == (versions(server), len(server.namesrv.connections))
             assert ((8, 8, 6), (4, 4, 6)) == (queues(server, "orders"), queues(server, "bills"))
-            assert "registered" == agent.servers[address_of(server)].status
+            assert "registered" == agent.servers[server.where].status
         known = "3 of 3 servers | <TopicTable [2 topics | version 0]>"
         assert f"<BrokerAgent [{NAME}:0 at {ADDR} | {known}]>" == repr(agent)
         for counter, (change, topic, expected) in enumerate(
@@ -96,14 +95,14 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
     source = tmp_path / "servers"
     async with name_servers(tmp_path, clock) as servers:
         stays, leaves, joins = servers
-        source.write_text(f"{address_of(stays)}\n{address_of(leaves)}\n")
+        source.write_text(f"{stays.where}\n{leaves.where}\n")
         async with running(clock, f"file:{source}", refresh_seconds=10.0) as agent:
             await agent.registered()
-            source.write_text(f"{address_of(joins)};{address_of(stays)}")
+            source.write_text(f"{joins.where};{stays.where}")
             await clock.advance(10)
             await until(lambda: brokers(joins) and not brokers(leaves))
             await until(lambda: not leaves.namesrv.connections)
-            await until(lambda: agent.servers.keys() == {address_of(stays), address_of(joins)})
+            await until(lambda: agent.servers.keys() == {stays.where, joins.where})
 
             assert 1 == len(leaves.effects_of(Unregistered))
             assert ([("full", 2)], [("full", 2)]) == (registrations(joins), registrations(stays))
@@ -125,7 +124,7 @@ async def test_list_that_cannot_be_read_changes_nothing(content: str | None, tmp
     ):
         assert {} == agent.servers
         assert agent.name_servers_error
-        write(address_of(server))
+        write(server.where)
         await clock.advance(1)
         await agent.registered()
         write(content)
@@ -134,9 +133,9 @@ async def test_list_that_cannot_be_read_changes_nothing(content: str | None, tmp
         assert f"name servers from file:{source}: " == (agent.name_servers_error or "")[: 25 + len(str(source))]
         await clock.advance(10)
         await settle()
-        assert ([address_of(server)], {NAME: {0: ADDR}}) == (list(agent.servers), brokers(server))
+        assert ([server.where], {NAME: {0: ADDR}}) == (list(agent.servers), brokers(server))
 
-        write(address_of(server))
+        write(server.where)
         # the thread that reads the list may still be at the last one: then it is ten seconds from there
         await finished(clock, until(lambda: agent.name_servers_error is None))
         assert [("full", 2)] == registrations(server)
@@ -147,13 +146,13 @@ async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
     clock = FakeClock()
     source = tmp_path / "servers"
     async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
-        source.write_text(f"{address_of(servers[0])};{proxy.address}")
+        source.write_text(f"{servers[0].where};{proxy.address}")
         async with running(clock, f"file:{source}", refresh_seconds=10.0) as agent:
             await agent.registered()
             proxy.stall()
-            source.write_text(address_of(servers[0]))
+            source.write_text(servers[0].where)
             await clock.advance(10)
-            await until(lambda: list(agent.servers) == [address_of(servers[0])])
+            await until(lambda: list(agent.servers) == [servers[0].where])
             await agent.create_topic(REFUNDS)
             await until(lambda: queues(servers[0], "refunds"))
             await passing(clock, lambda: len(sockets(agent)) == 1, at_most=3)
@@ -217,7 +216,7 @@ async def test_list_that_hangs_is_not_waited_for(
         ]
 
         waiting = asyncio.create_task(agent.registered())
-        silent.answer(address_of(server))
+        silent.answer(server.where)
         assert 1 == await waiting
         await agent.stop()
 
@@ -314,7 +313,7 @@ async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> No
     """The others are done at once; the connection to the one that hangs is closed, which tells it enough."""
     clock = FakeClock()
     async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
-        async with running(clock, f"{address_of(servers[0])};{proxy.address}") as agent:
+        async with running(clock, f"{servers[0].where};{proxy.address}") as agent:
             await agent.registered()
             proxy.stall()
             stopping = asyncio.ensure_future(agent.stop())

@@ -14,7 +14,6 @@ from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
     NAME,
-    address_of,
     brokers,
     everywhere,
     heartbeats,
@@ -69,7 +68,7 @@ async def test_dead_and_black_holed_and_slow_servers_delay_nobody(tmp_path: Path
         hole.stall()
         async with (
             slow(late, clock, seconds=3.0),
-            running(clock, f"{everywhere((dead, hole, late))};{address_of(well)}") as agent,
+            running(clock, f"{everywhere((dead, hole, late))};{well.where}") as agent,
         ):
             await until(lambda: brokers(well))
             await agent.create_topic(TopicConfig("refunds", 2, 2))
@@ -102,7 +101,7 @@ async def test_role_changes_do_not_wait_for_servers_that_are_away(tmp_path: Path
     async with (
         name_servers(tmp_path, clock, 3) as servers,
         proxied(servers[:2]) as (dead, hole),
-        running(clock, f"{everywhere((dead, hole))};{address_of(servers[2])}", broker_id=1) as agent,
+        running(clock, f"{everywhere((dead, hole))};{servers[2].where}", broker_id=1) as agent,
     ):
         await agent.registered()
         dead.cut()
@@ -146,7 +145,7 @@ async def test_survivor_never_loses_the_broker(trouble: Trouble, tmp_path: Path)
     clock = FakeClock()
     async with name_servers(tmp_path, clock, 3) as servers, proxied(servers[:1]) as (proxy,):
         _, successor, survivor = servers
-        async with running(clock, f"{proxy.address};{address_of(survivor)}") as agent:
+        async with running(clock, f"{proxy.address};{survivor.where}") as agent:
             await agent.registered()
             for _ in range(2):
                 await trouble(proxy, successor)

@@ -14,7 +14,6 @@ from tests.support.agents import (
     ADDR,
     NAME,
     TOPICS,
-    address_of,
     agent_settings,
     brokers,
     everywhere,
@@ -157,7 +156,7 @@ async def test_change_of_the_smallest_id_arrives_as_a_callback(tmp_path: Path) -
     how: dict[str, Any] = {"broker_id": 1, "enable_acting_master": True, "options": {"on_min_broker_id_changed": tell}}
     async with (
         namesrv_in_process(tmp_path, clock=clock, notify_min_broker_id_changed=True) as server,
-        running(clock, address_of(server), **how) as agent,
+        running(clock, server.where, **how) as agent,
     ):
         await agent.registered()
         end = await master_on(server)

@@ -27,7 +27,6 @@ from tests.support.route_clients import (
     BROKER_B,
     INFO,
     SLAVE_A,
-    address_of,
     register,
     registered,
     route_client,
@@ -368,18 +367,18 @@ async def test_servers_from_a_file(tmp_path: Path) -> None:
             assert client.name_servers_error is not None
             assert "servers" in client.name_servers_error
 
-            listed.write_text(address_of(first))
+            listed.write_text(first.where)
             await clock.advance(1.0)
-            await until(lambda: client.chosen_server == address_of(first))
+            await until(lambda: client.chosen_server == first.where)
             await client.route("orders")
             assert 2 == len(first.namesrv.connections)
 
-            listed.write_text(address_of(second))
+            listed.write_text(second.where)
             await clock.advance(119.0)
-            assert [address_of(first), None] == [client.chosen_server, client.name_servers_error]
+            assert [first.where, None] == [client.chosen_server, client.name_servers_error]
             # read by a thread, while no time passes
             await clock.advance(1.0)
-            await until(lambda: client.chosen_server == address_of(second))
+            await until(lambda: client.chosen_server == second.where)
             await until(lambda: len(first.namesrv.connections) == 1)
 
 

@@ -80,10 +80,9 @@ def test_a_server_that_freezes_or_is_killed_is_left_for_the_next(cluster: Cluste
 def test_agents_and_clients_meet(cluster: Cluster) -> None:
     """A broker's agent creates a topic, changes it and leaves; a client that watches follows at once."""
     daemon = cluster.namesrv()
-    host, port = daemon.address
     client = cluster.client(daemon, **WATCH, warm_up_seconds=0.0)
     settings = AgentSettings(
-        cluster_name="c1", broker_name="broker-z", broker_addr="10.0.0.26:10911", name_servers=f"{host}:{port}"
+        cluster_name="c1", broker_name="broker-z", broker_addr="10.0.0.26:10911", name_servers=daemon.where
     )
     with SyncBrokerAgent(settings, [TopicConfig("orders", 4, 4), TopicConfig("TBW102", 8, 8, 7)]) as agent:
         assert 1 == agent.registered()

@@ -35,8 +35,7 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 def settings_of(namesrv: Daemon, **values: Any) -> ClientSettings:
     """A server that has just started may deny topics here."""
-    host, port = namesrv.address
-    return ClientSettings(**{"name_servers": f"{host}:{port}", "warm_up_seconds": 0.0, **values})
+    return ClientSettings(**{"name_servers": namesrv.where, "warm_up_seconds": 0.0, **values})
 
 
 @pytest.fixture

@@ -80,8 +80,7 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 @contextmanager
 def running(script: str, namesrv: Daemon, loop: str) -> Iterator["subprocess.Popen[str]"]:
     """A script that talks to the server."""
-    host, port = namesrv.address
-    with run_script(script, loop, f"{host}:{port}") as process:
+    with run_script(script, loop, namesrv.where) as process:
         try:
             yield process
         finally:

@@ -78,9 +78,6 @@ async def test_nothing_is_answered_before_the_server_is_ready(server: InProcess,
         assert is_answered == (lane(connection, data[4], data[8:body_at], data, body_at, len(data)) is not None)
 
 
-# -- many at once ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("pieces", ["whole", "bytes", "tail"])
 async def test_questions_of_one_read_are_answered_in_their_order(
     server: InProcess, peer: NamesrvPeer, pieces: str

@@ -193,9 +193,6 @@ def possible_values(key: str, changes: list[Change]) -> set[str | None]:
     return possible
 
 
-# ---- limits ----
-
-
 @pytest.mark.parametrize(
     ("change", "field", "message"),
     [
@@ -286,8 +283,6 @@ async def test_refused_puts_leave_nothing_behind(path: Path) -> None:
     assert after - before < 1_000_000
     assert most - before < 900_000
 
-
-# ---- the file ----
 
 MOST_BYTES = 1 << 20
 ORDERS = "broker-a:4;broker-b:4"

@@ -26,12 +26,6 @@ IDENTITY = {"clusterName": CLUSTER, "brokerName": NAME, "brokerAddr": ADDR, "bro
 TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4))
 
 
-def address_of(server: InProcess) -> str:
-    """Where a server listens, as a list of NameServers has it."""
-    host, port = server.address
-    return f"{host}:{port}"
-
-
 def agent_settings(name_servers: str, **overrides: Any) -> AgentSettings:
     """Those of a master that speaks natively, unless the test says otherwise."""
     defaults: Mapping[str, Any] = {
@@ -215,7 +209,7 @@ async def name_servers(data_dir: Path, clock: FakeClock, count: int = 3) -> Asyn
 
 def everywhere(servers: Iterable[InProcess | TcpProxy]) -> str:
     """All of them, as a list of NameServers."""
-    return ";".join(server.address if isinstance(server, TcpProxy) else address_of(server) for server in servers)
+    return ";".join(server.address if isinstance(server, TcpProxy) else server.where for server in servers)
 
 
 def versions(server: InProcess) -> list[tuple[str, int, int, int]]:

@@ -64,6 +64,11 @@ class Daemon(Process):
         return self._listens("addresses")
 
     @property
+    def where(self) -> str:
+        """The same, as a list of NameServers has it."""
+        return str(self.wait_for("listening")["addresses"][0])
+
+    @property
     def http_address(self) -> tuple[str, int]:
         return self._listens("http")
 

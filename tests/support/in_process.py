@@ -49,6 +49,11 @@ class InProcess:
     def address(self) -> tuple[str, int]:
         return self.controller.addresses[0]
 
+    @property
+    def where(self) -> str:
+        """The same, as a list of NameServers has it."""
+        return "{}:{}".format(*self.address)
+
     async def connect(self) -> NamesrvPeer:
         """A peer that the server has let in."""
         peer = await NamesrvPeer.connect(self.address)

@@ -111,9 +111,6 @@ def question(
     return spell(code, opaque, ext, body, version=version, flag=flag)
 
 
-# -- bodies ----------------------------------------------------------------------------------------------------------
-
-
 def meaning(frame: bytes) -> Any:
     """An answer as it is compared: in JSON its bytes; natively an opaque may take more bytes than it needs."""
     if frame and frame[4] == NATIVE:

@@ -30,9 +30,6 @@ from tests.support.steps import finished
 ROOMY = TableLimits(*[1_000_000] * 7)
 
 
-# -- what a broker says -----------------------------------------------------------------------------------------------
-
-
 def topic(name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> TopicConfig:
     """A topic with as many queues to read as to write."""
     return TopicConfig(name, queues, queues, perm, flags)
@@ -71,9 +68,6 @@ def queue_data(broker_name: str, queues: int = 8, perm: int = 6, flags: int = 0)
 def key(broker_addr: str, cluster_name: str = "c1") -> BrokerAddrInfo:
     """The key of a live broker."""
     return BrokerAddrInfo(cluster_name, broker_addr)
-
-
-# -- tables alone -----------------------------------------------------------------------------------------------------
 
 
 def apply(tables: RouteTables, changes: Changes) -> Rerouted:
@@ -117,9 +111,6 @@ def rows(tables: RouteTables) -> dict[str, dict[str, int]]:
 def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:
     """Broker name -> its addresses by id: the groups at a glance."""
     return {name: group.broker_addrs for name, group in tables.broker_addr_table.items()}
-
-
-# -- with the manager -------------------------------------------------------------------------------------------------
 
 
 class RouteScene:

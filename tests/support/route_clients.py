@@ -28,15 +28,6 @@ SLAVE_A = Broker("broker-a", 1, "10.0.0.11:10911")
 PATIENCE_SECONDS = 0.02
 
 
-# -- servers and brokers ----------------------------------------------------------------------------------------------
-
-
-def address_of(server: InProcess) -> str:
-    """Where a server listens, as a list of NameServers has it."""
-    host, port = server.address
-    return f"{host}:{port}"
-
-
 async def registered(
     server: InProcess, *brokers: Broker, topics: tuple[Any, ...] = ("orders", "bills"), counter: int = 1
 ) -> NamesrvPeer:
@@ -68,9 +59,6 @@ def asked(server: InProcess, code: int) -> int:
     )
 
 
-# -- clients ----------------------------------------------------------------------------------------------------------
-
-
 def client_settings(name_servers: str, **overrides: Any) -> ClientSettings:
     """Those of a client that speaks natively, unless the test says otherwise."""
     return ClientSettings(**{"name_servers": name_servers, "protocol": "native", **overrides})
@@ -81,7 +69,7 @@ async def route_client(
     clock: FakeClock, *servers: InProcess | str, options: Mapping[str, Any] | None = None, **overrides: Any
 ) -> AsyncIterator[RouteClient]:
     """A client of these servers, which are asked in this order, until the block ends."""
-    addresses = ";".join(server if isinstance(server, str) else address_of(server) for server in servers)
+    addresses = ";".join(server if isinstance(server, str) else server.where for server in servers)
     chosen: dict[str, Any] = {
         "random_unit": lambda: 0.5,
         "shuffle": lambda _: None,
@@ -177,9 +165,6 @@ async def route_scene(
         proxy = await stack.enter_async_context(TcpProxy(servers[0].address))
         client = await stack.enter_async_context(route_client(clock, proxy.address, *servers[1:], **settings))
         yield RouteScene(path, stack, clock, servers, peers, proxy, client)
-
-
-# -- routes -----------------------------------------------------------------------------------------------------------
 
 
 def group(name: str, *ids: int, cluster: str = "cluster-1", zone: str | None = None) -> BrokerData:

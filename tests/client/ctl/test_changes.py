@@ -188,9 +188,6 @@ async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: Sequenc
         assert not server.namesrv.connections
 
 
-# -- mqadmin ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [

@@ -31,9 +31,6 @@ def heads(text: str) -> list[str]:
     return text.split(" | ")
 
 
-# -- status -----------------------------------------------------------------------------------------------------------
-
-
 async def test_status_of_a_ready_server(tmp_path: Path) -> None:
     """A line with what it is and how much it knows; for programs the members of SERVER_INFO."""
     async with asked(tmp_path, nameserver_name="ns-1") as (server, where):
@@ -110,9 +107,6 @@ async def test_apaches_server_is_counted(tmp_path: Path, topics: int | None) -> 
     assert (0, [["SERVER", "STATE", "PROTOCOL", "BROKERS", *counts]]) == (shown.code, shown.cells[:1])
     members = {"server": where, "protocol": "rocketmq", "state": "answers", "brokers": 2, "topics": topics}
     assert {"healthy": True, "servers": [members]} == found.json
-
-
-# -- brokers and connections ------------------------------------------------------------------------------------------
 
 
 async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
@@ -226,9 +220,6 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
     where = address_of(apache)
     assert (1, [f"{where}: {NOT_SUPPORTED}"]) == (refused.code, refused.problems)
     assert {"servers": [{"server": where, "error": NOT_SUPPORTED, "answered": True}]} == refused.json
-
-
-# -- topics and routes ------------------------------------------------------------------------------------------------
 
 
 async def test_topics_are_listed(tmp_path: Path) -> None:

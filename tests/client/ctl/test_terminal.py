@@ -21,8 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with one broker."""
     with Daemon(tmp_path_factory.mktemp("data")).listening() as daemon, Peer(daemon.address) as peer:
         BROKER.register(peer)
-        host, port = daemon.address
-        yield f"{host}:{port}"
+        yield daemon.where
 
 
 def plain(shown: str) -> list[str]:

@@ -15,7 +15,7 @@ from namesrv_remoting.errors import ConnectError, ConnectionClosedError, Remotin
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import namesrv_in_process
-from tests.support.route_clients import BROKER_A, INFO, PULL, address_of, asked, client_settings
+from tests.support.route_clients import BROKER_A, INFO, PULL, asked, client_settings
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
@@ -294,7 +294,7 @@ async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path, clock=clock) as namesrv:
         peer = await namesrv.connect()
         await peer.register(BROKER_A, __ZONE_NAME="east", zoneName="east")
-        async with server_at(address_of(namesrv), clock, zone_name="west") as server:
+        async with server_at(namesrv.where, clock, zone_name="west") as server:
             await server.identify(1.0)
             answer = await server.pull(["T", "none"], 1.0)
 

@@ -24,7 +24,6 @@ from tests.support.route_clients import (
     BROKER_B,
     INFO,
     PULL,
-    address_of,
     asked,
     client_settings,
     finished,
@@ -76,7 +75,7 @@ async def session_of(
     scene = Scene(clock or FakeClock(), **settings)
     async with asyncio.timeout(GUARD_SECONDS):
         scene.session.use(
-            tuple(address_of(server) if isinstance(server, InProcess) else server.address for server in servers)
+            tuple(server.where if isinstance(server, InProcess) else server.address for server in servers)
         )
         try:
             yield scene
@@ -120,7 +119,7 @@ async def test_a_server_that_fails_is_left_for_the_next_and_not_come_back_to(tmp
         await scene.routes("orders")
 
         assert [1, 2] == [asked(server, PULL) for server in servers]
-        assert address_of(servers[1]) == scene.session.chosen
+        assert servers[1].where == scene.session.chosen
         assert [proxy.address] == list(scene.session.errors)
 
 
@@ -134,8 +133,8 @@ async def test_a_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
 
         assert {"orders": True} == asking.result()
         assert 0.7 <= took <= 0.8
-        assert address_of(second) == scene.session.chosen
-        assert f"no answer within 0.75 s, and {address_of(second)} answered" == scene.session.errors[proxy.address]
+        assert second.where == scene.session.chosen
+        assert f"no answer within 0.75 s, and {second.where} answered" == scene.session.errors[proxy.address]
 
 
 async def test_a_slow_server_has_the_whole_call_to_answer(tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ async def test_a_server_that_is_not_ready_has_failed(tmp_path: Path) -> None:
         first.namesrv.readiness._ready_at = float("inf")
         await scene.routes("orders")
 
-        assert address_of(second) == scene.session.chosen
+        assert second.where == scene.session.chosen
         assert "name server not ready" in scene.session.errors[proxy.address]
 
 
@@ -225,10 +224,10 @@ async def test_another_list_keeps_the_chosen_server_if_it_is_in_it(tmp_path: Pat
     """And closes the connections to those that are not."""
     async with native(tmp_path, 3) as (scene, (first, second, third), proxy):
         await scene.routes("orders")
-        scene.session.use((address_of(third), proxy.address))
+        scene.session.use((third.where, proxy.address))
         assert (proxy.address, 1) == (scene.session.chosen, len(scene.session.socket_descriptors()))
 
-        scene.session.use((address_of(third),))
+        scene.session.use((third.where,))
         await scene.routes("orders")
         assert [1, 0, 1] == [asked(server, PULL) for server in (first, second, third)]
         assert 1 == len(scene.session.socket_descriptors())
@@ -409,7 +408,7 @@ async def test_a_watch_on_a_dead_server_fails_and_moves_on(tmp_path: Path, *, is
             assert isinstance(pinging.exception(), RequestTimeoutError)
 
         assert isinstance(watching.exception(), RemotingError)
-        assert address_of(second) == scene.session.chosen
+        assert second.where == scene.session.chosen
 
 
 async def test_a_rocketmq_server_has_nothing_to_watch() -> None:

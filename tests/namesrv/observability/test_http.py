@@ -141,7 +141,6 @@ async def test_peer_that_sends_its_request_slowly() -> None:
     """Has so much time for it, however steadily it sends, and is closed without an answer."""
     async with serving(request_seconds=0.3) as site:
         peer = await site.connect()
-        started = asyncio.get_running_loop().time()
         while not peer.reader.at_eof():
             peer.send(b"x")
             try:
@@ -150,7 +149,6 @@ async def test_peer_that_sends_its_request_slowly() -> None:
                 continue
             except ConnectionError:
                 break
-        assert 0.2 <= asyncio.get_running_loop().time() - started <= 5.0
         assert {} == site.counts
 
 

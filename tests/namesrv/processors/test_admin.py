@@ -37,9 +37,6 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
     return found
 
 
-# -- cluster info (106) ----------------------------------------------------------------------------------------------
-
-
 @in_all_spellings
 async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java writes the ids without quotes; quoted they are read by everybody."""
@@ -68,9 +65,6 @@ async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spellin
         },
         "clusterAddrTable": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
     } == (await peer.call(106, spelling=spelling)).java_value
-
-
-# -- write permission (205, 327) -------------------------------------------------------------------------------------
 
 
 @in_all_spellings
@@ -104,9 +98,6 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
         answer = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
         assert (0, None, {count: "0"}) == (*answer.outcome, answer.fields)
         assert (1, "field brokerName is missing") == (await peer.call(code, None, spelling=spelling)).outcome
-
-
-# -- one topic (216, 217) --------------------------------------------------------------------------------------------
 
 
 @in_all_spellings
@@ -188,9 +179,6 @@ async def test_topic_without_queues_changes_nothing(
     assert [] == server.effects
 
 
-# -- lists of topics (206, 224, 304, 311 to 313) ---------------------------------------------------------------------
-
-
 @in_all_spellings
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
     """All; those of a cluster; names of clusters and brokers; those whose first queues are flagged so."""
@@ -269,9 +257,6 @@ async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) 
     assert 0 == (await peer.call(304, spelling=spelling)).code
 
 
-# -- what nobody answers ---------------------------------------------------------------------------------------------
-
-
 @in_all_spellings
 async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In Java's words, leading blank included; nor does anybody ask a NameServer what only brokers are told (905)."""
@@ -279,8 +264,6 @@ async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelli
         answer = await peer.call(code, spelling=spelling)
         assert (3, f" request type {code} not supported") == answer.outcome
 
-
-# -- the log of changes ------------------------------------------------------------------------------------------------
 
 CHANGES: list[tuple[int, str, dict[str, Any], bytes]] = [
     (100, "PUT_KV_CONFIG", {"namespace": "n", "key": "k", "value": "v"}, b""),

@@ -107,9 +107,6 @@ async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvP
     assert "topicQueueMappingByBroker" not in other
 
 
-# -- order configuration ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("spelling", ["json", "native"])
 @on_both_roads
 @pytest.mark.settings(admin_enabled=True)
@@ -137,9 +134,6 @@ async def test_order_configuration_follows_every_change(
     assert await conf() is None
 
 
-# -- readiness -------------------------------------------------------------------------------------------------------
-
-
 @in_all_spellings
 async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spelling: Spelling) -> None:
     """Code 1 and, because a Java client changes servers only then, the end of the connection; a broker stays."""
@@ -159,9 +153,6 @@ async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spell
         # the one that was expected opens the gate
         await broker.register(MASTER, spelling=spelling)
         assert (0, None) == (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome
-
-
-# -- zones -----------------------------------------------------------------------------------------------------------
 
 
 async def three_groups(peer: NamesrvPeer) -> None:
@@ -220,9 +211,6 @@ async def test_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling:
     await peer.call(104, MASTER.ext)
     assert ["broker-b", "broker-c"] == await groups()
     assert 17 == (await peer.call(105, {"topic": "X", **zone}, spelling=spelling)).code
-
-
-# -- acting master ---------------------------------------------------------------------------------------------------
 
 
 @in_all_spellings

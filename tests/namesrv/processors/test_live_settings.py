@@ -44,8 +44,6 @@ def stopped(data_dir: str | Path, **overrides: Any) -> Namesrv:
     )
 
 
-# -- which settings can change ---------------------------------------------------------------------------------------
-
 booleans = st.sampled_from(["true", "false", "TRUE", " False ", "True"])
 texts = st.one_of(st.sampled_from(["", "yes", "1", "0", "on", "null", "10000", "/tmp/x"]), st.text(max_size=5))
 unknown = st.sampled_from(["key", "order_message_enable", "ordermessageenable", "listen-port", "clusterTest", ""])
@@ -83,9 +81,6 @@ def test_exactly_the_allow_list_changes(
         assert before == dict(namesrv.settings)
         # and no file was written
         assert [] == list(Path(data_dir).iterdir())
-
-
-# -- over the wire ---------------------------------------------------------------------------------------------------
 
 
 @in_all_spellings

@@ -41,9 +41,6 @@ def kinds(server: InProcess) -> list[str]:
     return [effect.kind for effect in server.taken(Registered)]
 
 
-# -- native -----------------------------------------------------------------------------------------------------------
-
-
 async def test_single_topic_is_a_first_registration(server: InProcess, peer: NamesrvPeer) -> None:
     """Kind full says that it is the whole; so does no topic at all, and so does no body."""
     answer = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
@@ -159,9 +156,6 @@ async def test_number_of_an_unchanged_registration_counts(server: InProcess, pee
     await peer.call(104, stale, spelling="native")
 
     assert {"T"} == topics(server)
-
-
-# -- repeated ---------------------------------------------------------------------------------------------------------
 
 
 @in_all_spellings

@@ -58,9 +58,6 @@ async def begin(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     return task
 
 
-# ---- effects ----
-
-
 async def test_effects_of_a_brokers_life(scene: RouteScene) -> None:
     """The route is published, then the broker reported; a registration with nothing new changes no route."""
     await scene.register(MASTER)
@@ -140,9 +137,6 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     assert ({}, None) == (scene.json_cache.entries, manager.revisions.changed_since(["t1"], 7))
 
 
-# ---- what is recognised, and what is not ----
-
-
 async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None:
     """A registration stays cheap whatever the others do; what touches its own topics is for the state machine."""
     await scene.register(MASTER, OTHER)
@@ -165,9 +159,6 @@ async def test_membership_stays_with_what_happens_every_second(scene: RouteScene
     assert before == scene.manager.membership
     scene.manager.forget_who_did_not_return(somebody_is_missing=True)
     assert before + 1 == scene.manager.membership
-
-
-# ---- connections ----
 
 
 @pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])
@@ -276,9 +267,6 @@ async def test_broker_reconnects_while_its_registration_is_worked_out(scene: Rou
     assert DataVersion(2) == after.data_version
 
 
-# ---- limits ----
-
-
 @pytest.mark.parametrize(
     ("limits", "refused", "said"),
     [
@@ -343,9 +331,6 @@ async def test_operators_topic_counts_too() -> None:
         await scene.manager.register_topic("t3", [queue_data("b1")])
 
     assert {"t1", "t2"} == scene.tables.topic_queue_table.keys()
-
-
-# ---- the lock ----
 
 
 async def test_effects_are_performed_after_the_lock_is_released() -> None:

@@ -34,9 +34,6 @@ def said(**fields: Any) -> Registration:
     return replace(MASTER, broker_addr="n:1", body=body("t1", "t2", **fields))
 
 
-# ---- 5, 6, deltas: what is refused ----
-
-
 @pytest.mark.parametrize(
     ("known", "refused", "remark"),
     [
@@ -92,9 +89,6 @@ def test_limits_count_topics_once_and_what_goes() -> None:
             check("t4", dropped=frozenset({"t2"}), **limits)
 
 
-# ---- 12: the smallest id ----
-
-
 @pytest.mark.parametrize(
     ("group", "newcomer", "recipients"),
     [
@@ -121,9 +115,6 @@ def test_members_are_told_of_a_smaller_id(
 
     told = recipients and MinBrokerIdChanged("b1", *newcomer, recipients, ha_broker_addr="ha:1")
     assert (None, told) == (off.notice, on.notice)
-
-
-# ---- what changes nothing, and chunks ----
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,6 @@ def test_one_string_per_topic_whoever_registers_it() -> None:
         assert of_table is of_broker
 
 
-# ---- what they take with them ----
-
-
 def test_last_broker_takes_everything_along() -> None:
     """Topics, group, cluster, filter servers, mappings, digest, wiped mark, deadline: nothing outlives its broker."""
     tables = tables_of(
@@ -58,9 +55,6 @@ def test_last_broker_takes_everything_along() -> None:
         if name not in {"revisions", "topic_names"}:  # what is left there is harmless, and bounded
             assert getattr(empty, name) == value, name
     assert [] == violations(tables)
-
-
-# ---- which topics a change affects ----
 
 
 @pytest.mark.parametrize(
@@ -131,9 +125,6 @@ def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
     assert {"t1", "t2"} == apply(tables, changes).before.keys()
 
 
-# ---- live entries ----
-
-
 def test_dropping_what_is_not_there_does_nothing() -> None:
     """Whoever comes second finds nothing to do."""
     tables = tables_of(MASTER)
@@ -141,9 +132,6 @@ def test_dropping_what_is_not_there_does_nothing() -> None:
 
     assert [key("m:1")] == list(tables.broker_live_table)
     assert [] == violations(tables)
-
-
-# ---- digests ----
 
 
 def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
@@ -155,8 +143,6 @@ def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
 
     assert {key("o:1"): b"3"} == tables.digests
 
-
-# ---- rows ----
 
 rows_of_names = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 2)).map(
     lambda queues: tuple(QueueData(name, queues[name], 1, 6) for name in sorted(queues))

@@ -16,9 +16,6 @@ from tests.support.namesrv_peer import Broker
 BROKER = Broker()
 
 
-# -- starting --------------------------------------------------------------------------------------------------------
-
-
 def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """To start without it would be to forget what operators put there: one line and exit code 1, no traceback."""
     (tmp_path / "kvConfig.json").mkdir()
@@ -29,9 +26,6 @@ def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplo
     (fields,) = logged(caplog, "start_failed")
     assert f"KV configuration {tmp_path}/kvConfig.json: Is a directory" == str(fields["error"])
     assert {None} == {record.exc_info for record in caplog.records}
-
-
-# -- leaving ---------------------------------------------------------------------------------------------------------
 
 
 async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None:

@@ -26,9 +26,6 @@ def alive(server: InProcess) -> list[str]:
     return sorted(live.broker_name for live in server.namesrv.manager.tables.broker_live_table.values())
 
 
-# -- the scan --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "after",
     [
@@ -85,9 +82,6 @@ async def test_scans_do_not_drift_when_a_tick_is_late(server: InProcess, peer: N
     assert ["broker-a"] == alive(server)
     await server.clock.advance(0.1)
     assert [] == alive(server)
-
-
-# -- lateness --------------------------------------------------------------------------------------------------------
 
 
 async def test_stopped_server_evicts_nobody_for_it(
@@ -178,9 +172,6 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
             await clock.advance(130)
 
             await until(server.serving.done)
-
-
-# -- connections -----------------------------------------------------------------------------------------------------
 
 
 async def test_connections_are_logged_for_who_debugs(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:

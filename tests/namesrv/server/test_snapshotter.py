@@ -66,9 +66,6 @@ async def run_with(data_dir: Path, *brokers: Broker, wiped: bool = False) -> Non
                 await peer.call(205, {"brokerName": broker.name})
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-
 async def test_snapshot_is_written_within_five_seconds(
     server: InProcess, peer: NamesrvPeer, tmp_path: Path, log: Log
 ) -> None:
@@ -154,9 +151,6 @@ async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, lo
         path.mkdir()
         await peer.register(B)
     assert "ERROR snapshot_not_written" == log.lines[-1][0]
-
-
-# -- the next run ------------------------------------------------------------------------------------------------------
 
 
 def answers_routes(server: InProcess) -> bool:

@@ -85,9 +85,6 @@ def test_damaged_file_that_cannot_be_set_aside_costs_a_warning(
     assert b"damaged" == path.read_bytes()
 
 
-# ---- readiness ----
-
-
 @pytest.mark.parametrize(
     ("expected", "wait", "now", "reason"),
     [
