@@ -12,11 +12,9 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
     BadRequestError,
     GoAwayError,
-    NoPermissionError,
     NotReadyError,
     OtherResponseError,
     QueryNotFoundError,
-    SystemBusyError,
     SystemError_,
     TopicNotExistError,
 )
@@ -80,9 +78,6 @@ def only(answer: Answer) -> spelling.Answer:
         (SystemError_("crc32 not match", ext_fields={}), {}, {"code": 1, "remark": "crc32 not match", "extFields": {}}),
         (BadRequestError("field topic is missing"), {}, {"code": 1, "remark": "field topic is missing"}),
         (NotReadyError(), {}, {"code": 1, "remark": "name server not ready"}),
-        (SystemBusyError("later"), {}, {"code": 2, "remark": "later"}),
-        (NoPermissionError("no"), {}, {"code": 16, "remark": "no"}),
-        (TopicNotExistError("none"), {}, {"code": 17, "remark": "none"}),
         (QueryNotFoundError(None), {}, {"code": 22}),
         (GoAwayError("please go away"), {}, {"code": 1500, "remark": "please go away"}),
         (OtherResponseError(4711, "odd"), {}, {"code": 4711, "remark": "odd"}),

@@ -100,12 +100,6 @@ ROUTES = st.builds(
             id="clusters",
         ),
         pytest.param(
-            ClusterInfo({}, {}),
-            b'{"brokerAddrTable":{},"clusterAddrTable":{}}',
-            {"broker_addr_table": {}, "cluster_addr_table": {}},
-            id="no clusters",
-        ),
-        pytest.param(
             BrokerMemberGroup.of("c1", "a", {}),
             b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"a","cluster":"c1"}}',
             {"broker_member_group": {"cluster": "c1", "broker_name": "a", "broker_addrs": {}}},
@@ -161,23 +155,18 @@ def test_routes_round_trip(route: TopicRouteData) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "flag"),
     [
-        apache_route("broker-a", queues=8),
+        (apache_route("broker-a", queues=8), 0),
         # before 4.9.0 the flag had another name
-        (
-            b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1"}],'
-            b'"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,"writeQueueNums":8}]}'
-        ),
+        (apache_route("broker-a", queues=8).replace(b'"topicSysFlag":0', b'"topicSynFlag":4'), 4),
     ],
 )
-def test_routes_of_apaches_servers(body: bytes) -> None:
+def test_routes_of_apaches_servers(body: bytes, flag: int) -> None:
     """With bare keys, whatever the version."""
-    expected = TopicRouteData(
-        [BrokerData("cluster-1", "broker-a", {0: "10.0.0.1:10911"})], [QueueData("broker-a", 8, 8, 6, 0)]
-    )
+    group = BrokerData("cluster-1", "broker-a", {0: "10.0.0.1:10911"})
 
-    assert expected == read_route(body)
+    assert TopicRouteData([group], [QueueData("broker-a", 8, 8, 6, flag)]) == read_route(body)
 
 
 def test_a_long_list_is_not_copied() -> None:
@@ -217,13 +206,6 @@ def test_nulls_excuse_nothing_else(body: bytes) -> None:
     """An element that is null is none."""
     with pytest.raises(RemoteProtocolError, match=r"^body of TopicList cannot be read: "):
         JSON.read_answer(TopicList, body)
-
-
-def test_the_old_spelling_of_the_flag_counts() -> None:
-    """`topicSynFlag`, before 4.9.0."""
-    body = b'{"queueDatas":[{"brokerName":"b","topicSynFlag":4}]}'
-
-    assert [QueueData("b", 0, 0, 0, 4)] == read_route(body).queue_datas
 
 
 @pytest.mark.parametrize(
