@@ -1,10 +1,11 @@
 """Every NameServer knows what the broker has, from its start to its leave, and the agent knows every NameServer."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -160,82 +161,58 @@ async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
             await until(lambda: not brokers(servers[1]))
 
 
-class SilentServer:
-    """A web server that takes questions, and answers none until the test says so."""
+async def asked(pipe: Path) -> TextIO:
+    """Who reads the pipe waits; it gets what is written, and its end when it is closed."""
 
-    def __init__(self) -> None:
-        self.url = ""
-        self.asked = 0
-        self._body: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    def opened() -> bool:
+        # there is no writing to a pipe that nobody reads
+        with contextlib.suppress(OSError):
+            found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(found)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One question, one answer, some day."""
-        await reader.readuntil(b"\r\n\r\n")
-        self.asked += 1
-        writer.write(f"HTTP/1.0 200 OK\r\n\r\n{await asyncio.shield(self._body)}".encode())
-        writer.close()
-
-    def answer(self, body: str) -> None:
-        """Answer everybody, from now on."""
-        if not self._body.done():
-            self._body.set_result(body)
-
-
-@asynccontextmanager
-async def silent_server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SilentServer]:
-    """Serve until the block ends."""
-    monkeypatch.setenv("no_proxy", "*")
-    silent = SilentServer()
+    found: list[int] = []
     async with asyncio.timeout(GUARD_SECONDS):
-        listening = await asyncio.start_server(silent.serve, "127.0.0.1", 0)
-        silent.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        try:
-            yield silent
-        finally:
-            silent.answer("")
-            listening.close()
-            await settle()
+        await until(opened)
+    return os.fdopen(found[0], "w")
 
 
-async def test_list_that_hangs_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_list_that_hangs_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After three seconds the broker starts without, and says so; the servers join as soon as they are known."""
-    clock = FakeClock()
-    async with name_servers(tmp_path, clock, 1) as (server,), silent_server(monkeypatch) as silent:
-        agent = BrokerAgent(agent_settings(silent.url), TOPICS, clock=clock)
+    clock, pipe = FakeClock(), tmp_path / "servers"
+    os.mkfifo(pipe)
+    async with name_servers(tmp_path, clock, 1) as (server,):
+        agent = BrokerAgent(agent_settings(f"file:{pipe}"), TOPICS, clock=clock)
         starting = asyncio.create_task(agent.__aenter__())
-        await until(lambda: silent.asked)
-        await clock.advance(2.9)
-        assert not starting.done()
-        await clock.advance(0.1)
-        await starting
-        assert {} == agent.servers
-        assert [f"name servers from {silent.url}: no answer yet"] == [
-            record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
-        ]
-
-        waiting = asyncio.create_task(agent.registered())
-        silent.answer(server.where)
+        with await asked(pipe) as silent:
+            await clock.advance(2.9)
+            assert not starting.done()
+            await clock.advance(0.1)
+            await starting
+            assert {} == agent.servers
+            assert [f"name servers from file:{pipe}: no answer yet"] == [
+                record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+            ]
+            waiting = asyncio.create_task(agent.registered())
+            silent.write(server.where)
         assert 1 == await waiting
         await agent.stop()
 
 
-async def test_start_that_is_given_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     """No task goes on looking, and it can be started again."""
-    clock = FakeClock()
-    async with silent_server(monkeypatch) as silent:
-        agent = BrokerAgent(agent_settings(silent.url), TOPICS, clock=clock)
-        starting = asyncio.create_task(agent.__aenter__())
-        await until(lambda: silent.asked)
+    clock, pipe = FakeClock(), tmp_path / "servers"
+    os.mkfifo(pipe)
+    agent = BrokerAgent(agent_settings(f"file:{pipe}"), TOPICS, clock=clock)
+    starting = asyncio.create_task(agent.__aenter__())
+    with await asked(pipe):
         starting.cancel()
         await asyncio.wait([starting])
-
         assert starting.cancelled()
         assert [] == [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")]
-        silent.answer("127.0.0.1:1")
-        async with agent:
-            assert (None, ["127.0.0.1:1"]) == (agent.name_servers_error, list(agent.servers))
+    pipe.unlink()
+    pipe.write_text("127.0.0.1:1")
+    async with agent:
+        assert (None, ["127.0.0.1:1"]) == (agent.name_servers_error, list(agent.servers))
 
 
 # -- lives ------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The example broker works, from its first message to its last."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -111,14 +112,11 @@ def test_what_cannot_be_done_is_an_answer(namesrv: Daemon) -> None:
             ("nonsense", "Expecting value: line 1 column 1 (char 0)"),
             ("5", "not an object"),
             ("[" * 100_000, "maximum recursion depth exceeded"),
-            ("{}", "unknown op None (one of produce, consume, create)"),
             ('{"op": "delete"}', "unknown op 'delete' (one of produce, consume, create)"),
             ('{"op": "create"}', f"invalid topic name '': {nameless}"),
-            ('{"op": "create", "topic": 5}', f"invalid topic name 5: {nameless}"),
             ('{"op": "create", "topic": "T", "queues": 0}', "topic T: read_queue_nums 0 is not between 1 and 65535"),
             ('{"op": "create", "topic": "T", "queues": "x"}', "invalid literal for int()"),
             ('{"op": "produce", "topic": "gone"}', "topic 'gone' does not exist"),
-            ('{"op": "produce", "topic": []}', "unhashable type: 'list'"),
             ('{"op": "produce", "topic": "errors", "queue": 4}', "topic 'errors' has no queue 4"),
             ('{"op": "produce", "topic": "errors", "queue": -1}', "topic 'errors' has no queue -1"),
             ('{"op": "produce", "topic": "errors", "queue": Infinity}', "cannot convert float infinity to integer"),
@@ -137,15 +135,10 @@ def test_line_that_is_too_long_ends_the_connection(namesrv: Daemon) -> None:
     with Broker(namesrv, "b-long", "--topic", "long") as broker:
         with socket.create_connection(broker._socket.getpeername(), GUARD_SECONDS) as other:
             other.sendall(b"x" * (1 << 20) + b"x\n")
-            assert _ended(other)
+            # what it has not read is a reset
+            with contextlib.suppress(ConnectionResetError):
+                assert b"" == other.recv(1)
         assert {"offset": 0} == broker.ask({"op": "produce", "topic": "long"})
-
-
-def _ended(connection: socket.socket) -> bool:
-    try:
-        return connection.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_consume_goes_on_until_a_queue_is_empty_and_end_hangs_up(namesrv: Daemon) -> None:
@@ -197,10 +190,3 @@ def test_commands_that_fail_say_why(namesrv: Daemon) -> None:
         code, lines = said_by(namesrv, *arguments)
         assert 1 == code
         assert lines[0].startswith(f"memory_broker: {reason}")
-
-
-def test_help_says_what_it_is(namesrv: Daemon) -> None:
-    """Nobody takes it for a broker."""
-    with TalkingProcess(sys.executable, str(EXAMPLE), "--help") as process:
-        assert 0 == process.wait()
-    assert process.said("^EXAMPLE: a small in-memory broker")

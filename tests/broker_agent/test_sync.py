@@ -1,6 +1,5 @@
 """Threads use the agent as they like, and start, stop and drain it in any order."""
 
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -132,21 +131,6 @@ def test_use_while_it_is_not_started(namesrv: Daemon, *, is_stopped: bool) -> No
     assert ({}, None) == (agent.servers, agent.master)
 
 
-def test_agent_that_is_started_again_has_what_it_had(namesrv: Daemon, name: str) -> None:
-    """Topics that were created or deleted meanwhile, too; and it can write again after a drain."""
-    agent = SyncBrokerAgent(settings_of(namesrv, name, client_poll_seconds=0.0), [ORDERS])
-    agent.start()
-    agent.create_topic(BILLS)
-    agent.delete_topic("orders")
-    agent.drain()
-    assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
-
-    with agent:
-        assert 1 == agent.registered()
-        assert {"bills": BILLS} == agent.topics
-        assert {"orders": None, "bills": 6} == routes_of(namesrv, name, "orders", "bills")
-
-
 def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
     """Wrong arguments are errors at once, a damaged state file one of start(), which may be tried again."""
     path = tmp_path / "topics.json"
@@ -231,19 +215,6 @@ def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> No
             waiting.result(GUARD_SECONDS)
     assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
     assert [] == agent_threads()
-
-
-def test_list_that_hangs_does_not_hold_up_the_start(namesrv: Daemon, name: str) -> None:
-    """A broker starts although nobody can say where the NameServers are; it says so."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        agent = SyncBrokerAgent(settings_of(namesrv, name, name_servers=url, connect_timeout_seconds=0.05))
-        agent.start()
-        agent.create_topic(ORDERS)
-        assert {} == agent.servers
-        with pytest.raises(TimeoutError, match=r"^not registered within 0\.01 s: no name servers yet$"):
-            agent.registered(timeout_seconds=0.01)
-        agent.stop()
 
 
 # -- callbacks -------------------------------------------------------------------------------------------------------

@@ -227,30 +227,6 @@ def test_file_that_cannot_be_ours(path: Path, document: dict[str, Any], message:
         table_of(state_file=path)
 
 
-def test_file_that_cannot_be_written_changes_nothing(path: Path) -> None:
-    """The change is refused and nothing has changed; one for this life only needs no file, as a drain's must not."""
-    table = table_of(ORDERS, state_file=path)
-    content = path.read_bytes()
-    path.unlink()
-    path.mkdir()
-    changes: list[Callable[[], object]] = [
-        lambda: table.create(BILLS),
-        lambda: table.delete("orders"),
-        lambda: table.bump(1),
-    ]
-    for change in changes:
-        with pytest.raises(IsADirectoryError):
-            change()
-    assert ((ORDERS,), AT_FIRST) == table.snapshot()
-    table.bump_for_this_life()
-    assert ((ORDERS,), DataVersion(1, 0, WALL_MS)) == table.snapshot()
-
-    path.rmdir()
-    path.write_bytes(content)
-    table.create(BILLS)
-    assert (2, [path]) == (table.data_version.counter, list(path.parent.iterdir()))
-
-
 def test_missing_directory_is_an_error_at_once(tmp_path: Path) -> None:
     """And not with the first change, days later."""
     with pytest.raises(FileNotFoundError, match="gone"):

@@ -18,11 +18,9 @@ from tests.fuzz.budget import FRAMES, fuzzed
 from tests.fuzz.frames import RECORDED
 from tests.fuzz.mutations import Dice
 from tests.fuzz.streams import Due, Stream, chopped, streams
-from tests.support.fake_clock import settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, java_value, registration
-from tests.support.raw_peer import until
 from tests.support.spelling import JSON, Answer, read_answers
 from tests.support.table_invariants import violations
 

@@ -159,7 +159,7 @@ def test_routes_round_trip(route: TopicRouteData) -> None:
     [
         (apache_route("broker-a", queues=8), 0),
         # before 4.9.0 the flag had another name
-        (apache_route("broker-a", queues=8).replace(b'"topicSysFlag":0', b'"topicSynFlag":4'), 4),
+        (apache_route("broker-a", queues=8).replace(b'"topicSysFlag": 0', b'"topicSynFlag":4'), 4),
     ],
 )
 def test_routes_of_apaches_servers(body: bytes, flag: int) -> None:
