@@ -67,7 +67,10 @@ child = os.fork()
 if child == 0:
     # should the test not get as far as to end it
     signal.alarm(60)
+    # whatever the child opens must outlive the parent's objects
+    mine = [socket.socket() for _ in range(20)]
     gc.collect()
+    assert all(os.fstat(each.fileno()) for each in mine)
     tell(
         who="child",
         agent=repr(agent),

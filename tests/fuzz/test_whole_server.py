@@ -20,7 +20,7 @@ from tests.fuzz.mutations import Dice
 from tests.fuzz.streams import Due, Stream, chopped, streams
 from tests.support.fake_clock import GUARD_SECONDS, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, java_value, registration
+from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, registration
 from tests.support.spelling import JSON, Answer, read_answers
 from tests.support.table_invariants import violations
 
@@ -205,7 +205,7 @@ class FuzzServer:
         async with asyncio.timeout(GUARD_SECONDS):
             for spelling in SPELLINGS:
                 answer = await self._control.call(105, {"topic": CONTROL_TOPICS[0]}, spelling=spelling)
-                assert (0, CONTROL_ROUTE) == (answer.code, java_value(answer))
+                assert (0, CONTROL_ROUTE) == (answer.code, answer.java_value)
 
     async def _check_late_peers(self) -> None:
         """Whoever began a frame and did not end it is closed when its time is over; nobody else is."""

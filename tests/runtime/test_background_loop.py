@@ -1,9 +1,6 @@
 """Threads can use what lives on a loop, and none is left waiting."""
 
 import asyncio
-import os
-import signal
-import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
-from tests.support.talking_process import run_script
 
 # Nothing that is right takes a tenth of it.
 SECONDS = 120.0
@@ -154,79 +150,3 @@ def test_whoever_calls_while_it_stops_is_not_left_waiting() -> None:
             calls = [pool.submit(call, number) for number in range(40)]
             background.stop()
             assert all(one.result(SECONDS) in (number, -1) for number, one in enumerate(calls))
-
-
-# -- forks ------------------------------------------------------------------------------------------------------------
-
-FORK = """
-import asyncio, gc, os, signal, socket, sys
-
-if sys.argv[1] == "asyncio":
-    sys.modules["uvloop"] = None
-from namesrv_runtime.background_loop import BackgroundLoop
-
-sockets, forked, parents = [], [], []
-background = BackgroundLoop(
-    "loop", sockets=lambda: sockets, in_child=lambda: forked.append(1), in_parent=lambda found: parents.append(found)
-)
-
-
-async def connect():
-    # kept, as a client keeps its connection
-    global transport
-    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, "127.0.0.1", int(sys.argv[2]))
-    sockets.append(transport.get_extra_info("socket").fileno())
-
-
-async def nothing():
-    pass
-
-
-background.start()
-background.call(connect(), 30)
-if os.fork() == 0:
-    assert not background.is_running and forked == [1] and not parents
-    del transport
-    # whatever the child opens must outlive the parent's objects
-    mine = [socket.socket() for _ in range(20)]
-    gc.collect()
-    assert all(os.fstat(each.fileno()) for each in mine)
-    background.start()
-    background.call(nothing(), 30)
-    background.stop()
-    print("child", os.getpid(), flush=True)
-    signal.pause()
-assert background.is_running and not forked
-background.call(nothing(), 30)
-assert parents == [frozenset(sockets)]
-print("parent", os.getpid(), flush=True)
-signal.pause()
-"""
-
-
-@pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
-def test_a_fork_leaves_the_thread_and_the_sockets_to_the_parent(loop: str) -> None:
-    """The parent's loop goes on, the child may start its own, and the parent's death closes its connection."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        run_script(FORK, loop, listening.getsockname()[1]) as parent,
-    ):
-        connection, _ = listening.accept()
-        connection.settimeout(SECONDS)
-        assert parent.stdout is not None
-        said = dict(parent.stdout.readline().split() for _ in range(2))
-        try:
-            assert {"child", "parent"} == said.keys()
-            parent.kill()
-            with connection:
-                # the child lives, and yet this is the end
-                assert b"" == _rest_of(connection)
-        finally:
-            os.kill(int(said["child"]), signal.SIGKILL)
-
-
-def _rest_of(connection: socket.socket) -> bytes:
-    try:
-        return connection.recv(1)
-    except ConnectionResetError:
-        return b""

@@ -83,10 +83,8 @@ def test_line(log_format: str, line: str) -> None:
     ("value", "shown"),
     [
         ("plain", "plain"),
-        ("10.0.0.1:10911", "10.0.0.1:10911"),
         ("名前", "名前"),
         ("", '""'),
-        ("two words", '"two words"'),
         ("a=b", '"a=b"'),
         ("a,b", '"a,b"'),
         ('say "hi"', '"say \\"hi\\""'),
@@ -94,21 +92,17 @@ def test_line(log_format: str, line: str) -> None:
         ("line\nbreak\r\t", '"line\\nbreak\\r\\t"'),
         ("\x1b[2Jgone", '"\\x1b[2Jgone"'),
         ("\x00\x7f\x9b", '"\\x00\\x7f\\x9b"'),
-        ("\u2028\u202e", '"\\u2028\\u202e"'),
         ("\U000e0001", '"\\U000e0001"'),
         ("\xa0", '"\\xa0"'),
         ("\udcff", '"\\\\udcff"'),
         (None, "null"),
         (True, "true"),
-        (False, "false"),
         (0, "0"),
-        (-5, "-5"),
         (0.1 + 0.2, "0.3"),
         (float("nan"), "nan"),
         (float("inf"), "inf"),
         (1 << 64, "0x10000000000000000"),
         (["a", "b c", 1], 'a,"b c",1'),
-        ((), '""'),
         (frozenset({"x"}), "x"),
         (Path("/var/lib"), "/var/lib"),
         (b"\xff", "\"b'\\\\xff'\""),
@@ -306,9 +300,6 @@ def test_process_that_ends_writes_its_last_lines_or_gives_up() -> None:
         assert 0 == unread.wait(120)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"), [("plain text", "plain text"), ('a"b\\c', 'a"b\\c'), ("a\nb\x1b", "a\\nb\\x1b")]
-)
-def test_printable_escapes_only_what_is_not(text: str, shown: str) -> None:
+def test_printable_escapes_only_what_is_not() -> None:
     """For texts that stand alone: no quotes, no cut, no control characters."""
-    assert shown == log.printable(text)
+    assert 'plain a"b\\c\\nb\\x1b' == log.printable('plain a"b\\c\nb\x1b')
