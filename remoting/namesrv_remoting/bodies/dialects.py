@@ -96,26 +96,20 @@ def _native_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind)
 
 
-def _read_json(kind: Any, body: bytes, what: str, max_bytes: int) -> Any:
-    return msgspec.convert(read_json(_json_decoder(kind), body, what, max_bytes=max_bytes), kind, from_attributes=True)
-
-
-def _read_native(kind: Any, body: bytes, what: str, max_bytes: int) -> Any:
-    return read_msgpack(_native_decoder(kind), body, what, max_bytes=max_bytes)
-
-
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How bodies are spelt in one of the protocols."""
 
     encode: Callable[[object], bytes]
-    _read: Callable[[Any, bytes, str, int], Any]
-    _read_data_version: Callable[[bytes], DataVersion | None]
+    # makes the decoder of a type, and reads a body with it
+    _decoder: Callable[[Any], Any]
+    _read: Callable[..., Any]
+    _data_version: Any
 
     def read(self, kind: type[T], body: bytes, *, what: str = "", max_bytes: int = MAX_FRAME_BYTES) -> T:
         """The value in the body of a question. Raises BadRequestError if it is of another type, or too large."""
-        found: T = self._read(kind, body, what or kind.__name__, max_bytes)
-        return found
+        found: Any = self._read(self._decoder(kind), body, what or kind.__name__, max_bytes=max_bytes)
+        return msgspec.convert(found, kind, from_attributes=True) if self is JSON else found
 
     def read_answer(self, kind: type[T], body: bytes) -> T:
         """The value in the body of an answer. Raises RemoteProtocolError if the server sent anything else."""
@@ -131,28 +125,15 @@ class Dialect:
 
     def read_data_version(self, body: bytes) -> DataVersion | None:
         """The DataVersion in the body of a question, None when there is none. Raises BadRequestError."""
-        return self._read_data_version(body) if body else None
+        if not body:
+            return None
+        found = self._read(self._data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES)
+        # every heartbeat of a RocketMQ broker has one, and built by hand it takes half the time
+        return found and DataVersion(found.counter, found.state_version, found.timestamp)
 
 
-_java_data_version: Final = msgspec.json.Decoder(java(DataVersion | None))
-_native_data_version: Final = msgspec.msgpack.Decoder(DataVersion | None)
-
-
-def _read_json_data_version(body: bytes) -> DataVersion | None:
-    # every heartbeat of a RocketMQ broker has one, and built by hand it takes half the time
-    found = read_json(_java_data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES)
-    return found and DataVersion(found.counter, found.state_version, found.timestamp)
-
-
-def _read_native_data_version(body: bytes) -> DataVersion | None:
-    found: DataVersion | None = read_msgpack(
-        _native_data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES
-    )
-    return found
-
-
-JSON: Final = Dialect(_encode_json, _read_json, _read_json_data_version)
-NATIVE: Final = Dialect(msgspec.msgpack.encode, _read_native, _read_native_data_version)
+JSON: Final = Dialect(_encode_json, _json_decoder, read_json, _json_decoder(DataVersion | None))
+NATIVE: Final = Dialect(msgspec.msgpack.encode, _native_decoder, read_msgpack, _native_decoder(DataVersion | None))
 
 
 def dialect_of(message: RemotingCommand) -> Dialect:
