@@ -23,13 +23,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
-from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.bodies.route import TopicRouteData, read_route
-from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE, RequestCode
+from namesrv_client import ClientSettings, RouteClient
+from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.address import parse_address
-from namesrv_runtime.clock import SystemClock
-from namesrv_runtime.name_servers import resolve
 
 logger: Final = logging.getLogger("memory_broker")
 
@@ -153,23 +150,11 @@ async def serve(options: argparse.Namespace) -> int:
     return 0
 
 
-async def route(name_servers: str, topic: str) -> TopicRouteData:
-    """The route of a topic, from the first NameServer that answers. Raises RefusedError."""
-    problems = []
-    for address in await resolve(name_servers):
-        async with RemotingClient(address, clock=SystemClock()) as client:
-            try:
-                fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-                code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-                return read_route((await client.invoke(code, ext_fields=fields, timeout_seconds=3.0)).body)
-            except RemotingError as error:
-                problems.append(f"{address}: {error}")
-    raise RefusedError("; ".join(problems))
-
-
 async def queues_of(options: argparse.Namespace, perm: int) -> list[tuple[str, int]]:
     """(broker address, queue) for each queue of the topic whose broker has a master and the permission."""
-    found = await route(options.name_servers, options.topic)
+    # a server that has just started may say that a topic does not exist
+    async with RouteClient(ClientSettings(name_servers=options.name_servers, warm_up_seconds=0)) as client:
+        found = (await client.route(options.topic)).data
     masters = {group.broker_name: group.broker_addrs.get(MASTER_ID) for group in found.broker_datas}
     return [
         (address, number)

@@ -180,10 +180,10 @@ def test_commands_that_fail_say_why(namesrv: Daemon) -> None:
     """One line and exit code 1."""
     host, port = namesrv.address
     for arguments, reason in (
-        (("consume", "--topic", "nowhere"), f"{host}:{port}: No topic route info in name server"),
+        (("consume", "--topic", "nowhere"), f"topic nowhere does not exist, according to {host}:{port}"),
         (
             ("produce", "--topic", "nowhere", "x", "--name-servers", "127.0.0.1:1"),
-            "127.0.0.1:1: no connection to 127.0.0.1:1",
+            "topic nowhere: no NameServer could answer: 127.0.0.1:1: no connection to 127.0.0.1:1",
         ),
         (("serve", "--name", ""), "broker_name: '': must be 1 to 255 printable characters without blanks"),
     ):
