@@ -80,8 +80,6 @@ class BrokerAgent:
             f"{registered} of {len(self._links)} servers | {self._table!r}]>"
         )
 
-    # -- life ---------------------------------------------------------------------------------------------------------
-
     async def __aenter__(self) -> Self:
         """Start."""
         if not self._is_stopped:
@@ -158,8 +156,6 @@ class BrokerAgent:
     def _settled(self) -> int:
         return sum(link.settled.is_set() for link in self._links.values())
 
-    # -- what it knows ------------------------------------------------------------------------------------------------
-
     @property
     def servers(self) -> Mapping[str, ServerState]:
         """What is known of each NameServer, by address."""
@@ -184,8 +180,6 @@ class BrokerAgent:
     def topics(self) -> Mapping[str, TopicConfig]:
         """The topics by name."""
         return self._table.topics
-
-    # -- topics -------------------------------------------------------------------------------------------------------
 
     async def create_topic(self, topic: TopicConfig) -> None:
         """Add a topic, and tell all servers at once. Raises ValueError if it exists or cannot be."""
@@ -236,8 +230,6 @@ class BrokerAgent:
                 task.exception()
             raise
 
-    # -- roles --------------------------------------------------------------------------------------------------------
-
     async def promote(self, state_version: int | None = None) -> None:
         """Become the master (id 0) at the same address; `state_version` is the new term, where there are terms."""
         await self._take_id(MASTER_ID, state_version)
@@ -263,8 +255,6 @@ class BrokerAgent:
         with suppress(TimeoutError):
             async with timeout_on(self._clock, self.settings.answer_timeout_seconds):
                 await asyncio.gather(*(link.settled.wait() for link in reachable))
-
-    # -- servers ------------------------------------------------------------------------------------------------------
 
     def _name_servers_changed(self, addresses: tuple[str, ...]) -> None:
         for address in addresses:

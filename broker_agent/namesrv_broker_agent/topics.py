@@ -171,8 +171,6 @@ class TopicTable:
     def _now_ms(self) -> int:
         return int(self._wall() * 1000)
 
-    # -- the file -----------------------------------------------------------------------------------------------------
-
     def _save(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
         if self._file is not None:
             document = {

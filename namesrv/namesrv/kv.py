@@ -181,9 +181,6 @@ def _check_unicode(field: str, text: str) -> None:
         raise KVLimitError(field, text, f"{field} that is not unicode: {text[:40]!r}")
 
 
-# -- the file ----------------------------------------------------------------------------------------------------
-
-
 def encode(tables: Tables) -> bytes:
     """The file's bytes."""
     return msgspec.json.encode({"configTable": tables})

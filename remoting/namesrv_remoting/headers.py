@@ -61,9 +61,6 @@ class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
         }
 
 
-# -- brokers ----------------------------------------------------------------------------------------------------------
-
-
 class _OfBroker(ExtHeader, frozen=True, kw_only=True):
     """Which broker it is about."""
 
@@ -140,9 +137,6 @@ class NotifyMinBrokerIdChangeRequestHeader(ExtHeader, frozen=True, kw_only=True)
     ha_broker_addr: str | None = None
 
 
-# -- clients ----------------------------------------------------------------------------------------------------------
-
-
 class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
     """105. The zone fields come from brokers and clients that run with `rocketmq.zone`."""
 
@@ -150,9 +144,6 @@ class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
     accept_standard_json_only: str | None = None
     zone_mode: str | None = msgspec.field(default=None, name="__ZONE_MODE")
     zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
-
-
-# -- operators --------------------------------------------------------------------------------------------------------
 
 
 class NamespaceRequestHeader(ExtHeader, frozen=True, kw_only=True):

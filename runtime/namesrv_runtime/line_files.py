@@ -122,8 +122,6 @@ class LineFiles:
         path, self._path = self._path, None
         return path
 
-    # -- what was written before --------------------------------------------------------------------------------------
-
     def left_open(self) -> Iterator[Path]:
         """Files that an earlier run of this writer, or one that crashed, left `.open`."""
         for path in self._files(OPEN_SUFFIX):

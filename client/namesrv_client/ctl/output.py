@@ -184,9 +184,6 @@ def cell(value: object) -> Text:
     return Text(printable(str(value)))
 
 
-# -- values and text --------------------------------------------------------------------------------------------------
-
-
 def lasting(seconds: float | None) -> str | None:
     """A time as people say it: 0.3 s, 3 m 20 s, 2 h 5 m, 4 d 1 h."""
     if seconds is None or not math.isfinite(seconds):

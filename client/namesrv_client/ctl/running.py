@@ -25,8 +25,6 @@ Stream = Callable[[Servers, Output], Awaitable[int]]
 # by its head, the cell of a column for an item of the table
 Columns = Mapping[str, Callable[[Item], object]]
 
-# -- how it runs ------------------------------------------------------------------------------------------------------
-
 
 def show(options: Options, ask: Callable[[Servers], Awaitable[Report]]) -> NoReturn:
     """Ask and print, and with --watch again and again; ends the command."""
@@ -63,9 +61,6 @@ def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_rep
 def _check_once(options: Options) -> None:
     if options.watch_seconds is not None:
         raise typer.BadParameter("this command cannot be repeated", param_hint="--watch")
-
-
-# -- questions and changes --------------------------------------------------------------------------------------------
 
 
 def show_list(  # noqa: PLR0913 - by keyword

@@ -74,8 +74,6 @@ class AdminProcessor:
             await self._manager.register_topic(header.topic, queue_datas)
         return SUCCESS
 
-    # -- lists --------------------------------------------------------------------------------------------------------
-
     async def system_topics(self, request: Request) -> Reply:
         """304."""
         names, broker_addr = views.system_topics(self._tables)
@@ -111,8 +109,6 @@ class AdminProcessor:
         encoded = await self._lists.encoded(dialect_of(request.command), kind, is_wanted)
         self._large_lists.give(request.connection.ip, len(encoded))
         return Reply(encoded)
-
-    # -- settings and the key-value configuration ---------------------------------------------------------------------
 
     async def update_config(self, request: Request) -> Reply:
         """318."""

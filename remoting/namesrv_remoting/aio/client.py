@@ -78,8 +78,6 @@ class RemotingClient:
         self._failure: ConnectFailure | None = None
         self._closed = False
 
-    # -- asking -------------------------------------------------------------------------------------------------------
-
     async def invoke(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> RemotingCommand:
         """The answer to a request, if it is a success.
 
@@ -117,8 +115,6 @@ class RemotingClient:
         except TimeoutError:
             raise self._timed_out("not sent", code, timeout_seconds) from None
 
-    # -- its protocol -------------------------------------------------------------------------------------------------
-
     def speaks_native(self) -> bool | None:
         """Whether the server speaks the native protocol, as far as this process knows; None when it has to be asked."""
         return self.protocols.is_native(self.address, self.clock.monotonic())
@@ -143,8 +139,6 @@ class RemotingClient:
 
     def _timed_out(self, what: str, code: int, seconds: float) -> RequestTimeoutError:
         return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds} s")
-
-    # -- connecting ---------------------------------------------------------------------------------------------------
 
     async def _connected(self) -> ClientConnection:
         """The connection in use, or a new one."""
@@ -215,8 +209,6 @@ class RemotingClient:
             self.protocols.forget(self.address)
         if self.on_connection_lost is not None and not self._closed:
             self.on_connection_lost(error)
-
-    # -- state and end ------------------------------------------------------------------------------------------------
 
     @property
     def connected(self) -> bool:

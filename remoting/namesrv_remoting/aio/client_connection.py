@@ -111,8 +111,6 @@ class ClientConnection(asyncio.Protocol):
             raise self._closed()
         return self._transport
 
-    # -- asking -------------------------------------------------------------------------------------------------------
-
     async def call(self, question: RemotingCommand) -> RemotingCommand:
         """Send a question, with an opaque of ours, and wait for its answer.
 
@@ -144,8 +142,6 @@ class ClientConnection(asyncio.Protocol):
 
     def _write(self, command: RemotingCommand) -> None:
         self.transport.write(encode_command(command, max_frame_bytes=self._max_frame_bytes))
-
-    # -- reading ------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Hand out the answers that are complete; the frames before broken ones still count."""
@@ -183,8 +179,6 @@ class ClientConnection(asyncio.Protocol):
     def _broken(self, error: RemoteProtocolError) -> None:
         self._end(f"broke the protocol: {error}", error)
         self.abort()
-
-    # -- life ---------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected."""

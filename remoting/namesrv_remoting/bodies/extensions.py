@@ -31,8 +31,6 @@ MAX_STATE_BYTES: Final = 16 * 1024
 # a route of a topic that positively does not exist
 ABSENT_ROUTE: Final = msgspec.Raw(b"\xc0")
 
-# -- questions --------------------------------------------------------------------------------------------------------
-
 
 class Question(msgspec.Struct, gc=False):
     """What a client asks."""
@@ -147,9 +145,6 @@ def heartbeat_state(body: bytes) -> dict[str, Any] | None:
     if len(body) > MAX_STATE_BYTES:
         raise BadRequestError(f"state of {len(body)} bytes, limit {MAX_STATE_BYTES}")
     return read_msgpack(_heartbeat_decoder, body, "BROKER_HEARTBEAT").state
-
-
-# -- answers ----------------------------------------------------------------------------------------------------------
 
 
 class RoutesAnswer(msgspec.Struct):

@@ -34,8 +34,6 @@ _RETRY_SECONDS: Final = 1.0
 # of a broker
 _LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
-# -- following --------------------------------------------------------------------------------------------------------
-
 
 # asks one server for news, the first time at once; returns what prints them
 Ask = Callable[[], Awaitable[Callable[[], None]]]
@@ -88,8 +86,6 @@ async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
             complain([f"{address}: answers again"])
         tell()
 
-
-# -- events -----------------------------------------------------------------------------------------------------------
 
 _COLUMNS: Final[Columns[Event]] = {
     "time": lambda event: moment(event.ts_ms),
@@ -200,9 +196,6 @@ def last_number(known: Events) -> int:
 def missed_between(known: Events, found: Events) -> int:
     """How many events a server has forgotten before it was asked again."""
     return max(0, found.events[0].seq - last_number(known) - 1) if found.events else 0
-
-
-# -- routes -----------------------------------------------------------------------------------------------------------
 
 
 def watch(
