@@ -81,7 +81,6 @@ class BrokerAgent:
         )
 
     async def __aenter__(self) -> Self:
-        """Start."""
         if not self._is_stopped:
             raise RuntimeError("the agent is started already")
         self._is_stopped = False
@@ -103,7 +102,6 @@ class BrokerAgent:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop."""
         await self.stop()
 
     async def stop(self) -> None:

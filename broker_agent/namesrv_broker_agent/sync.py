@@ -17,8 +17,6 @@ __all__ = ["StoppedError", "SyncBrokerAgent"]
 
 
 class _ThreadAgent(BrokerAgent):
-    """A BrokerAgent, and what only its thread needs of it."""
-
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections, for the child of a fork to close."""
         return [

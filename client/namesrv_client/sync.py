@@ -12,8 +12,6 @@ from namesrv_runtime.background_loop import BackgroundLoop, StoppedError, Thread
 
 
 class _ThreadClient(RouteClient):
-    """A RouteClient, and what only its thread needs of it."""
-
     def __init__(self, settings: ClientSettings, loop: BackgroundLoop, **options: Any) -> None:
         super().__init__(settings, **options)
         self._loop = loop

@@ -62,8 +62,6 @@ class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
 
 
 class _OfBroker(ExtHeader, frozen=True, kw_only=True):
-    """Which broker it is about."""
-
     broker_name: Name
     broker_addr: Name
     cluster_name: Name

@@ -252,7 +252,6 @@ class Threaded(ABC, Generic[W_co]):
         self._background.stop()
 
     def _forked(self) -> None:
-        """In the child of a fork."""
         self._lock = threading.RLock()
         # kept: its transports would close their descriptors when they are collected, whoever has the numbers then
         self._parents = self._inner

@@ -67,9 +67,6 @@ class LineFiles:
         self._offset: float | None = None
         self._steady_since = -math.inf
 
-    def __repr__(self) -> str:
-        return f"<LineFiles [{self._path} | {self._good_bytes} bytes]>"
-
     def is_due(self, wall: float) -> bool:
         """Whether lines of this moment belong into a new file."""
         if self._fd < 0 or hour_of(wall) != self._hour or self._good_bytes >= self._max_file_bytes:

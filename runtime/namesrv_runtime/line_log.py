@@ -115,9 +115,6 @@ class LineLog:
         # done when both threads have ended, or one with a bug
         self._ended: asyncio.Future[None]
 
-    def __repr__(self) -> str:
-        return f"<LineLog [{self.queued} queued | {self.dropped} dropped | {self._files!r}]>"
-
     @property
     def queued(self) -> int:
         """The weight of what waits to be written."""

@@ -103,9 +103,6 @@ class HeartbeatLog(LineLog):
             report=lambda level, name, fields: event(logger, level, name, **fields),
         )
 
-    def __repr__(self) -> str:
-        return f"<HeartbeatLog [{super().__repr__()} | {len(self.late.topics)} late topics]>"
-
     def start(self) -> None:
         """Begin to write."""
         super().start()

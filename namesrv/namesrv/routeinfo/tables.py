@@ -405,7 +405,6 @@ def _step_between(before: QueueRow, after: QueueRow) -> tuple[frozenset[str], fr
 
 
 def _put(table: dict[K, V], key: K, value: V) -> None:
-    """Set an entry; an empty one is none."""
     if value:
         table[key] = value
     else:

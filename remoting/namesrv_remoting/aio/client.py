@@ -69,7 +69,6 @@ class RemotingClient:
     random_unit: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
-        """Read the address; nothing is connected before the first question."""
         self._host, self._port = parse_address(self.address)
         # the connection in use, or the attempt to make one, or neither
         self._connection: ClientConnection | None = None
@@ -248,11 +247,9 @@ class RemotingClient:
         return ConnectionClosedError(f"client of {self.address} is closed")
 
     async def __aenter__(self) -> Self:
-        """Nothing is connected yet: the first question does that."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close."""
         await self.close()
 
     def __repr__(self) -> str:

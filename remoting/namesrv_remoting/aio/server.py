@@ -60,7 +60,6 @@ class RemotingServer:
     bytes_sent: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Begin without connections."""
         self.handler: RequestHandler = self.dispatcher
         self._sockets_per_ip: Counter[str] = Counter()
         # who came when only brokers' places were left, and may not have begun as one yet; longest ago first

@@ -148,8 +148,6 @@ def _chosen(found: Events, kinds: frozenset[str]) -> list[Event]:
 
 @dataclass(slots=True)
 class _Events:
-    """The events of one server."""
-
     server: NameServer
     servers: Servers
     output: Output
@@ -217,8 +215,6 @@ def watch(
 
 @dataclass(slots=True)
 class _Routes:
-    """The topics on one server."""
-
     server: NameServer
     servers: Servers
     output: Output
