@@ -14,7 +14,7 @@ from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.talking_process import TalkingProcess
 
-EXAMPLE = Path(__file__).parents[2] / "broker_agent" / "examples" / "memory_broker.py"
+EXAMPLE = Path(__file__).parents[2] / "demo" / "memory_broker.py"
 
 
 def example(namesrv: Daemon, command: str, *flags: str) -> TalkingProcess:

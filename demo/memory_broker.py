@@ -1,8 +1,8 @@
 """EXAMPLE: a small in-memory message broker that embeds the agent, to see the whole system work. Not for real messages.
 
-    python broker_agent/examples/memory_broker.py serve --name broker-a --port 10911 --name-servers 127.0.0.1:9876
-    python broker_agent/examples/memory_broker.py produce --name-servers 127.0.0.1:9876 --topic orders hello
-    python broker_agent/examples/memory_broker.py consume --name-servers 127.0.0.1:9876 --topic orders
+    python demo/memory_broker.py serve --name broker-a --port 10911 --name-servers 127.0.0.1:9876
+    python demo/memory_broker.py produce --name-servers 127.0.0.1:9876 --topic orders hello
+    python demo/memory_broker.py consume --name-servers 127.0.0.1:9876 --topic orders
 
 Its own protocol is one JSON object a line: {"op": "produce", "topic": T, "queue": Q, "body": B} is answered with
 {"offset": N}, {"op": "consume", "topic": T, "queue": Q, "offset": N} with {"messages": [...], "next": N}, and
