@@ -40,7 +40,6 @@ class SlowDisk:
         self._fsync(descriptor)
 
     def write(self, count: int = 1) -> None:
-        """Let some through."""
         self._gate.release(count)
 
 

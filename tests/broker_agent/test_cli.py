@@ -56,7 +56,6 @@ class ConfigFile:
         wait_until_routed(self._namesrv, self.name, **perms)
 
     def wait_until_left(self, reason: str = "unregistered") -> None:
-        """Return once the server has let the broker go."""
         self._namesrv.wait_for("broker_evicted", broker_name=self.name, reason=reason)
 
 

@@ -44,7 +44,6 @@ class Broker:
         namesrv.wait_for("broker_registered", broker_name=name)
 
     def ask(self, question: Mapping[str, object] | str) -> Any:
-        """The answer to a line."""
         line = question if isinstance(question, str) else json.dumps(question)
         self._lines.write(line.encode() + b"\n")
         self._lines.flush()
@@ -55,15 +54,12 @@ class Broker:
         return self._lines.read(1) == b""
 
     def wait_until_left(self) -> None:
-        """Return once the server has let it go."""
         self._namesrv.wait_for("broker_evicted", broker_name=self.name, reason="unregistered")
 
     def __enter__(self) -> Self:
-        """Itself; the process runs already."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the process if it still runs."""
         self._lines.close()
         self._socket.close()
         self.process.__exit__(*raised)

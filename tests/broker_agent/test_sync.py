@@ -249,7 +249,6 @@ class Told:
         raise ZeroDivisionError("in the broker's own code")
 
     def wait(self) -> None:
-        """Return once it was called."""
         assert self._happened.wait(GUARD_SECONDS)
 
 

@@ -24,11 +24,9 @@ class Dice:
         self.bytes = self._random.randbytes
 
     def one_in(self, n: int) -> bool:
-        """Once in n times."""
         return self.below() * n < 1
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of them."""
         return choices[int(self.below() * len(choices))]
 
     def upto(self, most: int) -> int:

@@ -57,7 +57,6 @@ class Stream:
 
     @property
     def data(self) -> bytes:
-        """All of it."""
         return b"".join(self.pieces)
 
     def add(self, data: bytes) -> None:

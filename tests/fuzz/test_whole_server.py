@@ -93,17 +93,14 @@ class FuzzPeer(asyncio.Protocol):
         self._changed = asyncio.Event()
 
     def connection_made(self, transport: Any) -> None:
-        """Connected."""
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answers."""
         found, self._rest = read_answers(self._rest + data)
         self.answers += found
         self._changed.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end, in order or not."""
         self.is_lost, self.is_reset = True, exc is not None
         self._changed.set()
 

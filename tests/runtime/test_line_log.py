@@ -35,11 +35,9 @@ class Numbers:
         return f"{self.count} {item.what}\n".encode()
 
     def opened(self, item: Item) -> bytes:
-        """A line that is one of ours, too."""
         return self.line(Item(item.wall, item.monotonic, "opened"))
 
     def dropped(self, count: int, item: Item) -> bytes:
-        """The same."""
         return self.line(Item(item.wall, item.monotonic, f"dropped {count}"))
 
 
@@ -60,12 +58,10 @@ class Written:
         )
 
     def put(self, *what: object, wall: float = WALL, weight: int = 1) -> None:
-        """Have something written."""
         for each in what:
             self.log.put(Item(wall, 0.0, each, weight))
 
     async def until_written(self) -> None:
-        """Wait until nothing is queued."""
         await until(lambda: self.log.queued == 0)
 
     def text(self) -> str:

@@ -30,13 +30,11 @@ class Written:
         self.descriptor = self._file.fileno()
 
     def begin(self, level: str, log_format: str) -> None:
-        """Have the log go here."""
         self._file.truncate(0)
         self._file.seek(0)
         log.configure(level, log_format, self.descriptor)
 
     def text(self) -> str:
-        """What was logged since."""
         log.flush(GUARD_SECONDS)
         return os.pread(self.descriptor, 1 << 20, 0).decode()
 

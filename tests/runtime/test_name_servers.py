@@ -175,7 +175,6 @@ class AddressServer:
         self._peers: list[asyncio.StreamWriter] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One question, one answer."""
         self._peers.append(writer)
         question = await reader.readuntil(b"\r\n\r\n")
         self.asked.append(question.decode().splitlines()[0])
@@ -184,7 +183,6 @@ class AddressServer:
             writer.close()
 
     def hang_up(self) -> None:
-        """Close what is open."""
         for writer in self._peers:
             writer.transport.abort()
 
@@ -279,13 +277,11 @@ class Watched:
         self.list = NameServerList(source, clock=self.clock, on_change=self.told.append, environ=self.environ)
 
     async def look(self, servers: str) -> None:
-        """Look, once the variable holds this."""
         self.environ["SERVERS"] = servers
         await self.list.refresh()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Look from time to time."""
         task = asyncio.create_task(self.list.run())
         await settle()
         assert self.list.looked.is_set()

@@ -15,7 +15,6 @@ class EarlyClock(FakeClock):
     """A clock whose timers fire a millisecond early, as a loop with coarse timers may."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return a millisecond before it is time."""
         await super().sleep(seconds - 0.001)
 
 

@@ -111,7 +111,6 @@ class Broker(JavaProcess):
         return f"127.0.0.1:{self.port}"
 
     def booted(self) -> Self:
-        """Return once it serves."""
         self.wait_for(r"The broker\[.*boot success", within=BOOT_SECONDS)
         return self
 

@@ -56,7 +56,6 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """The broker name that both share."""
         return self.master.name
 
     @property
@@ -97,11 +96,9 @@ class Pair:
         )
 
     def __enter__(self) -> Self:
-        """Itself; everything starts already."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End everything."""
         self._stack.close()
 
     def __repr__(self) -> str:

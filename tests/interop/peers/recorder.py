@@ -67,11 +67,9 @@ class Recorder:
             ]
 
     def __enter__(self) -> Self:
-        """Itself; it listens already."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Close everything."""
         with self._lock:
             sockets = list(self._sockets)
         for end in sockets:

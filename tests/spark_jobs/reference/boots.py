@@ -44,7 +44,6 @@ class Boot:
         return whole_milliseconds(self.wall(at))
 
     def of(self, *events: str) -> list[Line]:
-        """Its lines of these kinds."""
         return sorted(line for event in events for line in self._by_event[event])
 
 

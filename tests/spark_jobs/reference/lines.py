@@ -47,7 +47,6 @@ class Line:
         return self.fields.get(name)
 
     def time(self, name: str) -> int | None:
-        """A further field that is a time in milliseconds."""
         value = self.fields.get(name)
         return None if value is None else microseconds(value)
 

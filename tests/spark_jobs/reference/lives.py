@@ -30,12 +30,10 @@ class Broker(NamedTuple):
 
     @classmethod
     def of(cls, line: Line) -> "Broker":
-        """The broker of a line."""
         return cls(*(line.get(name) for name in cls._fields))
 
     @property
     def label(self) -> str:
-        """As people name it."""
         return "/".join(str(part) for part in self[:3] if part is not None)
 
 
