@@ -23,18 +23,7 @@ from namesrv_remoting.bodies.compressed import read_compressed
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.codes import Permission
 from namesrv_remoting.errors import RequestTimeoutError
-from tests.support.agents import (
-    ADDR,
-    IDENTITY,
-    NAME,
-    agent_settings,
-    brokers,
-    ext_of,
-    native_answer,
-    played,
-    queues,
-    real,
-)
+from tests.support import agents
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.scripted_server import Question, ScriptedServer
 from tests.support.steps import finished
@@ -48,7 +37,7 @@ WHOLE: Final[dict[str, Any]] = {
     "enable_acting_master": True,
 }
 WHOLE_FIELDS: Final = {
-    **IDENTITY,
+    **agents.IDENTITY,
     "haServerAddr": "10.0.0.1:10912",
     "heartbeatTimeoutMillis": "60000",
     "enableActingMaster": "true",
@@ -68,26 +57,26 @@ def table_in(question: Question) -> dict[str, Any]:
 
 async def test_native_frames() -> None:
     """Registered fully, changed, alive, left: under numbers, with the kind; a heartbeat has the state as its body."""
-    async with played(TOPICS, **WHOLE, options={"state": lambda: {"queue_depth": 17}}) as it:
+    async with agents.played(TOPICS, **WHOLE, options={"state": lambda: {"queue_depth": 17}}) as it:
         peer = await it.server.accept()
         full = await it.registered_over(peer)
         await it.agent.replace_topics([TopicConfig("orders", 8, 4, 4, 1)])
         delta = await it.registered_over(peer)
         await it.clock.advance(14.25)
         heartbeat = await peer.receive()
-        peer.send(native_answer(heartbeat))
+        peer.send(agents.native_answer(heartbeat))
         await until(lambda: not it.pending)
         stopping = asyncio.create_task(it.agent.stop())
         left = await peer.receive()
-        peer.send(native_answer(left))
+        peer.send(agents.native_answer(left))
         await stopping
 
-    agent = {"agentId": ext_of(full)["agentId"]}
+    agent = {"agentId": agents.ext_of(full)["agentId"]}
     assert [
         [REGISTER, full.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "1", "kind": "full"}],
         [REGISTER, delta.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "2", "kind": "delta"}],
-        [HEARTBEAT, heartbeat.opaque, 0, 479, None, {**IDENTITY, **agent}],
-        [UNREGISTER, left.opaque, 0, 479, None, {**IDENTITY, **agent, "registrationSeq": "2"}],
+        [HEARTBEAT, heartbeat.opaque, 0, 479, None, {**agents.IDENTITY, **agent}],
+        [UNREGISTER, left.opaque, 0, 479, None, {**agents.IDENTITY, **agent, "registrationSeq": "2"}],
     ] == [question.header for question in (full, delta, heartbeat, left)]
     orders = {"topic_name": "orders", "read_queue_nums": 8, "write_queue_nums": 4, "perm": 6, "topic_sys_flag": 1}
     bills = {"topic_name": "bills", "read_queue_nums": 2, "write_queue_nums": 2, "perm": 4, "topic_sys_flag": 0}
@@ -111,7 +100,7 @@ async def test_native_frames() -> None:
 
 async def test_rocketmq_frames() -> None:
     """As a 5.x broker's: CRC of the body, the body's JSON, and nothing of ours; every registration is a full one."""
-    async with played(TOPICS, protocol="rocketmq", **WHOLE) as it:
+    async with agents.played(TOPICS, protocol="rocketmq", **WHOLE) as it:
         peer = await it.server.accept()
         full = await it.registered_over(peer)
         # Apache's server would hide a lost increment for ever
@@ -127,7 +116,7 @@ async def test_rocketmq_frames() -> None:
         assert (0, 479, {**WHOLE_FIELDS, "bodyCrc32": crc}) == (
             question.header["flag"],
             question.header["version"],
-            ext_of(question),
+            agents.ext_of(question),
         )
     common = {"topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
     orders = {"topicName": "orders", "readQueueNums": 8, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 1, **common}
@@ -142,7 +131,7 @@ async def test_rocketmq_frames() -> None:
     } == json.loads(full.body)
     assert {"orders": {**orders, "perm": 4}, "bills": bills} == table_in(changed)
     assert 1 == json.loads(changed.body)["topicConfigSerializeWrapper"]["dataVersion"]["counter"]
-    assert (UNREGISTER, IDENTITY, b"") == (left.code, ext_of(left), left.body)
+    assert (UNREGISTER, agents.IDENTITY, b"") == (left.code, agents.ext_of(left), left.body)
 
 
 @pytest.mark.parametrize(
@@ -152,14 +141,14 @@ async def test_rocketmq_frames() -> None:
 async def test_rocketmq_heartbeat_asks_for_the_data_version(heartbeat_seconds: float, codes: list[int]) -> None:
     """322 says whether the server knows the broker, 904 does not; with short periods not every one has to ask."""
     how: dict[str, Any] = {"heartbeat_seconds": heartbeat_seconds, "options": {"random_unit": lambda: 1.0}}
-    async with played(protocol="rocketmq", **how) as it:
+    async with agents.played(protocol="rocketmq", **how) as it:
         peer = await it.registers()
         asked = []
         for _ in codes:
             await it.clock.advance(heartbeat_seconds)
             question = await peer.receive()
             asked.append(question.code)
-            assert IDENTITY == ext_of(question)
+            assert agents.IDENTITY == agents.ext_of(question)
             assert (DATA if question.code == DATA_VERSION else None) == (
                 json.loads(question.body) if question.body else None
             )
@@ -171,7 +160,7 @@ async def test_rocketmq_heartbeat_asks_for_the_data_version(heartbeat_seconds: f
 @pytest.mark.parametrize("answer", [{"extFields": {"changed": "true"}}, {"extFields": {}}, {}, {"code": 22}])
 async def test_rocketmq_server_with_another_data_version_gets_everything(answer: dict[str, Any]) -> None:
     """Changed, or never heard of: what follows is the same, and the next heartbeat is one that can find out."""
-    async with played(protocol="rocketmq", heartbeat_seconds=10.0) as it:
+    async with agents.played(protocol="rocketmq", heartbeat_seconds=10.0) as it:
         peer = await it.registers()
         await passing(it.clock, lambda: it.pending)
         question = await peer.receive()
@@ -188,9 +177,9 @@ async def test_rocketmq_server_with_another_data_version_gets_everything(answer:
     ("protocol", "topics", "registered"),
     [
         ("rocketmq", [], {}),
-        ("rocketmq", ["orders"], {"orders": (8, 8, 6), NAME: (1, 1, 4)}),
+        ("rocketmq", ["orders"], {"orders": (8, 8, 6), agents.NAME: (1, 1, 4)}),
         # the broker's own name is taken
-        ("rocketmq", [NAME], {NAME: (8, 8, 6), "SELF_TEST_TOPIC": (1, 1, 4)}),
+        ("rocketmq", [agents.NAME], {agents.NAME: (8, 8, 6), "SELF_TEST_TOPIC": (1, 1, 4)}),
         # the native protocol says that it is the whole table
         ("native", ["orders"], {"orders": (8, 8, 6)}),
     ],
@@ -199,11 +188,11 @@ async def test_broker_with_a_single_topic_registers(
     protocol: str, topics: list[str], registered: dict[str, tuple[int, int, int]], tmp_path: Path
 ) -> None:
     """In RocketMQ's protocol that would be refused at first; a second topic, which only reads, goes along."""
-    async with real(tmp_path, [TopicConfig(name, 8, 8) for name in topics], protocol=protocol) as it:
+    async with agents.real(tmp_path, [TopicConfig(name, 8, 8) for name in topics], protocol=protocol) as it:
         known = it.server.namesrv.manager.tables.topic_queue_table
-        assert (registered, {NAME: {0: ADDR}}) == (
-            {topic: queues(it.server, topic) for topic in known},
-            brokers(it.server),
+        assert (registered, {agents.NAME: {0: agents.ADDR}}) == (
+            {topic: agents.queues(it.server, topic) for topic in known},
+            agents.brokers(it.server),
         )
 
 
@@ -211,10 +200,10 @@ async def test_broker_with_a_single_topic_registers(
 async def test_large_registration_is_compressed(protocol: str) -> None:
     """From a mebibyte on, and the header says so, as Java's does not."""
     topics = [TopicConfig(f"AbcdefghijklmnopqrstuvwxyzAbcdefghij{number}", 8, 8) for number in range(14_000)]
-    async with played(topics, protocol=protocol) as it:
+    async with agents.played(topics, protocol=protocol) as it:
         question = await it.registered_over(await it.server.accept())
 
-    fields, body = ext_of(question), zlib.decompress(question.body)
+    fields, body = agents.ext_of(question), zlib.decompress(question.body)
     assert "true" == fields["compressed"]
     if protocol == "native":
         assert len(question.body) < 1 << 20 < len(body)
@@ -240,7 +229,7 @@ async def scripted() -> AsyncIterator[tuple[ScriptedServer, RemotingClient, Fake
 
 def identity_of(topics: tuple[TopicConfig, ...] = TOPICS) -> BrokerIdentity:
     """A broker with these topics."""
-    return BrokerIdentity(agent_settings("127.0.0.1:1"), TopicTable(topics), None)
+    return BrokerIdentity(agents.agent_settings("127.0.0.1:1"), TopicTable(topics), None)
 
 
 VERBS: dict[str, Callable[[Dialect, RemotingClient], Coroutine[Any, Any, object]]] = {
@@ -287,7 +276,7 @@ async def test_large_registration_has_more_time() -> None:
 
 async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
     """It asks over the connection that it then registers on."""
-    async with real(tmp_path, protocol="auto") as it:
+    async with agents.real(tmp_path, protocol="auto") as it:
         assert ("native", it.server.namesrv.boot_id) == (it.state.protocol, it.state.boot_id)
         assert 1 == it.proxy.accepted
 
@@ -295,7 +284,7 @@ async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
     """As Apache's server does on a serialize type that it does not know, twice in a row; the next connection stays."""
-    async with played(protocol="auto") as it:
+    async with agents.played(protocol="auto") as it:
         for _ in range(2):
             asked = await it.server.accept()
             assert SERVER_INFO == (await asked.receive()).code
@@ -318,7 +307,7 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
 
 async def test_auto_falls_back_when_the_question_is_not_supported() -> None:
     """A server that reads type 77 and does not know 20002 keeps the connection."""
-    async with played(protocol="auto") as it:
+    async with agents.played(protocol="auto") as it:
         peer = await it.server.accept()
         question = await peer.receive()
         peer.answer(question.opaque, code=3, remark=" request type 20002 not supported")
@@ -329,7 +318,7 @@ async def test_auto_falls_back_when_the_question_is_not_supported() -> None:
 @pytest.mark.parametrize(("away", "code", "header"), [(59.0, REGISTER, dict), (60.0, SERVER_INFO, list)])
 async def test_auto_asks_again_after_a_minute(away: float, code: int, header: type) -> None:
     """Ours may have taken the place of Apache's server: a connection that is lost after a minute finds that out."""
-    async with played(protocol="auto", heartbeat_seconds=3600.0) as it:
+    async with agents.played(protocol="auto", heartbeat_seconds=3600.0) as it:
         for _ in range(2):
             (await it.server.accept()).close()
         peer = await it.registers()
@@ -344,9 +333,9 @@ async def test_auto_asks_again_after_a_minute(away: float, code: int, header: ty
 
 async def test_auto_registers_at_once_with_a_server_that_it_knows() -> None:
     """It was native a moment ago: nothing is asked first. Closed three times in a row, it is Apache's."""
-    async with played(protocol="auto") as it:
+    async with agents.played(protocol="auto") as it:
         peer = await it.server.accept()
-        peer.send(native_answer(await peer.receive()))
+        peer.send(agents.native_answer(await peer.receive()))
         await it.registered_over(peer)
         for number, code in ((2, REGISTER), (3, SERVER_INFO), (4, SERVER_INFO)):
             peer.close()

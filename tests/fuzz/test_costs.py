@@ -20,15 +20,8 @@ import pytest
 from hypothesis import Phase, given, settings, target
 from hypothesis import strategies as st
 
+from namesrv_remoting.bodies import extensions
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
-from namesrv_remoting.bodies.extensions import (
-    ListBrokersRequest,
-    ListConnectionsRequest,
-    PullRoutesRequest,
-    RecentEventsRequest,
-    heartbeat_state,
-    pull_in_steps,
-)
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, encode_json_body
@@ -122,12 +115,12 @@ DECODERS: Final = {
     "native queues": Decoder(
         partial(read_queue_datas, NATIVE), (b"", b"\x81\xabqueue_datas\xdc\x10\x00"), MSGPACK_TOKENS
     ),
-    "pull": Decoder(PullRoutesRequest.read, (b"", b"\x81\xa6topics\xdc\x10\x00"), MSGPACK_TOKENS),
-    "large pull": Decoder(pull_in_steps, (b"", b"\x81\xa6topics\xdc\x10\x00"), MSGPACK_TOKENS, IN_SLICES),
-    "events": Decoder(RecentEventsRequest.read, (b"", b"\x82"), MSGPACK_TOKENS),
-    "connections": Decoder(ListConnectionsRequest.read, (b"", b"\x81\xa4role"), MSGPACK_TOKENS),
-    "brokers": Decoder(ListBrokersRequest.read, (b"", b"\x81\xa7cluster"), MSGPACK_TOKENS),
-    "state": Decoder(heartbeat_state, (b"", b"\x81\xa5state\xde\x10\x00"), MSGPACK_TOKENS),
+    "pull": Decoder(extensions.PullRoutesRequest.read, (b"", b"\x81\xa6topics\xdc\x10\x00"), MSGPACK_TOKENS),
+    "large pull": Decoder(extensions.pull_in_steps, (b"", b"\x81\xa6topics\xdc\x10\x00"), MSGPACK_TOKENS, IN_SLICES),
+    "events": Decoder(extensions.RecentEventsRequest.read, (b"", b"\x82"), MSGPACK_TOKENS),
+    "connections": Decoder(extensions.ListConnectionsRequest.read, (b"", b"\x81\xa4role"), MSGPACK_TOKENS),
+    "brokers": Decoder(extensions.ListBrokersRequest.read, (b"", b"\x81\xa7cluster"), MSGPACK_TOKENS),
+    "state": Decoder(extensions.heartbeat_state, (b"", b"\x81\xa5state\xde\x10\x00"), MSGPACK_TOKENS),
     "json header": Decoder(header(0), (b"", b"{", b'{"extFields":{'), JSON_TOKENS),
     "binary header": Decoder(
         header(1),

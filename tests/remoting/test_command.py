@@ -4,15 +4,7 @@ import dataclasses
 
 import pytest
 
-from namesrv_remoting.codes import (
-    CURRENT_VERSION,
-    VERSION_MAPPING_TAIL,
-    VERSION_REGISTER_BODY,
-    LanguageCode,
-    RequestCode,
-    ResponseCode,
-    SerializeType,
-)
+from namesrv_remoting import codes
 from namesrv_remoting.command import RemotingCommand, answer_type
 
 
@@ -51,12 +43,12 @@ def test_what_we_send_unless_told_otherwise() -> None:
 def test_numbers() -> None:
     """RequestCode.java's for a NameServer and five of our own; ResponseCode.java's that a NameServer uses."""
     assert [100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327,
-            901, 904, 905, 20001, 20002, 20003, 20004, 20005] == list(RequestCode)  # fmt: skip
-    assert [0, 1, 2, 3, 16, 17, 22, 1500] == list(ResponseCode)
-    assert [0, 1, 77] == list(SerializeType)
+            901, 904, 905, 20001, 20002, 20003, 20004, 20005] == list(codes.RequestCode)  # fmt: skip
+    assert [0, 1, 2, 3, 16, 17, 22, 1500] == list(codes.ResponseCode)
+    assert [0, 1, 77] == list(codes.SerializeType)
     # V5_3_3 is 413 + 3 * 20 + 2 * 3; V3_0_11 is 37, V5_0_0 is 413
-    assert (479, 37, 413) == (CURRENT_VERSION, VERSION_REGISTER_BODY, VERSION_MAPPING_TAIL)
+    assert (479, 37, 413) == (codes.CURRENT_VERSION, codes.VERSION_REGISTER_BODY, codes.VERSION_MAPPING_TAIL)
     assert [
         "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
         "NODE_JS",
-    ] == [LanguageCode(code).name for code in range(14)]  # fmt: skip
+    ] == [codes.LanguageCode(code).name for code in range(14)]  # fmt: skip

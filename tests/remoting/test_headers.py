@@ -7,37 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv_remoting import headers
 from namesrv_remoting.errors import BadRequestError
-from namesrv_remoting.headers import (
-    BrokerHeartbeatRequestHeader,
-    BrokerNameRequestHeader,
-    ClusterRequestHeader,
-    DeleteTopicRequestHeader,
-    ExtHeader,
-    GetBrokerMemberGroupRequestHeader,
-    GetRouteInfoRequestHeader,
-    Int32,
-    Int64,
-    KVConfigKeyRequestHeader,
-    Name,
-    NamespaceRequestHeader,
-    NotifyMinBrokerIdChangeRequestHeader,
-    PutKVConfigRequestHeader,
-    QueryDataVersionRequestHeader,
-    RegisterBrokerRequestHeader,
-    RegisterBrokerResponseHeader,
-    RegisterTopicRequestHeader,
-    UnregisterBrokerRequestHeader,
-)
 from tests.support.commands import EXT_FIELDS, INT32, TEXT
 
 
-class Header(ExtHeader, frozen=True, kw_only=True):
+class Header(headers.ExtHeader, frozen=True, kw_only=True):
     """One field of each kind."""
 
-    broker_name: Name
-    topic_count: Int32
-    counter: Int64 | None = None
+    broker_name: headers.Name
+    topic_count: headers.Int32
+    counter: headers.Int64 | None = None
     percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 50
     enable_order: bool = False
     zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
@@ -123,13 +103,13 @@ def test_no_ext_fields_at_all_miss_the_first_required_one() -> None:
             Header(broker_name="a", topic_count=0, zone_name=""),
             {"brokerName": "a", "topicCount": "0", "percent": "50", "enableOrder": "false", "__ZONE_NAME": ""},
         ),
-        (RegisterBrokerResponseHeader(), {}),
+        (headers.RegisterBrokerResponseHeader(), {}),
         (
-            RegisterBrokerResponseHeader(ha_server_addr="h:1", master_addr="m:2"),
+            headers.RegisterBrokerResponseHeader(ha_server_addr="h:1", master_addr="m:2"),
             {"haServerAddr": "h:1", "masterAddr": "m:2"},
         ),
         (
-            NotifyMinBrokerIdChangeRequestHeader(
+            headers.NotifyMinBrokerIdChangeRequestHeader(
                 min_broker_id=0, broker_name="a", min_broker_addr="m:1", offline_broker_addr="o:2", ha_broker_addr="h:3"
             ),
             {
@@ -142,7 +122,7 @@ def test_no_ext_fields_at_all_miss_the_first_required_one() -> None:
         ),
     ],
 )
-def test_typed_values_become_ext_fields(header: ExtHeader, ext_fields: dict[str, str]) -> None:
+def test_typed_values_become_ext_fields(header: headers.ExtHeader, ext_fields: dict[str, str]) -> None:
     """Strings as Java spells them; what is None is not there."""
     assert ext_fields == header.to_ext()
 
@@ -180,22 +160,22 @@ REGISTRATION = {**BROKER, "brokerId": "0"}
 @pytest.mark.parametrize(
     ("header", "fields"),
     [
-        (PutKVConfigRequestHeader, {"namespace": "n", "key": "k", "value": "v"}),
-        (KVConfigKeyRequestHeader, {"namespace": "n", "key": "k"}),
-        (NamespaceRequestHeader, {"namespace": "n"}),
-        (BrokerNameRequestHeader, {"brokerName": "a"}),
-        (DeleteTopicRequestHeader, {"topic": "T"}),
-        (RegisterTopicRequestHeader, {"topic": "T"}),
-        (ClusterRequestHeader, {"cluster": "c"}),
-        (RegisterBrokerRequestHeader, REGISTRATION),
-        (UnregisterBrokerRequestHeader, REGISTRATION),
-        (BrokerHeartbeatRequestHeader, BROKER),
-        (QueryDataVersionRequestHeader, REGISTRATION),
-        (GetBrokerMemberGroupRequestHeader, {"clusterName": "c", "brokerName": "a"}),
-        (GetRouteInfoRequestHeader, {"topic": "T"}),
+        (headers.PutKVConfigRequestHeader, {"namespace": "n", "key": "k", "value": "v"}),
+        (headers.KVConfigKeyRequestHeader, {"namespace": "n", "key": "k"}),
+        (headers.NamespaceRequestHeader, {"namespace": "n"}),
+        (headers.BrokerNameRequestHeader, {"brokerName": "a"}),
+        (headers.DeleteTopicRequestHeader, {"topic": "T"}),
+        (headers.RegisterTopicRequestHeader, {"topic": "T"}),
+        (headers.ClusterRequestHeader, {"cluster": "c"}),
+        (headers.RegisterBrokerRequestHeader, REGISTRATION),
+        (headers.UnregisterBrokerRequestHeader, REGISTRATION),
+        (headers.BrokerHeartbeatRequestHeader, BROKER),
+        (headers.QueryDataVersionRequestHeader, REGISTRATION),
+        (headers.GetBrokerMemberGroupRequestHeader, {"clusterName": "c", "brokerName": "a"}),
+        (headers.GetRouteInfoRequestHeader, {"topic": "T"}),
     ],
 )
-def test_required_fields_are_enough(header: type[ExtHeader], fields: dict[str, str]) -> None:
+def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dict[str, str]) -> None:
     """And each is needed; an empty one is as good as none: the binary header cannot tell. Only a KV value may be."""
     header.from_ext(fields)
     for name in fields:
@@ -211,7 +191,7 @@ def test_required_fields_are_enough(header: type[ExtHeader], fields: dict[str, s
     [
         # 4.9.x knows neither acting master nor an expiry of its own; the CRC is not checked, the body not compressed
         (
-            RegisterBrokerRequestHeader,
+            headers.RegisterBrokerRequestHeader,
             {**REGISTRATION, "haServerAddr": "h:1", "compressed": "false", "bodyCrc32": "0"},
             {"broker_id": 0, "ha_server_addr": "h:1", "heartbeat_timeout_millis": None, "enable_acting_master": None,
              "compressed": False, "body_crc32": 0, "zone_name": None, "kind": "full", "agent_id": None,
@@ -219,7 +199,7 @@ def test_required_fields_are_enough(header: type[ExtHeader], fields: dict[str, s
         ),
         # 5.x says all that; ids may be negative (DLedger)
         (
-            RegisterBrokerRequestHeader,
+            headers.RegisterBrokerRequestHeader,
             {**BROKER, "brokerId": "-1", "heartbeatTimeoutMillis": "10000", "enableActingMaster": "true",
              "compressed": "true", "bodyCrc32": "1321367481", "__ZONE_NAME": "z1"},
             {"broker_id": -1, "ha_server_addr": None, "heartbeat_timeout_millis": 10_000, "enable_acting_master": True,
@@ -227,26 +207,26 @@ def test_required_fields_are_enough(header: type[ExtHeader], fields: dict[str, s
         ),
         # by which agent process, and the how manieth of it
         (
-            RegisterBrokerRequestHeader,
+            headers.RegisterBrokerRequestHeader,
             {**REGISTRATION, "kind": "delta", "agentId": "x", "registrationSeq": "7"},
             {"kind": "delta", "agent_id": "x", "registration_seq": 7},
         ),
-        (UnregisterBrokerRequestHeader, {**REGISTRATION, "agentId": "x", "registrationSeq": "7"},
+        (headers.UnregisterBrokerRequestHeader, {**REGISTRATION, "agentId": "x", "registrationSeq": "7"},
          {"agent_id": "x", "registration_seq": 7}),
-        (BrokerHeartbeatRequestHeader, {**REGISTRATION, "agentId": "x", "registrationSeq": "7"},
+        (headers.BrokerHeartbeatRequestHeader, {**REGISTRATION, "agentId": "x", "registrationSeq": "7"},
          {"broker_id": 0, "agent_id": "x", "registration_seq": 7}),
-        (BrokerHeartbeatRequestHeader, BROKER, {"broker_id": None, "agent_id": None, "registration_seq": None}),
+        (headers.BrokerHeartbeatRequestHeader, BROKER, {"broker_id": None, "agent_id": None, "registration_seq": None}),
         # zone fields have names of their own; the rest of a TopicRequestHeader is ignored
         (
-            GetRouteInfoRequestHeader,
+            headers.GetRouteInfoRequestHeader,
             {"topic": "T", "acceptStandardJsonOnly": "TRUE", "__ZONE_MODE": "true", "__ZONE_NAME": "z", "ns": "x"},
             {"topic": "T", "accept_standard_json_only": "TRUE", "zone_mode": "true", "zone_name": "z"},
         ),
-        (DeleteTopicRequestHeader, {"topic": "T", "clusterName": "c"}, {"cluster_name": "c"}),
-        (DeleteTopicRequestHeader, {"topic": "T"}, {"cluster_name": None}),
+        (headers.DeleteTopicRequestHeader, {"topic": "T", "clusterName": "c"}, {"cluster_name": "c"}),
+        (headers.DeleteTopicRequestHeader, {"topic": "T"}, {"cluster_name": None}),
     ],
 )  # fmt: skip
-def test_fields_of_a_request(header: type[ExtHeader], fields: dict[str, str], expected: dict[str, Any]) -> None:
+def test_fields_of_a_request(header: type[headers.ExtHeader], fields: dict[str, str], expected: dict[str, Any]) -> None:
     """As each of its senders names them."""
     found = header.from_ext(fields)
 
@@ -267,13 +247,13 @@ def test_fields_of_a_request(header: type[ExtHeader], fields: dict[str, str], ex
 def test_registration_with_a_bad_field_is_refused(changed: dict[str, str], remark: str) -> None:
     """By name and value, before anything happens; an expiry is between a millisecond and a day."""
     with pytest.raises(BadRequestError) as caught:
-        RegisterBrokerRequestHeader.from_ext({**REGISTRATION, **changed})
+        headers.RegisterBrokerRequestHeader.from_ext({**REGISTRATION, **changed})
     assert remark == caught.value.remark
 
 
 def test_headers_are_values() -> None:
     """Nobody changes what a peer has said."""
-    header = GetRouteInfoRequestHeader(topic="T")
+    header = headers.GetRouteInfoRequestHeader(topic="T")
 
     with pytest.raises(AttributeError):
         header.topic = "U"  # type: ignore[misc]  # that is the point
