@@ -83,12 +83,9 @@ async def test_native_frames() -> None:
     version = {"counter": 0, "state_version": 0, "timestamp": 1_700_000_000_000}
     # filter servers are left as they are
     rest: dict[str, object] = {"topic_queue_mapping_info_map": {}, "filter_server_list": None}
-    assert {
-        **rest,
-        "topic_configs": [orders, bills],
-        "data_version": version,
-        "deleted_topics": [],
-    } == msgpack.unpackb(full.body)
+    assert {**rest, "topic_configs": [orders, bills], "data_version": version, "deleted_topics": []} == msgpack.unpackb(
+        full.body
+    )
     assert {
         **rest,
         "topic_configs": [{**orders, "perm": 4}],

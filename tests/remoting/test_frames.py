@@ -130,8 +130,7 @@ def test_frame_is_written(serialize_type: int, header: bytes, body: bytes, expec
 
 
 @pytest.mark.parametrize(
-    ("serialize_type", "header_bytes", "word"),
-    [(0, 261, b"\x00\x00\x01\x05"), (1, 16_777_215, b"\x01\xff\xff\xff")],
+    ("serialize_type", "header_bytes", "word"), [(0, 261, b"\x00\x00\x01\x05"), (1, 16_777_215, b"\x01\xff\xff\xff")]
 )
 def test_type_and_header_length_share_a_word(serialize_type: int, header_bytes: int, word: bytes) -> None:
     """RemotingCommandTest: JSON 261 is 00 00 01 05, ROCKETMQ 16777215 is 01 FF FF FF."""

@@ -17,10 +17,7 @@ _LOG: Final = logging.getLogger(__name__)
 Said = dict[str, Any]
 
 # Consumers look for queues of their own every second, not every 20 s.
-_FLAGS: Final = (
-    "-Drocketmq.client.rebalance.waitInterval=1000",
-    "-Drocketmq.client.rebalance.minInterval=1000",
-)
+_FLAGS: Final = ("-Drocketmq.client.rebalance.waitInterval=1000", "-Drocketmq.client.rebalance.minInterval=1000")
 
 
 def _events(process: PatternProcess, event: str, fields: dict[str, object]) -> list[Said]:

@@ -166,8 +166,5 @@ def test_address_is_checked_at_once() -> None:
 )
 async def test_hosts_are_looked_up_and_ipv6_ones_have_brackets(listens: str, host: str) -> None:
     """The connection comes from there, too."""
-    async with (
-        ScriptedServer(listens) as server,
-        RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client,
-    ):
+    async with ScriptedServer(listens) as server, RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client:
         assert listens == (await ask_and_answer(client, server)).address[0]
