@@ -268,13 +268,13 @@ async def test_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Watched:
-    """A list that is read from a variable or from somewhere else, and what was told of it."""
+    """A list that is read from a variable, and what was told of it."""
 
-    def __init__(self, servers: str = "", source: str = "env:SERVERS") -> None:
-        self.environ = {"SERVERS": servers}
+    def __init__(self) -> None:
+        self.environ = {"SERVERS": ""}
         self.told: list[tuple[str, ...]] = []
         self.clock = FakeClock()
-        self.list = NameServerList(source, clock=self.clock, on_change=self.told.append, environ=self.environ)
+        self.list = NameServerList("env:SERVERS", clock=self.clock, on_change=self.told.append, environ=self.environ)
 
     async def look(self, servers: str) -> None:
         self.environ["SERVERS"] = servers
@@ -316,23 +316,6 @@ async def test_last_known_list_is_never_lost() -> None:
     words = [error if error == "ok" else f"name servers from env:SERVERS: {error}" for error in errors]
     assert [f"<NameServerList [env:SERVERS | 2 addresses | {each}]>" for each in words] == said
     assert [("a:1", "b:2")] == watched.told
-
-
-async def test_a_source_of_each_kind_may_fail_and_come_back(tmp_path: Path) -> None:
-    """File and URL: there, gone, there again and another one."""
-    path = tmp_path / "servers"
-    async with address_server() as served:
-        for source in (f"file:{path}", served.url):
-            watched = Watched(source=source)
-            failed = []
-            for address in ("a:1", "", "b:2"):
-                path.write_text(address)
-                served.answer = ok(address.encode())
-                await watched.list.refresh()
-                failed.append(watched.list.last_error is not None)
-
-            assert [False, True, False] == failed
-            assert [("a:1",), ("b:2",)] == watched.told
 
 
 async def test_list_is_read_every_two_minutes() -> None:

@@ -39,18 +39,6 @@ def client_of(bound: socket.socket, clock: FakeClock, **options: Any) -> Remotin
     return RemotingClient(f"{HOST}:{bound.getsockname()[1]}", clock=clock, **options)
 
 
-async def test_everybody_shares_one_connect() -> None:
-    """A hundred questions at once on a client that is not connected make one connection."""
-    async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
-        calls = [ask(client) for _ in range(100)]
-        peer = await server.accept()
-        for _ in calls:
-            peer.answer((await peer.receive()).opaque)
-        await asyncio.gather(*calls)
-
-        assert server.connections == 1
-
-
 async def test_nothing_is_connected_before_the_first_question() -> None:
     """A new client is a value; the first question makes the connection, and both ends agree on its address."""
     async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:

@@ -131,9 +131,13 @@ async def test_bug_in_a_handler_costs_one_answer(caplog: pytest.LogCaptureFixtur
         peer = await served.connect()
         peer.send(json_frame(FAIL, 1) + json_frame(ECHO, 2))
 
-        assert [(1, 1), (2, 0)] == [((answer := await peer.receive()).opaque, answer.code) for _ in range(2)]
+        failed, echoed = await peer.receive(), await peer.receive()
+        assert [(1, 1), (2, 0)] == [(failed.opaque, failed.code), (echoed.opaque, echoed.code)]
+        assert "internal error: ZeroDivisionError; see the server's log" == failed.remark
         [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
         assert f"request 2 from {peer.address} failed" == record.getMessage()
+        assert record.exc_info is not None
+        assert ZeroDivisionError is record.exc_info[0]
 
 
 class Lane:

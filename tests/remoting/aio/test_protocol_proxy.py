@@ -16,11 +16,9 @@ V6_ADDRESSES = bytes.fromhex("20010db8000000000000000000000001") * 2 + struct.pa
 
 HEADERS = {
     "v1": (b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9876\r\n", "192.0.2.1:56324"),
-    "v1-6": (b"PROXY TCP6 2001:db8::1 2001:db8::2 56324 9876\r\n", "[2001:db8::1]:56324"),
     "v1-unknown": (b"PROXY UNKNOWN\r\n", None),
     "v2": (V2 + b"\x21\x11\x00\x0c" + V4_ADDRESSES, "192.0.2.1:56324"),
     "v2-6": (V2 + b"\x21\x21\x00\x24" + V6_ADDRESSES, "[2001:db8::1]:56324"),
-    "v2-extra": (V2 + b"\x21\x11\x00\x10" + V4_ADDRESSES + b"\x04\x00\x01\x00", "192.0.2.1:56324"),
     "v2-local": (V2 + b"\x20\x00\x00\x00", None),
     "none": (b"", None),
 }
