@@ -72,9 +72,6 @@ def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -
     return TalkingProcess(*command, "--config", str(file.path), "--log-format=text", *flags)
 
 
-# -- checking --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("flags", "code", "said"),
     [(["--help"], 0, ("--config FILE", "SIGHUP", "SIGTERM", "SIGUSR1")), ([], 2, ("--config",))],
@@ -120,9 +117,6 @@ def test_state_file_that_cannot_be_used(
     assert line.startswith("namesrv-broker-agent: ")
     assert str(state.parent) in line
     assert content is None or content == state.read_text()
-
-
-# -- running ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", [SCRIPT, MODULE], ids=["script", "module"])

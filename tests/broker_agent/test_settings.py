@@ -16,9 +16,6 @@ BROKER = "".join(f'{name} = "{value}"\n' for name, value in NEEDED.items())
 TOPIC = BROKER + '[[topics]]\ntopic_name = "T"\n'
 
 
-# -- settings ---------------------------------------------------------------------------------------------------------
-
-
 def test_three_values_are_enough() -> None:
     """The rest is that of a master that registers with the servers in the environment, as the README says."""
     seconds = {"heartbeat": 30.0, "answer_timeout": 5.0, "connect_timeout": 3.0, "max_backoff": 0.8}
@@ -108,9 +105,6 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         AgentSettings(**wrong)
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -62,9 +62,6 @@ def agent_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "namesrv-broker-agent"]
 
 
-# -- start and stop --------------------------------------------------------------------------------------------------
-
-
 def test_start_register_stop(namesrv: Daemon, name: str) -> None:
     """A thread while it is started, and none afterwards; second calls do nothing; stopping unregisters."""
     agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
@@ -150,9 +147,6 @@ def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: P
         assert 1 == agent.registered()
 
 
-# -- threads ---------------------------------------------------------------------------------------------------------
-
-
 def test_eight_threads_create_topics(namesrv: Daemon, name: str) -> None:
     """All are there, each change has counted once, and an error reaches the thread that made it."""
     with SyncBrokerAgent(settings_of(namesrv, name)) as agent, ThreadPoolExecutor(8) as pool:
@@ -215,9 +209,6 @@ def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> No
             waiting.result(GUARD_SECONDS)
     assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
     assert [] == agent_threads()
-
-
-# -- callbacks -------------------------------------------------------------------------------------------------------
 
 
 class Told:

@@ -149,9 +149,6 @@ def test_state_version_that_cannot_be(state_version: Any) -> None:
     assert AT_FIRST == table.data_version
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
-
-
 def test_topics_and_version_survive_a_restart(path: Path) -> None:
     """A broker that comes back goes on counting where it was, with its topics in their order; only it may read them."""
     first = table_of(ORDERS, state_file=path)

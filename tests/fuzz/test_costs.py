@@ -205,9 +205,6 @@ def peak_of(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-# -- registrations of many megabytes ----------------------------------------------------------------------------------
-
-
 def table(member: bytes, item: bytes) -> bytes:
     """A JSON registration of 16 MiB with such a table; every # is a number of its own."""
     times = (16 * MEBIBYTE - 64) // (len(item) + 6)

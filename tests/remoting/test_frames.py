@@ -112,9 +112,6 @@ def test_reader_knows_whether_it_is_inside_a_frame() -> None:
     assert not reader.is_inside_frame
 
 
-# -- writing ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("serialize_type", "header", "body", "expected"),
     [
@@ -155,8 +152,6 @@ def test_largest_frame_is_written() -> None:
     """16 MiB to the byte."""
     assert len(encode_frame(0, bytes(16), bytes(16_777_192))) == 16_777_216
 
-
-# -- whatever comes ---------------------------------------------------------------------------------------------------
 
 FRAMES = st.lists(st.tuples(st.sampled_from([0, 77]), st.binary(max_size=40), st.binary(max_size=40)), max_size=6)
 

@@ -144,8 +144,6 @@ def test_no_ext_fields_break_the_reader(ext_fields: dict[str, str]) -> None:
         assert (error.remark or "").startswith("field ")  # noqa: PT017 - either outcome is right
 
 
-# -- what RocketMQ's requests carry -----------------------------------------------------------------------------------
-
 BROKER = {"brokerName": "a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c"}
 REGISTRATION = {**BROKER, "brokerId": "0"}
 

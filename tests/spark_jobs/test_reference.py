@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark_jobs.reference import Analysis
-from tests.spark_jobs.reference.boots import Boot
+from tests.spark_jobs.reference.lines import Boot
 from tests.spark_jobs.reference.lives import Life
 from tests.spark_jobs.reference.replay import Policy, deviations, even_scans, fixed, phi, replay
 from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member

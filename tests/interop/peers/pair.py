@@ -83,8 +83,6 @@ class Pair:
         clients.close(name)
         return self
 
-    # -- what the slave got from its master ---------------------------------------------------------------------------
-
     def slave_is_filled(self) -> bool:
         """Whether the slave has the topic and all its messages; 5.3 copies topics once in a minute, 4.9 every 10 s."""
         table = self.slave.home / "store" / "config" / "topics.json"

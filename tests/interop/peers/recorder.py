@@ -78,8 +78,6 @@ class Recorder:
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
 
-    # -- the threads --------------------------------------------------------------------------------------------------
-
     def _start(self, run: Any, *args: Any) -> None:
         threading.Thread(target=run, args=args, daemon=True).start()
 

@@ -117,9 +117,6 @@ async def test_callback_that_raises_ends_the_connection() -> None:
     assert [LookupError] == [type(context["exception"]) for context in reported]
 
 
-# -- a server that does not read --------------------------------------------------------------------------------------
-
-
 def connection_of(client: RemotingClient) -> ClientConnection:
     """The connection that a client has."""
     assert client._connection is not None
@@ -196,9 +193,6 @@ async def test_requests_of_a_server_that_does_not_read_are_not_refused() -> None
         assert (await peer.receive()).opaque == 9
         peer.close()
         await failures(calls[1:])
-
-
-# -- closing ----------------------------------------------------------------------------------------------------------
 
 
 async def test_close_fails_what_waits_and_closes_the_connection() -> None:
@@ -289,9 +283,6 @@ async def test_repr_shows_the_state() -> None:
         assert f"<ClientConnection [{server.address} | was closed by the peer | 0 pending]>" == repr(connected)
         assert f"<RemotingClient [{server.address} | not connected | 0 pending]>" == repr(client)
     assert f"<RemotingClient [{server.address} | closed | 0 pending]>" == repr(client)
-
-
-# -- the table of pending calls ---------------------------------------------------------------------------------------
 
 
 async def test_all_calls_fail_each_with_its_own_exception() -> None:

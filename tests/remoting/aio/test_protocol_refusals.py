@@ -165,9 +165,6 @@ async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) 
         assert [] == served.heard.refused
 
 
-# -- other ends -------------------------------------------------------------------------------------------------------
-
-
 async def test_requests_of_a_peer_that_hangs_up_are_carried_out() -> None:
     """Whoever sends an unregistration and closes has unregistered."""
     gate = Gate()

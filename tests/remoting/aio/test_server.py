@@ -25,9 +25,6 @@ async def is_served(peer: RawPeer) -> bool:
     return 7 == (await peer.ask(QUESTION)).opaque
 
 
-# -- listening --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
 async def test_several_hosts_share_one_port() -> None:
     """Port 0 is drawn once, and the addresses that come back are where it can be reached; IPv6 ones have brackets."""
@@ -81,9 +78,6 @@ def test_sockets_without_the_options_do_without(monkeypatch: pytest.MonkeyPatch)
 
         assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert option is None or tcp.getsockopt(socket.IPPROTO_TCP, option) == 0
-
-
-# -- who is let in ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,9 +143,6 @@ async def come_and_go(address: tuple[str, int], batch: int) -> None:
             peer.close()
         else:
             peer.reset()
-
-
-# -- leaving ----------------------------------------------------------------------------------------------------------
 
 
 async def test_nobody_is_let_in_any_more() -> None:

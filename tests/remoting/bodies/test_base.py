@@ -107,9 +107,6 @@ def test_msgpack_that_is_none_is_refused(body: bytes) -> None:
         read_msgpack(MSGPACK, body, "SHAPE")
 
 
-# -- zlib -------------------------------------------------------------------------------------------------------------
-
-
 def inflated(stream: bytes, *, max_bytes: int, max_ratio: int) -> bytes:
     """All of it."""
     return b"".join(inflate(stream, max_bytes=max_bytes, max_ratio=max_ratio))

@@ -77,9 +77,6 @@ def test_natively_only_what_is_declared_optional_may_be_missing() -> None:
             NATIVE.read(kind, b"\x80")
 
 
-# -- DataVersions -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("dialect", "body", "version"),
     [

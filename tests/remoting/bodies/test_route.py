@@ -151,9 +151,6 @@ def test_routes_round_trip(route: TopicRouteData) -> None:
     assert route == read_route(JSON.encode(route))
 
 
-# -- what others write ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("body", "flag"),
     [

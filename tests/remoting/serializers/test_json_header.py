@@ -12,8 +12,6 @@ from tests.support.commands import decode, decode_header
 
 DEFAULTS = RemotingCommand(code=0, opaque=None, version=0, language=0)
 
-# -- writing ----------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("command", "header"),
@@ -51,9 +49,6 @@ def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) 
     length = len(header)
 
     assert bytes([0, 0, 0, length + 4, 0, 0, 0, length]) + header == encode_command(command)
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 def test_frame_of_a_java_broker_is_read() -> None:

@@ -8,8 +8,6 @@ from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.serializers import encode_command
 from tests.support.commands import decode, decode_header
 
-# -- writing ----------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("command", "frame"),
@@ -34,9 +32,6 @@ from tests.support.commands import decode, decode_header
 def test_frame_is_written_to_the_byte(command: RemotingCommand, frame: bytes) -> None:
     """Code, opaque, flag, version, remark or nil, ext fields or nil, each as short as msgpack has it."""
     assert frame == encode_command(command)
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

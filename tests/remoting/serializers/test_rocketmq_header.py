@@ -13,9 +13,6 @@ NONE = b"\x00\x00\x00\x00"
 COMMAND = RemotingCommand(code=9999, opaque=9, version=479, language=0, serialize_type=1)
 
 
-# -- writing: the vectors of RocketMQSerializableTest -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("command", "header"),
     [
@@ -67,9 +64,6 @@ def test_what_does_not_fit_is_our_fault(command: RemotingCommand, error: str) ->
     """Extension codes fit (20001 < 32768); larger numbers cannot be said in this spelling."""
     with pytest.raises(LocalProtocolError, match=f"^{error}$"):
         encode_command(command)
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

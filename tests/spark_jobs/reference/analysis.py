@@ -8,9 +8,7 @@ from typing import Any
 
 from namesrv_spark_jobs.options import Options
 from tests.spark_jobs.reference import lines
-from tests.spark_jobs.reference.boots import Boot, boots
-from tests.spark_jobs.reference.exposure import ClientStaleness, Routes
-from tests.spark_jobs.reference.lives import Broker, Life, Span, episodes, lives, near_misses
+from tests.spark_jobs.reference.lives import Broker, ClientStaleness, Life, Routes, Span, episodes, lives, near_misses
 from tests.spark_jobs.reference.replay import as_logged, client_staleness, replay_as_logged, trials
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -29,7 +27,7 @@ class Analysis:
     def __init__(self, files: Mapping[str, Iterable[str | bytes]], options: Options = lines.EVERYTHING) -> None:
         self.options = options
         self.lines, self.files = lines.read(files, options)
-        self.boots = boots(self.lines)
+        self.boots = lines.boots(self.lines)
         for boot in self.boots:
             for file in boot.clock_steps:
                 self.files[file]["clock_steps"] += 1
@@ -172,7 +170,7 @@ def _input(analysis: Analysis, settings: Sequence[Row]) -> Row:
     }
 
 
-def _settings(boot: Boot) -> Row:
+def _settings(boot: lines.Boot) -> Row:
     return {
         "nameserver": boot.nameserver,
         "boot_id": boot.boot,
