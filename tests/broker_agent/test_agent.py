@@ -9,7 +9,6 @@ from typing import TextIO
 
 import pytest
 
-from namesrv.routeinfo.records import Evicted, Registered, Unregistered
 from namesrv_broker_agent import BrokerAgent, TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.support.agents import (
@@ -51,7 +50,7 @@ async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -
         assert 3 == await agent.registered() == len(sockets(agent))
         await clock.advance(1)
         for server in servers:
-            assert ([("full", 0, 0, 5_000_000)], 1) == (versions(server), len(server.namesrv.connections))
+            assert ([("full", 0, 0, 5_000_000)], 1) == (await versions(server), len(server.namesrv.connections))
             assert ((8, 8, 6), (4, 4, 6)) == (queues(server, "orders"), queues(server, "bills"))
             assert "registered" == agent.servers[server.where].status
         known = "3 of 3 servers | <TopicTable [2 topics | version 0]>"
@@ -68,7 +67,7 @@ async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -
             await change
             await until_each(servers, topic, expected)
             for server in servers:
-                assert ("delta", counter, 0, 5_001_000) == versions(server)[-1]
+                assert ("delta", counter, 0, 5_001_000) == (await versions(server))[-1]
             assert 3 == await agent.registered()
         assert ({"orders", "refunds"}, 1_001.0) == (set(agent.topics), clock.monotonic())
 
@@ -78,11 +77,11 @@ async def test_replaced_table_is_told_as_one_delta(tmp_path: Path) -> None:
     async with real(tmp_path) as it:
         await it.agent.replace_topics(TOPICS)
         await settle()
-        assert [("full", 2)] == registrations(it.server)
+        assert [("full", 2)] == await registrations(it.server)
 
         await it.agent.replace_topics([TopicConfig("orders", 16, 16), TopicConfig("fees", 1, 1)])
-        await until(lambda: len(registrations(it.server)) == 2)
-        assert [("delta", 1, 0)] == [found[:3] for found in versions(it.server)[1:]]
+        await until(lambda: len(it.server.events("register")) == 2)
+        assert [("delta", 1, 0)] == [found[:3] for found in (await versions(it.server))[1:]]
         known = it.server.namesrv.manager.tables.topic_queue_table
         assert {"orders": (16, 16, 6), "fees": (1, 1, 6)} == {topic: queues(it.server, topic) for topic in known}
 
@@ -105,8 +104,8 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
             await until(lambda: not leaves.namesrv.connections)
             await until(lambda: agent.servers.keys() == {stays.where, joins.where})
 
-            assert 1 == len(leaves.effects_of(Unregistered))
-            assert ([("full", 2)], [("full", 2)]) == (registrations(joins), registrations(stays))
+            assert 1 == len(leaves.events("unregister"))
+            assert ([("full", 2)], [("full", 2)]) == (await registrations(joins), await registrations(stays))
             assert 2 == await agent.registered()
 
 
@@ -139,7 +138,7 @@ async def test_list_that_cannot_be_read_changes_nothing(content: str | None, tmp
         write(server.where)
         # the thread that reads the list may still be at the last one: then it is ten seconds from there
         await finished(clock, until(lambda: agent.name_servers_error is None))
-        assert [("full", 2)] == registrations(server)
+        assert [("full", 2)] == await registrations(server)
 
 
 async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
@@ -238,12 +237,12 @@ async def test_second_life_of_the_same_agent(tmp_path: Path) -> None:
         await it.agent.registered()
         await finished(it.clock, it.agent.drain())
         assert {} == brokers(it.server)
-        it.server.effects.clear()
+        await it.server.forget()
         async with it.agent:
             assert 1 == await it.agent.registered()
-            assert [("full", 1)] == registrations(it.server)
+            assert [("full", 1)] == await registrations(it.server)
             assert ((8, 8, 6), None) == (queues(it.server, "orders"), queues(it.server, "bills"))
-            assert 4 == it.server.effects_of(Registered)[0].live.registration_seq
+            assert 4 == next(iter(it.server.namesrv.manager.tables.broker_live_table.values())).registration_seq
 
 
 # -- leaving ----------------------------------------------------------------------------------------------------------
@@ -259,8 +258,8 @@ async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
 
         assert (1_000.0, {}) == (clock.monotonic(), agent.servers)
         for server in servers:
-            assert 1 == len(server.effects_of(Unregistered))
-            assert ["unregistered"] == [effect.reason for effect in server.effects_of(Evicted)]
+            assert 1 == len(server.events("unregister"))
+            assert ["unregistered"] == [event["reason"] for event in server.events("evict")]
         await until(lambda: not any(server.namesrv.connections for server in servers))
         # nobody goes on
         assert [] == [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")]
@@ -333,7 +332,7 @@ async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path)
         draining = asyncio.ensure_future(agent.drain())
         await until_each(servers[:2], "orders", (8, 8, 4))
         for server in servers[:2]:
-            assert ((4, 4, 4), ("full", 1, 0)) == (queues(server, "bills"), versions(server)[-1][:3])
+            assert ((4, 4, 4), ("full", 1, 0)) == (queues(server, "bills"), (await versions(server))[-1][:3])
         began = clock.monotonic()
         await settle()
         await agent.create_topic(REFUNDS)
@@ -346,11 +345,11 @@ async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path)
         for server in servers[:2]:
             assert {NAME: {0: ADDR}} == brokers(server)
             # still alive
-            assert server.touches
+            assert server.heartbeats
         await clock.advance(0.1)
         await draining
         assert began + 30.0 == pytest.approx(clock.monotonic())
-        assert [({}, 1)] * 3 == [(brokers(server), len(server.effects_of(Unregistered))) for server in servers]
+        assert [({}, 1)] * 3 == [(brokers(server), len(server.events("unregister"))) for server in servers]
 
 
 async def test_drain_that_is_given_up_while_it_leaves_still_leaves() -> None:

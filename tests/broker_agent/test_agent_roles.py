@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.records import Evicted
 from namesrv_broker_agent import BrokerAgent, MasterInfo
 from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from tests.support import agents
@@ -49,12 +48,12 @@ async def test_promotion_and_demotion_keep_the_address(tmp_path: Path) -> None:
 
         await agent.promote(state_version=7)
         assert [{"0": agents.ADDR}] * 3 == [await routed(server) for server in servers]
-        assert [("full", 1, 7)] * 3 == [agents.versions(server)[-1][:3] for server in servers]
+        assert [("full", 1, 7)] * 3 == [(await agents.versions(server))[-1][:3] for server in servers]
 
         await agent.demote(2)
         assert [{"2": agents.ADDR}] * 3 == [await routed(server) for server in servers]
-        assert [("full", 2, 7)] * 3 == [agents.versions(server)[-1][:3] for server in servers]
-        assert (2, []) == (agent.broker_id, [effect for server in servers for effect in server.effects_of(Evicted)])
+        assert [("full", 2, 7)] * 3 == [(await agents.versions(server))[-1][:3] for server in servers]
+        assert (2, []) == (agent.broker_id, [event for server in servers for event in server.events("evict")])
 
 
 @pytest.mark.parametrize("broker_id", [0, -1, 1 << 63])

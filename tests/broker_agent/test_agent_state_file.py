@@ -10,7 +10,7 @@ import pytest
 
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.codes import Permission
-from tests.support.agents import TOPICS, brokers, heartbeats, queues, real, registrations, versions
+from tests.support.agents import TOPICS, brokers, queues, real, versions
 from tests.support.fake_clock import GUARD_SECONDS, passing, settle, until
 
 REFUNDS = TopicConfig("refunds", 2, 2)
@@ -61,7 +61,7 @@ async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path
         content = path.read_bytes()
         path.unlink()
         path.mkdir()
-        it.server.effects.clear()
+        await it.server.forget()
 
         for change in (
             it.agent.create_topic(REFUNDS),
@@ -73,14 +73,15 @@ async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path
             with pytest.raises(IsADirectoryError):
                 await change
         await settle()
-        assert ([], set(TOPICS), 0) == (it.server.effects, set(it.agent.topics.values()), it.agent.broker_id)
+        assert [] == await it.server.lines("register")
+        assert (set(TOPICS), 0) == (set(it.agent.topics.values()), it.agent.broker_id)
 
         path.rmdir()
         path.write_bytes(content)
         await it.agent.create_topic(REFUNDS)
         await it.agent.registered()
         assert (2, 2, 6) == queues(it.server, "refunds")
-        assert [("delta", 1)] == [(kind, counter) for kind, counter, *_ in versions(it.server)]
+        assert [("delta", 1)] == [(kind, counter) for kind, counter, *_ in await versions(it.server)]
 
 
 async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, path: Path) -> None:
@@ -100,14 +101,14 @@ async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, pa
 async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, slow_disk: Callable[[], SlowDisk]) -> None:
     """Not while the disk is slow; heartbeats go on, and the next change waits for this one."""
     async with real(tmp_path, state_file=path) as it:
-        it.server.effects.clear()
+        await it.server.forget()
         disk = slow_disk()
         create = asyncio.create_task(it.agent.create_topic(REFUNDS))
         change = asyncio.create_task(it.agent.set_perm("refunds", Permission.READ))
         await until(lambda: disk.began == 1)
         await it.clock.advance(30.0)
-        await until(lambda: heartbeats(it.server))
-        assert ([], False) == (registrations(it.server), "refunds" in it.agent.topics)
+        await until(lambda: it.server.heartbeats)
+        assert ([], False) == (it.server.events("register"), "refunds" in it.agent.topics)
 
         disk.write()
         await create
@@ -141,7 +142,7 @@ async def test_who_gives_up_waiting_does_not_leave_half_a_change(
         await until(lambda: queues(it.server, "refunds") == (2, 2, 6) and queues(it.server, "bills") is None)
         assert {"orders", "refunds"} == set(it.agent.topics)
 
-        it.server.effects.clear()
+        await it.server.forget()
         path.unlink()
         path.mkdir()
         failing = asyncio.create_task(it.agent.delete_topic("refunds"))
@@ -153,6 +154,6 @@ async def test_who_gives_up_waiting_does_not_leave_half_a_change(
         await settle()
         assert (True, [], {"orders", "refunds"}) == (
             failing.cancelled(),
-            registrations(it.server),
+            it.server.events("register"),
             set(it.agent.topics),
         )

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from namesrv.routeinfo.records import Registered
 from namesrv_broker_agent import AgentSettings, BrokerAgent, ServerState, TopicConfig
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support import peer as native_peer
@@ -155,14 +154,14 @@ def goodbye(server: InProcess) -> dict[str, str]:
     }
 
 
-def registrations(server: InProcess) -> list[tuple[str, int]]:
-    """The registrations that a server has taken: kind, and how many topics each brought."""
-    return [(effect.kind, effect.topics) for effect in server.effects_of(Registered)]
+async def registrations(server: InProcess) -> list[tuple[str, int]]:
+    """The registrations that a server has taken: kind, and how many topics the broker had then."""
+    return [(line["kind"], line["topics"]) for line in await server.lines("register")]
 
 
-def heartbeats(server: InProcess) -> list[float]:
+async def heartbeats(server: InProcess) -> list[float]:
     """When heartbeats came, on the server's clock."""
-    return [live.last_update for _, live, _ in server.touches]
+    return [line["mono_ms"] / 1000 for line in await server.lines("heartbeat")]
 
 
 def sockets(agent: BrokerAgent) -> list[int]:
@@ -212,13 +211,12 @@ def everywhere(servers: Iterable[InProcess | TcpProxy]) -> str:
     return ";".join(server.address if isinstance(server, TcpProxy) else server.where for server in servers)
 
 
-def versions(server: InProcess) -> list[tuple[str, int, int, int]]:
+async def versions(server: InProcess) -> list[tuple[str, int, int, int]]:
     """Of each registration that was taken: kind, and the DataVersion's counter, state version and timestamp."""
     found: list[tuple[str, int, int, int]] = []
-    for effect in server.effects_of(Registered):
-        version = effect.live.data_version
-        assert version is not None
-        found.append((effect.kind, version.counter, version.state_version, version.timestamp))
+    for line in await server.lines("register"):
+        state_version, timestamp, counter = map(int, line["data_version"].split("/"))
+        found.append((line["kind"], counter, state_version, timestamp))
     return found
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -21,8 +21,7 @@ from namesrv.kv import KVConfig
 from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
 from namesrv.routeinfo.liveness import LivenessClock
-from namesrv.routeinfo.manager import RouteInfoManager, Touched
-from namesrv.routeinfo.records import Effect
+from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
@@ -115,16 +114,11 @@ class NamesrvController:
         settings: Settings,
         clock: Clock | None = None,
         service_manager: ServiceManager | None = None,
-        *,
-        observers: Sequence[Callable[[Effect], None]] = (),
-        touch_observers: Sequence[Touched] = (),
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
         # called for every effect, and for every heartbeat, after the server's own
-        self._observers = observers
-        self._touch_observers = touch_observers
         self._stop_asked = asyncio.Event()
         # what SIGHUP asks for
         self._reload_asked = asyncio.Event()
@@ -233,7 +227,7 @@ class NamesrvController:
             watchers=watchers,
             events=events,
             spawn=spawn,
-            observers=[counters, *([] if log is None else [log]), *self._observers],
+            observers=[counters] if log is None else [counters, log],
         )
         answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
         manager = RouteInfoManager(
@@ -245,7 +239,7 @@ class NamesrvController:
             is_connected=connections.__contains__,
             caches=(answers.json, answers.native),
             on_late_heartbeat=counters.late_heartbeats.observe,
-            on_touch=[*([] if log is None else [log.touched]), *self._touch_observers],
+            on_touch=[] if log is None else [log.touched],
             on_publish=None if log is None else log.routes_published,
         )
         return Namesrv(

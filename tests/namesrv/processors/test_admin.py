@@ -176,7 +176,7 @@ async def test_topic_without_queues_changes_nothing(
 
     refused = (1, f"body of TopicRouteData cannot be read: {reason}")
     assert ((0, None) if reason is None else refused) == answer.outcome
-    assert [] == server.effects
+    assert [] == server.events()
 
 
 @in_all_spellings

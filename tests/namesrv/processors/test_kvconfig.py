@@ -112,7 +112,7 @@ async def test_only_order_configuration_is_part_of_routes(server: InProcess, pee
     """Other namespaces wake nobody and forget no route."""
     await peer.call(PUT, entry("N", "T", "v"))
     await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "never"))
-    assert [] == server.effects
+    assert [] == server.events()
 
     await peer.call(PUT, entry("ORDER_TOPIC_CONFIG", "T", "v"))
     assert 1 == server.namesrv.manager.revisions.revision

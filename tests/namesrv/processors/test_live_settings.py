@@ -134,7 +134,7 @@ async def test_update_is_answered(
     assert outcome_expected == (await peer.call(318, None, body)).outcome
 
     assert DEFAULTS == asdict(server.namesrv.live)
-    assert [] == server.effects
+    assert [] == server.events()
 
 
 async def test_update_needs_administration(tmp_path: Path) -> None:

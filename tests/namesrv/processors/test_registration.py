@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.records import Evicted, Fenced, Registered
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     MASTER,
@@ -36,9 +35,11 @@ def topics(server: InProcess) -> set[str]:
     return set(server.namesrv.manager.tables.topic_queue_table)
 
 
-def kinds(server: InProcess) -> list[str]:
+async def kinds(server: InProcess) -> list[str]:
     """How the registrations since the last look were taken."""
-    return [effect.kind for effect in server.taken(Registered)]
+    found = [line["kind"] for line in await server.lines("register")]
+    await server.forget()
+    return found
 
 
 async def test_single_topic_is_a_first_registration(server: InProcess, peer: NamesrvPeer) -> None:
@@ -64,7 +65,7 @@ async def test_full_one_drops_what_it_does_not_name_and_a_delta_does_not(server:
         assert left == topics(server)
     queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
     assert (16, 8) == (queues and queues.read_queue_nums, queues and queues.write_queue_nums)
-    assert ["full", "full", "delta", "full", "delta", "delta"] == kinds(server)
+    assert ["full", "full", "delta", "full", "delta", "delta"] == await kinds(server)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ async def test_kind_means_nothing_to_other_spellings(server: InProcess, peer: Na
 
     await peer.register(MASTER, registration("W", counter=3), kind="delta")
     assert {"T", "U", "V", "W"} == topics(server)
-    assert ["full", "full", "full"] == kinds(server)
+    assert ["full", "full", "full"] == await kinds(server)
 
 
 async def test_native_registration_may_be_compressed(server: InProcess, peer: NamesrvPeer) -> None:
@@ -143,14 +144,14 @@ async def test_unregister_is_fenced_by_agent_and_number(
     assert (0, None) == (await peer.call(104, {**MASTER.ext, **ext}, spelling="native")).outcome
 
     assert (set() if leaves else {"T"}) == topics(server)
-    assert [leaves, not leaves] == [bool(server.effects_of(Evicted)), bool(server.effects_of(Fenced))]
+    assert [leaves, not leaves] == [bool(server.events("evict")), bool(server.events("fenced"))]
 
 
 async def test_number_of_an_unchanged_registration_counts(server: InProcess, peer: NamesrvPeer) -> None:
     """Registering again with the same words and the next number fences what was said before it."""
     for number in ("1", "2"):
         await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=number)
-    assert ["full", "unchanged"] == kinds(server)
+    assert ["full", "unchanged"] == await kinds(server)
 
     stale = {**MASTER.ext, "agentId": "agent-1", "registrationSeq": "1"}
     await peer.call(104, stale, spelling="native")
@@ -169,7 +170,7 @@ async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
 
     again = await peer.register(MASTER, spelling=spelling)
 
-    assert ["full", "unchanged"] == kinds(server)
+    assert ["full", "unchanged"] == await kinds(server)
     assert (0, first.fields, first.body) == (again.code, again.fields, again.body)
     assert revision == server.namesrv.manager.revisions.revision
     await server.clock.advance(110)
@@ -188,7 +189,7 @@ async def test_equal_registration_of_a_slave_finds_its_new_master(
         answer = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
         assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == answer.fields
     # read anew once, because the group has changed
-    assert ["full", "full", "full", "unchanged"] == kinds(server)
+    assert ["full", "full", "full", "unchanged"] == await kinds(server)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ async def test_header_is_part_of_what_is_registered(server: InProcess, peer: Nam
     await peer.register(MASTER)
     await peer.register(MASTER, **ext)
 
-    assert ["full", "full"] == kinds(server)
+    assert ["full", "full"] == await kinds(server)
 
 
 async def test_equal_data_version_is_not_enough(server: InProcess, peer: NamesrvPeer) -> None:
@@ -216,7 +217,7 @@ async def test_equal_data_version_is_not_enough(server: InProcess, peer: Namesrv
     await peer.register(MASTER, registration("T", "U", counter=7))
     await peer.register(MASTER, registration("T", topic_config("U", read=16), counter=7))
 
-    assert ["full", "full"] == kinds(server)
+    assert ["full", "full"] == await kinds(server)
     queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
     assert 16 == (queues and queues.read_queue_nums)
 
@@ -227,7 +228,7 @@ async def test_refused_registration_is_not_remembered(server: InProcess, peer: N
         assert 1 == (await peer.register(MASTER, bodyCrc32="1")).code
         assert 1 == (await peer.register(MASTER, registration("T"))).code
 
-    assert [] == kinds(server)
+    assert [] == await kinds(server)
 
 
 QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":1,"writeQueueNums":1,"perm":6}]}'
@@ -259,13 +260,13 @@ async def test_registration_is_read_anew_when_something_else_touched_its_broker(
     await peer.register(MASTER)
     await peer.register(OTHER, registration("V", "W"))
     assert 0 == (await peer.call(code, ext, body)).code
-    server.effects.clear()
+    await server.forget()
 
     for _ in range(2):
         assert 0 == (await peer.register(MASTER)).code
     await peer.register(OTHER, registration("V", "W"))
 
-    assert ["full", "unchanged", "full" if touches_others else "unchanged"] == kinds(server)
+    assert ["full", "unchanged", "full" if touches_others else "unchanged"] == await kinds(server)
     assert {"T", "U"} <= server.namesrv.manager.tables.topic_queue_table.keys()
 
 
@@ -274,4 +275,4 @@ async def test_same_bytes_in_another_spelling_are_not_the_same(server: InProcess
     await peer.register(MASTER, b"", spelling="json")
     await peer.register(MASTER, b"", spelling="native")
 
-    assert ["full", "full"] == kinds(server)
+    assert ["full", "full"] == await kinds(server)
