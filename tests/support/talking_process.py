@@ -1,6 +1,7 @@
 """Runs a command that prints what it does, and waits until it has printed something."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tests.support.fake_clock import GUARD_SECONDS
 
@@ -157,6 +158,33 @@ class TalkingProcess(PatternProcess):
         super().__init__(command, environ=environ)
 
 
+# A script begins with it that tells in lines of JSON what it finds; `server` is the one that it talks to.
+TELLS = """
+import gc, json, os, signal, socket, sys, threading
+
+loop = sys.argv[1]
+if loop == "asyncio":
+    sys.modules["uvloop"] = None
+
+
+def tell(**news):
+    print(json.dumps(news), flush=True)
+
+
+def connections():
+    found = 0
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            with socket.socket(fileno=os.dup(number)) as other:
+                found += "%s:%d" % other.getpeername()[:2] == server
+        except (OSError, TypeError):
+            pass
+    return found
+
+
+"""
+
+
 def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
     """A Python process of its own that imports what we import; its output is text in a pipe."""
     return subprocess.Popen(
@@ -165,3 +193,12 @@ def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+
+
+def line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line that such a script tells."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "it ended"
+    news: dict[str, Any] = json.loads(line)
+    return news
