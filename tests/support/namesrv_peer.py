@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import msgpack
-import pytest
 
 from tests.support.raw_peer import RawPeer
 from tests.support.spelling import NATIVE, Answer, binary_frame, json_frame, native_frame
@@ -41,8 +40,6 @@ MASTER = Broker()
 SLAVE = Broker(id=1, addr="10.0.0.2:10911")
 OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
 ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
-
-in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 
 
 class How(TypedDict, total=False):

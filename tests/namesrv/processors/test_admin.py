@@ -19,7 +19,6 @@ from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
     Spelling,
-    in_all_spellings,
     native,
     native_registration,
     registration,
@@ -37,7 +36,6 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
     return found
 
 
-@in_all_spellings
 async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java writes the ids without quotes; quoted they are read by everybody."""
     answer = await peer.call(106, spelling=spelling)
@@ -67,7 +65,6 @@ async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spellin
     } == (await peer.call(106, spelling=spelling)).java_value
 
 
-@in_all_spellings
 async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In routes that were cached, for this broker only, through a changed registration, until it is added back."""
     await peer.register(MASTER, registration("T", topic_config("U", perm=4), topic_config("V", perm=15)))
@@ -100,7 +97,6 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
         assert (1, "field brokerName is missing") == (await peer.call(code, None, spelling=spelling)).outcome
 
 
-@in_all_spellings
 async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Everywhere, or in one cluster; what does not exist is a success and changes nothing."""
     await peer.register(MASTER)
@@ -131,7 +127,6 @@ def route_body(spelling: Spelling, *brokers: str) -> bytes:
     return json.dumps({"queueDatas": queues, "brokerDatas": [{"anything": 1}]}).encode()
 
 
-@in_all_spellings
 async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Broker by broker; an unknown one is ignored with success, as in Java, and what stands after it."""
     await peer.register(MASTER)
@@ -179,7 +174,6 @@ async def test_topic_without_queues_changes_nothing(
     assert [] == server.events()
 
 
-@in_all_spellings
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
     """All; those of a cluster; names of clusters and brokers; those whose first queues are flagged so."""
     for code in (206, 304, 311, 312, 313):
@@ -247,7 +241,6 @@ def test_an_address_gets_so_many_large_lists_and_then_so_many_per_second() -> No
     assert len(lists._given) <= 1_000
 
 
-@in_all_spellings
 @pytest.mark.settings(enable_topic_list=False, enable_all_topic_list=False)
 async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In Java's word; the system's list has no switch."""
@@ -257,7 +250,6 @@ async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) 
     assert 0 == (await peer.call(304, spelling=spelling)).code
 
 
-@in_all_spellings
 async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In Java's words, leading blank included; nor does anybody ask a NameServer what only brokers are told (905)."""
     for code in (0, 9999, 905, -1):

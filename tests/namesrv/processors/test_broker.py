@@ -16,7 +16,6 @@ from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
     Spelling,
-    in_all_spellings,
     native_registration,
     registration,
     topic_config,
@@ -33,7 +32,6 @@ def is_empty(server: InProcess) -> bool:
     return not any(known)
 
 
-@in_all_spellings
 async def test_master_registers_and_is_told_nothing(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
     """Success, no fields, no body; a binary question is answered in JSON."""
     answer = await peer.register(MASTER, spelling=spelling)
@@ -59,7 +57,6 @@ async def test_answer_to_a_master_is_this_to_the_byte(peer: NamesrvPeer) -> None
     assert struct.pack(">II", 4 + len(header), len(header)) + header == answered
 
 
-@in_all_spellings
 async def test_registration_is_answered_with_the_order_configuration(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
@@ -77,7 +74,6 @@ async def test_registration_is_answered_with_the_order_configuration(
     assert b"" == (await peer.register(MASTER, spelling=spelling)).body
 
 
-@in_all_spellings
 @pytest.mark.parametrize("code", [103, 104])
 async def test_missing_field_is_named_and_changes_nothing(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, code: int
@@ -199,7 +195,6 @@ async def test_broker_older_than_3_0_11_sends_the_bare_wrapper(server: InProcess
     assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
-@in_all_spellings
 async def test_unregister_is_done_before_it_is_answered(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
@@ -212,7 +207,6 @@ async def test_unregister_is_done_before_it_is_answered(
     assert (0, None) == (await peer.call(104, MASTER.ext, spelling=spelling)).outcome
 
 
-@in_all_spellings
 async def test_member_group_names_all_instances(peer: NamesrvPeer, spelling: Spelling) -> None:
     """901: the cluster is echoed, not checked; Java's remark `not set any response code` is not copied."""
     for cluster, addrs in (("nowhere", {}), ("cluster-1", {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"})):

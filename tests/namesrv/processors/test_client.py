@@ -15,7 +15,6 @@ from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
     Spelling,
-    in_all_spellings,
     native,
     native_registration,
     registration,
@@ -27,7 +26,6 @@ ORDINARY = {"agentId": 1}
 on_both_roads = pytest.mark.parametrize("detour", [{}, ORDINARY], ids=["fast", "ordinary"])
 
 
-@in_all_spellings
 @on_both_roads
 async def test_route_names_groups_and_queues(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, detour: dict[str, Any]
@@ -65,7 +63,6 @@ async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
     assert struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body == answered
 
 
-@in_all_spellings
 async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Code 17 and Java's remark, which points to the FAQ; no topic at all says so, where Java answers 17, too."""
     remark = (
@@ -90,7 +87,6 @@ async def test_topic_may_be_called_anything(peer: NamesrvPeer, spelling: Spellin
         assert (0, None) == (await peer.call(105, {"topic": name}, spelling=spelling)).outcome, name
 
 
-@in_all_spellings
 async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvPeer, spelling: Spelling) -> None:
     """By address, and by broker name; Java's brokers send the mapping's ids without quotes."""
     mapping: dict[str, Any] = {
@@ -134,7 +130,6 @@ async def test_order_configuration_follows_every_change(
     assert await conf() is None
 
 
-@in_all_spellings
 async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spelling: Spelling) -> None:
     """Code 1 and, because a Java client changes servers only then, the end of the connection; a broker stays."""
     async with namesrv_in_process(tmp_path) as server:
@@ -213,7 +208,6 @@ async def test_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling:
     assert 17 == (await peer.call(105, {"topic": "X", **zone}, spelling=spelling)).code
 
 
-@in_all_spellings
 @pytest.mark.settings(admin_enabled=True)
 async def test_slave_of_the_lowest_id_stands_in_for_the_master(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Under id 0, without write permission, until the master is back; only while the setting says so."""

@@ -11,7 +11,7 @@ import pytest
 from namesrv.routeinfo.records import BrokerAddrInfo
 from tests.support.fake_clock import settle
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import TIMESTAMP, Broker, NamesrvPeer, Spelling, in_all_spellings, native
+from tests.support.namesrv_peer import TIMESTAMP, Broker, NamesrvPeer, Spelling, native
 from tests.support.spelling import ONEWAY
 
 BROKER = Broker()
@@ -31,7 +31,6 @@ def data_version(spelling: Spelling, counter: int, state_version: int = 0) -> by
     return json.dumps({"counter": counter, "stateVersion": state_version, "timestamp": TIMESTAMP}).encode()
 
 
-@in_all_spellings
 async def test_heartbeat_of_a_known_broker_counts(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
     """Success without fields or body; the entry's age starts again."""
     await peer.register(BROKER, spelling=spelling)
@@ -98,7 +97,6 @@ async def test_native_heartbeat_brings_the_state_of_the_broker(server: InProcess
     assert 0.2 == pytest.approx(age(server))
 
 
-@in_all_spellings
 async def test_heartbeat_names_its_broker(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java answers with a NullPointerException's name; the id may be missing, a number or its text."""
     await peer.register(BROKER, spelling=spelling, agentId="agent-1")
@@ -109,7 +107,6 @@ async def test_heartbeat_names_its_broker(peer: NamesrvPeer, spelling: Spelling)
         assert 0 == (await peer.call(904, {**BROKER.ext, "brokerId": 0}, spelling=spelling)).code
 
 
-@in_all_spellings
 @pytest.mark.parametrize("code", [904, 322])
 async def test_strangers_heartbeat_takes_no_broker_along(server: InProcess, spelling: Spelling, code: int) -> None:
     """Whoever names a broker and hangs up evicts nobody; whoever carried it last keeps it when its own one ends."""
@@ -132,7 +129,6 @@ async def test_strangers_heartbeat_takes_no_broker_along(server: InProcess, spel
     assert {} == server.namesrv.manager.tables.broker_addr_table
 
 
-@in_all_spellings
 async def test_data_version_is_compared_and_counts_as_heartbeat(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
@@ -154,7 +150,6 @@ async def test_data_version_is_compared_and_counts_as_heartbeat(
         assert 0.0 == age(server)
 
 
-@in_all_spellings
 async def test_data_version_that_is_not_known_differs_from_all(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Of a broker that is not registered, or whose registration had none: there is none to show."""
     body = b'{"topicConfigSerializeWrapper":{"dataVersion":null,"topicConfigTable":{}}}'
@@ -187,7 +182,6 @@ async def test_data_version_that_is_none_does_not_count(
     assert 0.2 == pytest.approx(age(server))
 
 
-@in_all_spellings
 @pytest.mark.parametrize("code", [904, 322])
 async def test_oneway_heartbeat_counts_and_is_not_answered(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, code: int

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import NamesrvPeer, Spelling, in_all_spellings
+from tests.support.namesrv_peer import NamesrvPeer, Spelling
 
 PUT, GET, DELETE, LIST = 100, 101, 102, 219
 
@@ -16,7 +16,6 @@ def entry(namespace: str = "N", key: str = "k", value: str | None = None) -> dic
     return {"namespace": namespace, "key": key, **({} if value is None else {"value": value})}
 
 
-@in_all_spellings
 async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
     """The namespace stays as an empty table; deleting what is not there succeeds."""
     for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
@@ -35,7 +34,6 @@ async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: 
     assert (0, None) == (await peer.call(DELETE, entry(namespace="never"), spelling=spelling)).outcome
 
 
-@in_all_spellings
 async def test_what_is_not_there_is_not_found(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Code 22 in Java's words."""
     answer = await peer.call(GET, entry(), spelling=spelling)
@@ -46,7 +44,6 @@ async def test_what_is_not_there_is_not_found(peer: NamesrvPeer, spelling: Spell
     assert ({}, None) == ((await peer.call(GET, entry())).ext_fields, (await peer.call(LIST, entry())).ext_fields)
 
 
-@in_all_spellings
 async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> None:
     """Java stores a null for a missing value; here nothing has changed."""
     async with namesrv_in_process(tmp_path) as server:

@@ -19,7 +19,7 @@ from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.properties import format_properties, parse_properties
 from namesrv_remoting.errors import ResponseError
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, in_all_spellings
+from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling
 
 # all that may change while running, by the names that mqadmin knows
 ALLOWED = {
@@ -83,7 +83,6 @@ def test_exactly_the_allow_list_changes(
         assert [] == list(Path(data_dir).iterdir())
 
 
-@in_all_spellings
 async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling) -> None:
     """Properties text in every spelling; what was changed shows, in sorted lines that -c reads back."""
     async with namesrv_in_process(tmp_path, admin_enabled=True, scan_interval_seconds=5) as server:

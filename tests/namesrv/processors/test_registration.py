@@ -17,7 +17,6 @@ from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
     Spelling,
-    in_all_spellings,
     native_registration,
     native_topic,
     registration,
@@ -159,7 +158,6 @@ async def test_number_of_an_unchanged_registration_counts(server: InProcess, pee
     assert {"T"} == topics(server)
 
 
-@in_all_spellings
 async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
@@ -177,7 +175,6 @@ async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
     assert 1 == len(server.namesrv.manager.tables.broker_live_table)
 
 
-@in_all_spellings
 async def test_equal_registration_of_a_slave_finds_its_new_master(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
