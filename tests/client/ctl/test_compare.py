@@ -64,12 +64,8 @@ def test_facts_are_those_of_each_instance_and_of_each_topics_queues() -> None:
 @pytest.mark.parametrize(
     ("age", "left", "verdict"),
     [
-        (0.0, 120.0, "fine"),
-        (60.0, 60.0, "fine"),
-        (60.1, 59.9, "late"),
-        (120.0, 0.0, "late"),
-        (120.1, -0.1, "overdue"),
-        (None, None, "unknown"),
+        *((0.0, 120.0, "fine"), (60.0, 60.0, "fine"), (60.1, 59.9, "late"), (120.0, 0.0, "late")),
+        *((120.1, -0.1, "overdue"), (None, None, "unknown")),
     ],
 )
 def test_verdict(age: float | None, left: float | None, verdict: str) -> None:

@@ -62,18 +62,9 @@ def test_cells(value: object, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (None, None),
-        (float("nan"), None),
-        (float("inf"), None),
-        (0.349, "0.3 s"),
-        (-0.5, "-0.5 s"),
-        (59.9, "59.9 s"),
-        (60, "1 m 0 s"),
-        (-125.9, "-2 m 5 s"),
-        (3_600, "1 h 0 m"),
-        (86_399, "23 h 59 m"),
-        (90_000, "1 d 1 h"),
-        (1e18, "11574074074074 d 1 h"),
+        *((unknown, None) for unknown in (None, float("nan"), float("inf"))),
+        *((0.349, "0.3 s"), (-0.5, "-0.5 s"), (59.9, "59.9 s"), (60, "1 m 0 s"), (-125.9, "-2 m 5 s")),
+        *((3_600, "1 h 0 m"), (86_399, "23 h 59 m"), (90_000, "1 d 1 h"), (1e18, "11574074074074 d 1 h")),
     ],
 )
 def test_lasting(seconds: float | None, said: str | None) -> None:

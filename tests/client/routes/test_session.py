@@ -211,15 +211,6 @@ async def test_a_server_that_is_not_ready_has_failed(tmp_path: Path) -> None:
         assert "name server not ready" in scene.session.errors[proxy.address]
 
 
-async def test_no_server_is_known() -> None:
-    """As DefaultMQProducerTest's "No name server address": an error, at once."""
-    async with session_of() as scene:
-        for asking in (scene.routes("t"), scene.session.watch(["t"], 25.0, scene.take)):
-            with pytest.raises(RouteUnavailableError, match="no NameServer is known"):
-                await asking
-        assert not await scene.session.ping()
-
-
 async def test_another_list_keeps_the_chosen_server_if_it_is_in_it(tmp_path: Path) -> None:
     """And closes the connections to those that are not."""
     async with native(tmp_path, 3) as (scene, (first, second, third), proxy):
@@ -409,12 +400,3 @@ async def test_a_watch_on_a_dead_server_fails_and_moves_on(tmp_path: Path, *, is
 
         assert isinstance(watching.exception(), RemotingError)
         assert second.where == scene.session.chosen
-
-
-async def test_a_rocketmq_server_has_nothing_to_watch() -> None:
-    """And is not pinged with a question that it would hang up on."""
-    async with ApacheServer() as apache, session_of(apache, protocol="auto") as scene:
-        with pytest.raises(RouteUnavailableError, match="does not support watches"):
-            await scene.session.watch(["t"], 25.0, scene.take)
-        assert not await scene.session.ping()
-        assert 2 == apache.refused == apache.accepted

@@ -73,17 +73,7 @@ def test_last_broker_takes_everything_along() -> None:
         ),
         (Changes(groups={"b2": BrokerData("c1", "b2", {0: "o:1"})}, filter_servers={key("o:1"): ()}), set()),
     ],
-    ids=[
-        "nothing",
-        "queues",
-        "same group",
-        "address",
-        "zone",
-        "mapping",
-        "no mapping before or after",
-        "filter servers",
-        "no filter servers before or after",
-    ],
+    ids=["nothing", "queues", "same group", "address", "zone", "mapping", "mapping stays", "filters", "filters stay"],
 )
 def test_affected_topics(changes: Changes, affected: set[str]) -> None:
     """Exactly those whose answers are others now: more would be encoded again for nothing, fewer would be wrong."""
