@@ -25,10 +25,9 @@ from namesrv.routeinfo.records import (
     Unregistered,
 )
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
-from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from tests.support.fake_clock import FakeClock
-from tests.support.route_builders import ROOMY, RouteScene, addresses, body, key, queue_data, registration, rows
+from tests.support.route_builders import ROOMY, RouteScene, body, key, queue_data, registration, rows
 from tests.support.route_model import facts_of
 from tests.support.table_invariants import violations
 
@@ -147,20 +146,6 @@ async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None
     assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
 
 
-async def test_membership_stays_with_what_happens_every_second(scene: RouteScene) -> None:
-    """A snapshot is taken when it grows."""
-    await scene.register(OTHER)
-    before = scene.manager.membership
-    await scene.register(OTHER)
-    scene.manager.touch(O, 3)
-    scene.manager.register_unchanged(O, b"other", 3, None)
-    await scene.manager.delete_topic("t1", None)
-
-    assert before == scene.manager.membership
-    scene.manager.forget_who_did_not_return(somebody_is_missing=True)
-    assert before + 1 == scene.manager.membership
-
-
 @pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])
 async def test_older_connection_counts_again_if_it_is_no_corpse(
     scene: RouteScene, silent_for: float, left: list[BrokerAddrInfo]
@@ -249,22 +234,6 @@ async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason
     assert not await removal
     assert Fenced(M, live(scene, M), reason, scan=1 if reason == "silent" else None) == scene.take_effects()[-1]
     assert {"t1": {"b1": 6}, "t2": {"b1": 6}} == rows(scene.tables)
-
-
-@pytest.mark.usefixtures("small_chunks")
-async def test_broker_reconnects_while_its_registration_is_worked_out(scene: RouteScene) -> None:
-    """It is heard over the new connection first: the end of the old one means nothing, and its state is kept."""
-    await scene.register(MASTER)
-    registering = await begin(scene.manager.register(replace(MASTER, body=body("t1", "t2", counter=2))))
-
-    scene.pass_time(1.0)
-    scene.manager.touch(M, 2, {"depth": 1})
-
-    await registering
-    await scene.close(1)
-    after = live(scene, M)
-    assert (1_001.0, 2, {"depth": 1}) == (after.last_update, after.connection_id, after.state)
-    assert DataVersion(2) == after.data_version
 
 
 @pytest.mark.parametrize(
@@ -372,29 +341,3 @@ async def test_who_waits_for_whom(scene: RouteScene) -> None:
         assert scene.manager.touch(M, 2) is not None
         assert scene.manager.register_unchanged(M, b"master", 2, None) is not None
         await scene.close(7)
-
-
-@pytest.mark.usefixtures("small_chunks")
-async def test_nobody_sees_half_a_change(scene: RouteScene) -> None:
-    """While it is worked out, every route is as before, encoded or not; then all are others at once."""
-    names = [f"t{number}" for number in range(7)]
-    works: list[Callable[[], Coroutine[Any, Any, Any]]] = [
-        lambda: scene.manager.register(registration("b1", 0, "m:1", *names)),
-        lambda: scene.manager.register(registration("b1", 0, "n:1", *names)),
-        lambda: scene.manager.unregister(key("n:1"), "b1", 1),
-    ]
-    for work in works:
-        before, facts = [scene.json_cache.fill(name) for name in names[:4]], facts_of(scene.tables)
-        changing, passes = asyncio.create_task(work()), 0
-        await asyncio.sleep(0)
-        while facts == facts_of(scene.tables):
-            passes += 1
-            assert before == [scene.json_cache.fill(name) for name in names[:4]]
-            assert [] == violations(scene.tables)
-            await asyncio.sleep(0)
-        # seven topics, two at a time, to work out and to prepare
-        assert passes >= 3
-        assert changing.done()
-        assert {} == scene.json_cache.entries
-        assert before[0] != scene.json_cache.fill("t0")
-    assert ({}, {}) == (addresses(scene.tables), rows(scene.tables))
