@@ -15,6 +15,7 @@ from namesrv.routeinfo.records import (
     Effect,
     Evicted,
     Fenced,
+    MinBrokerIdChanged,
     Reason,
     Registered,
     RegisterResult,
@@ -25,6 +26,7 @@ from namesrv.routeinfo.records import (
     Unregistered,
 )
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
+from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from tests.support.fake_clock import FakeClock
 from tests.support.route_builders import ROOMY, RouteScene, body, key, queue_data, registration, rows
@@ -102,6 +104,18 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     assert 1 == scene.manager.scans
 
 
+async def test_smaller_id_is_reported() -> None:
+    """The members are to be told, once the lock is free (905)."""
+    scene = RouteScene(notify_min_broker_id_changed=True)
+    await scene.register(SLAVE, MASTER)
+    await scene.close(1)
+
+    assert [
+        MinBrokerIdChanged("b1", 0, "m:1", ("s:1",), ha_broker_addr="m:2"),
+        MinBrokerIdChanged("b1", 1, "s:1", ("s:1",), offline_broker_addr="m:1"),
+    ] == [effect for effect in scene.take_effects() if isinstance(effect, MinBrokerIdChanged)]
+
+
 async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
     """No ghost in any table, no effect, no revision; the lock is free again."""
     with pytest.raises(SystemError_):
@@ -144,6 +158,25 @@ async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None
     await scene.close(3)
 
     assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
+
+
+async def test_what_moves_a_broker_to_another_connection(scene: RouteScene) -> None:
+    """Nothing that came over one that has ended; a heartbeat once its own has; no registration over an older one."""
+    await scene.register(MASTER)
+    scene.closed.add(9)
+    assert scene.manager.register_unchanged(M, b"master", 9, None) is None
+    assert scene.manager.touch(M, 9) is not None
+    assert 1 == live(scene, M).connection_id
+
+    scene.closed.add(1)
+    scene.manager.touch(M, 2, {"depth": 1})
+    await scene.register(replace(MASTER, connection_id=0, body=body("t1", "t2", counter=2)))
+
+    after = live(scene, M)
+    assert (2, {"depth": 1}, DataVersion(2)) == (after.connection_id, after.state, after.data_version)
+    await scene.close(2)
+    assert 0 == live(scene, M).connection_id
+    assert [] == violations(scene.tables)
 
 
 @pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])

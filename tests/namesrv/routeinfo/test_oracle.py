@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.records import Registration
-from tests.support.route_builders import RouteScene, queue_data, registration
+from tests.support.route_builders import RouteScene, queue_data, registration, topic
 from tests.support.table_invariants import violations
 
 # a broker of the route: its addresses, and its permission
@@ -22,7 +22,7 @@ Step = tuple[Callable[[RouteScene], Awaitable[Any]], list[Shown]]
 MASTER_ADDR, SLAVE_ADDR, OTHER_ADDR = "127.0.0.1:10911", "127.0.0.1:30911", "127.0.0.1:10922"
 
 
-def broker(broker_id: int, addr: str, *topics: str, name: str = "Default_Broker", **fields: Any) -> Registration:
+def broker(broker_id: int, addr: str, *topics: Any, name: str = "Default_Broker", **fields: Any) -> Registration:
     """A member of a group; its master is on connection 1, its slave on connection 2."""
     whole = {"cluster_name": "Default_Cluster", "enable_acting_master": True, "connection_id": broker_id + 1, **fields}
     return registration(name, broker_id, addr, *(topics or ("TestTopic", "baseTopic")), **whole)
@@ -90,6 +90,9 @@ TESTS: dict[str, list[Step]] = {
     "unRegisterMasterBroker": [joins(MASTER, SLAVE, shows=[BOTH]), leaves(MASTER, [ACTING])],
     "unRegisterMasterBrokerOldVersion": [joins(OLD_MASTER, OLD_SLAVE, shows=[BOTH]), leaves(MASTER, [LONE_SLAVE])],
     "the same of brokers that say nothing": [joins(*SAY_NOTHING, shows=[BOTH]), leaves(MASTER, [LONE_SLAVE])],
+    "and of a master that is only to be read": [
+        joins(broker(0, MASTER_ADDR, topic("TestTopic", perm=4), "baseTopic"), shows=[({0: MASTER_ADDR}, 4)])
+    ],
     "submitMultiUnRegisterRequests": [
         joins(MASTER, OTHER, shows=[ALONE, ANOTHER]),
         leaves(MASTER, [ANOTHER]),
