@@ -109,38 +109,6 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
             assert 2 == await agent.registered()
 
 
-@pytest.mark.parametrize("content", [None, "", "no address"])
-async def test_list_that_cannot_be_read_changes_nothing(content: str | None, tmp_path: Path) -> None:
-    """The last known one holds, and the error can be seen until it is over; at first it is looked for every second."""
-    clock = FakeClock()
-    source = tmp_path / "servers"
-
-    def write(text: str | None) -> None:
-        source.unlink() if text is None else source.write_text(text)
-
-    async with (
-        name_servers(tmp_path, clock, 1) as (server,),
-        running(clock, f"file:{source}", refresh_seconds=10.0) as agent,
-    ):
-        assert {} == agent.servers
-        assert agent.name_servers_error
-        write(server.where)
-        await clock.advance(1)
-        await agent.registered()
-        write(content)
-        await clock.advance(10)
-        await until(lambda: agent.name_servers_error)
-        assert f"name servers from file:{source}: " == (agent.name_servers_error or "")[: 25 + len(str(source))]
-        await clock.advance(10)
-        await settle()
-        assert ([server.where], {NAME: {0: ADDR}}) == (list(agent.servers), brokers(server))
-
-        write(server.where)
-        # the thread that reads the list may still be at the last one: then it is ten seconds from there
-        await finished(clock, until(lambda: agent.name_servers_error is None))
-        assert [("full", 2)] == await registrations(server)
-
-
 async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
     """Within the time that a stop takes; the others do not wait for it."""
     clock = FakeClock()

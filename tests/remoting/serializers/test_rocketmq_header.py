@@ -162,18 +162,3 @@ def test_header_does_not_eat_the_body(header: bytes, error: str) -> None:
     """A length is held against the declared header, or the declared ext fields, not against what happens to follow."""
     with pytest.raises(RemoteProtocolError, match=f"^binary header: {error}"):
         decode_header(1, header, b"\x00\x00\x00\x02" + bytes(64))
-
-
-@pytest.mark.parametrize(
-    ("frame", "body"),
-    [
-        (b"\x00\x00\x00\x1e\x01\x00\x00\x1a" + START + NONE + NONE + b"zzzzz", b""),
-        (b"\x00\x00\x00\x26\x01\x00\x00\x1a" + START + NONE + NONE + b"zzzzz" + b"a=\\uZZZZ", b"zzzzza=\\"),
-    ],
-    ids=["no body", "body"],
-)
-def test_bytes_behind_the_ext_fields_shift_the_body(frame: bytes, body: bytes) -> None:
-    """Java does not skip to the header's declared end: the body begins where the fields end, and keeps its length."""
-    expected = RemotingCommand(code=9999, opaque=9, version=479, language=0, body=body, serialize_type=1)
-
-    assert expected == decode(frame)
