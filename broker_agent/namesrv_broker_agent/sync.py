@@ -81,7 +81,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
     @property
     def servers(self) -> Mapping[str, ServerState]:
         """What is known of each NameServer, by address; empty while not started."""
-        self._background.check_other_thread()
+        self._check_other_thread()
         return {} if self._inner is None else self._read(lambda agent: agent.servers)
 
     @property
@@ -97,7 +97,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
 
     def _started(self) -> _ThreadAgent:
         # also what would not wait: none of it works in callbacks
-        self._background.check_other_thread()
+        self._check_other_thread()
         return super()._started()
 
     def _forget(self) -> None:

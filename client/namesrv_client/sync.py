@@ -1,20 +1,20 @@
 """The route client for threads: a RouteClient on a loop and thread of its own."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from namesrv_client.client import RouteClient
 from namesrv_client.queues.topic_queues import MessageQueue
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges
 from namesrv_client.settings import ClientSettings
-from namesrv_runtime.background_loop import BackgroundLoop, StoppedError, Threaded, direct, waited
+from namesrv_runtime.background_loop import StoppedError, Threaded, direct, waited
 
 
 class _ThreadClient(RouteClient):
-    def __init__(self, settings: ClientSettings, loop: BackgroundLoop, **options: Any) -> None:
+    def __init__(self, settings: ClientSettings, tell: Callable[..., None], **options: Any) -> None:
         super().__init__(settings, **options)
-        self._loop = loop
+        self._tell = tell
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections, for the child of a fork to give up."""
@@ -26,7 +26,7 @@ class _ThreadClient(RouteClient):
 
     def _suspect(self, broker: str) -> None:
         # reports come from any thread
-        self._loop.tell(super()._suspect, broker)
+        self._tell(super()._suspect, broker)
 
 
 class SyncRouteClient(Threaded[_ThreadClient]):
@@ -42,7 +42,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         super().__init__("namesrv-client", "the client", self.settings.call_timeout_seconds)
 
     def _made(self) -> _ThreadClient:
-        return _ThreadClient(self.settings, self._background, **self._options)
+        return _ThreadClient(self.settings, self._tell, **self._options)
 
     def route(self, topic: str, *, max_stale: float | None = None) -> Route:
         """The route of a topic. Raises RouteError as RouteClient.route."""
@@ -66,7 +66,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
 
     def _next(self, changes: RouteChanges) -> RouteChange | None:
         try:
-            return self._background.call(anext(changes, None), None)
+            return self._wait_for(anext(changes, None), None)
         except StoppedError:
             return None
 

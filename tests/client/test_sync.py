@@ -143,7 +143,7 @@ def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClien
     client.route("orders")
     client.select_queue("orders")
     released = threading.Event()
-    client._background.tell(released.wait, GUARD_SECONDS)
+    client._tell(released.wait, GUARD_SECONDS)
     try:
         assert "orders" == client.route("orders").topic
         old = client.route("orders", max_stale=60.0)
