@@ -61,7 +61,8 @@ class BrokerAgent:
         self._leaving: dict[ServerLink, asyncio.Task[None]] = {}
         # wakes those who wait for registrations
         self._progress = asyncio.Event()
-        self._master: MasterInfo | None = None
+        # of a slave: where its master is, as most servers say; never forgotten because one does not know
+        self.master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(
             settings.name_servers,
@@ -170,11 +171,6 @@ class BrokerAgent:
         return self._identity.broker_id
 
     @property
-    def master(self) -> MasterInfo | None:
-        """Of a slave: where its master is, as most servers say; never forgotten because one does not know."""
-        return self._master
-
-    @property
     def topics(self) -> Mapping[str, TopicConfig]:
         """The topics by name."""
         return self._table.topics
@@ -278,14 +274,14 @@ class BrokerAgent:
     def _registered(self) -> None:
         self._progress.set()
         if self._identity.broker_id == MASTER_ID:
-            self._master = None
+            self.master = None
             return
         # what a server said that cannot be reached any more is old news
         reachable = (link.master for link in self._links.values() if link.state.status == "registered")
         named = Counter(master for master in reachable if master is not None)
         for most, times in named.most_common(1):
-            if self._master is None or times > named[self._master]:
-                self._master = most
+            if self.master is None or times > named[self.master]:
+                self.master = most
                 if self._on_master_changed is not None:
                     _call_back(self._on_master_changed, most)
 

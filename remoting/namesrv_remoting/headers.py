@@ -168,14 +168,8 @@ class BrokerNameRequestHeader(ExtHeader, frozen=True, kw_only=True):
     broker_name: Name
 
 
-class RegisterTopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """217."""
-
-    topic: Name
-
-
-class DeleteTopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """216. With a cluster, only that cluster's brokers lose the topic."""
+class TopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """216 and 217. With a cluster, only that cluster's brokers lose the topic."""
 
     topic: Name
     cluster_name: str | None = None

@@ -155,8 +155,7 @@ REGISTRATION = {**BROKER, "brokerId": "0"}
         (headers.KVConfigKeyRequestHeader, {"namespace": "n", "key": "k"}),
         (headers.NamespaceRequestHeader, {"namespace": "n"}),
         (headers.BrokerNameRequestHeader, {"brokerName": "a"}),
-        (headers.DeleteTopicRequestHeader, {"topic": "T"}),
-        (headers.RegisterTopicRequestHeader, {"topic": "T"}),
+        (headers.TopicRequestHeader, {"topic": "T"}),
         (headers.ClusterRequestHeader, {"cluster": "c"}),
         (headers.RegisterBrokerRequestHeader, REGISTRATION),
         (headers.UnregisterBrokerRequestHeader, REGISTRATION),
@@ -213,8 +212,8 @@ def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dic
             {"topic": "T", "acceptStandardJsonOnly": "TRUE", "__ZONE_MODE": "true", "__ZONE_NAME": "z", "ns": "x"},
             {"topic": "T", "accept_standard_json_only": "TRUE", "zone_mode": "true", "zone_name": "z"},
         ),
-        (headers.DeleteTopicRequestHeader, {"topic": "T", "clusterName": "c"}, {"cluster_name": "c"}),
-        (headers.DeleteTopicRequestHeader, {"topic": "T"}, {"cluster_name": None}),
+        (headers.TopicRequestHeader, {"topic": "T", "clusterName": "c"}, {"cluster_name": "c"}),
+        (headers.TopicRequestHeader, {"topic": "T"}, {"cluster_name": None}),
     ],
 )  # fmt: skip
 def test_fields_of_a_request(header: type[headers.ExtHeader], fields: dict[str, str], expected: dict[str, Any]) -> None:

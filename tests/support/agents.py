@@ -16,6 +16,7 @@ from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, pas
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
+from tests.support.table_invariants import queues_of
 from tests.support.tcp_proxy import TcpProxy
 
 NAME = "broker-a"
@@ -172,7 +173,7 @@ def sockets(agent: BrokerAgent) -> list[int]:
 
 def queues(server: InProcess, topic: str, broker_name: str = NAME) -> tuple[int, int, int] | None:
     """Read queues, write queues and permission of a broker's topic; None if it has none."""
-    found = server.namesrv.manager.tables.queues_of(topic, broker_name)
+    found = queues_of(server.namesrv.manager.tables, topic, broker_name)
     return None if found is None else (found.read_queue_nums, found.write_queue_nums, found.perm)
 
 

@@ -22,7 +22,7 @@ from tests.support.namesrv_peer import (
     registration,
     topic_config,
 )
-from tests.support.table_invariants import violations
+from tests.support.table_invariants import queues_of, violations
 
 FULL: dict[str, Any] = {"kind": "full", "agentId": "agent-1"}
 DELTA: dict[str, Any] = {"kind": "delta", "agentId": "agent-1"}
@@ -62,7 +62,7 @@ async def test_full_one_drops_what_it_does_not_name_and_a_delta_does_not(server:
     for kind, left in ((DELTA, {"U", "V", "W"}), (FULL, {"U", "W"}), (DELTA, {"U", "W"}), (DELTA, {"U", "W"})):
         assert (0, None) == (await peer.register(MASTER, delta, spelling="native", **kind)).outcome
         assert left == topics(server)
-    queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
+    queues = queues_of(server.namesrv.manager.tables, "U", "broker-a")
     assert (16, 8) == (queues and queues.read_queue_nums, queues and queues.write_queue_nums)
     assert ["full", "full", "delta", "full", "delta", "delta"] == await kinds(server)
 
@@ -215,7 +215,7 @@ async def test_equal_data_version_is_not_enough(server: InProcess, peer: Namesrv
     await peer.register(MASTER, registration("T", topic_config("U", read=16), counter=7))
 
     assert ["full", "full"] == await kinds(server)
-    queues = server.namesrv.manager.tables.queues_of("U", "broker-a")
+    queues = queues_of(server.namesrv.manager.tables, "U", "broker-a")
     assert 16 == (queues and queues.read_queue_nums)
 
 
