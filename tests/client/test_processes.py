@@ -43,9 +43,9 @@ class Cluster:
 
     def client(self, *daemons: Daemon, **values: Any) -> SyncRouteClient:
         """A client of these servers, which are asked in this order."""
-        addresses = ";".join(f"{host}:{port}" for host, port in (daemon.address for daemon in daemons))
-        settings = {"name_servers": addresses, "attempt_timeout_seconds": 0.5, **values}
-        return self._stack.enter_context(SyncRouteClient(ClientSettings(**settings), shuffle=lambda _: None))
+        servers = ";".join(daemon.where for daemon in daemons)
+        settings = ClientSettings(**{"name_servers": servers, "attempt_timeout_seconds": 0.5, **values})
+        return self._stack.enter_context(SyncRouteClient(settings, shuffle=lambda _: None))
 
 
 @pytest.fixture

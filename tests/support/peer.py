@@ -63,8 +63,6 @@ class Peer:
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    # -- asking -------------------------------------------------------------------------------------------------------
-
     def send(
         self, code: int, ext_fields: ExtFields | None = None, body: bytes = b"", *, flag: int = 0, version: int = 0
     ) -> int:
@@ -110,8 +108,6 @@ class Peer:
         answer = self.ask(code, None, NATIVE.encode(members))
         assert 0 == answer.code, answer
         return msgspec.msgpack.decode(answer.body)
-
-    # -- the end ------------------------------------------------------------------------------------------------------
 
     def is_closed_within(self, seconds: float) -> bool:
         """Whether the other side closes the connection in that time, without sending anything more."""

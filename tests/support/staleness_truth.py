@@ -158,8 +158,6 @@ class Experiment:
             await asyncio.to_thread(daemon.stop)
         await self._stack.aclose()
 
-    # -- what is observed ---------------------------------------------------------------------------------------------
-
     async def _look(self, server: int, peer: NamesrvPeer) -> None:
         while True:
             answer = await peer.call(_GET_BROKER_CLUSTER_INFO)
@@ -196,8 +194,6 @@ class Experiment:
     async def _until(self, condition: Callable[[], bool]) -> None:
         async with self._has_news:
             await self._has_news.wait_for(condition)
-
-    # -- what happens -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Start brokers and clients, let most of them die in every way, and wait until everybody has seen it."""

@@ -65,8 +65,6 @@ class Process:
     def _note(self, line: str) -> None:
         self._lines.append(line)
 
-    # -- what it says -------------------------------------------------------------------------------------------------
-
     def wait_until(self, condition: Callable[[], object], *, within: float = GUARD_SECONDS) -> None:
         """Return as soon as a condition on what it said is so.
 
@@ -85,8 +83,6 @@ class Process:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-
-    # -- the process --------------------------------------------------------------------------------------------------
 
     @property
     def pid(self) -> int:

@@ -242,5 +242,5 @@ async def test_closing_ends_everything() -> None:
 
         assert await idle.at_end()
         assert await busy.at_end()
-        with pytest.raises(ConnectionRefusedError):
+        with pytest.raises(ConnectionError):
             await site.connect()

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,10 @@ from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.logged import told
 from tests.support.namesrv_peer import Broker, NamesrvPeer
+
+RELOADER = "namesrv.server.reload"
 
 
 class File:
@@ -42,17 +44,6 @@ class File:
 def file(tmp_path: Path, server: InProcess) -> File:
     """A file that is not there yet."""
     return File(tmp_path / "ns.toml", server)
-
-
-def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
-    """What the reload logged, and nothing before it."""
-    found = [
-        (str(record.msg), dict(vars(record)["fields"]))
-        for record in caplog.records
-        if record.name == "namesrv.server.reload"
-    ]
-    caplog.clear()
-    return found
 
 
 # setting, its value, who enforces it, in which words, and what then holds if that is not the value
@@ -121,7 +112,7 @@ async def test_reload_takes_back_what_was_changed_over_the_wire(
 
     await file.reload("")
 
-    assert names == {told["setting"] for name, told in events(caplog) if name == "setting_changed"}
+    assert names == {fields["setting"] for _, name, fields in told(caplog, RELOADER) if name == "setting_changed"}
     assert LiveSettings.of(Settings()) == server.namesrv.live
 
 
@@ -142,4 +133,4 @@ async def test_asked_often_it_reloads_once_more(
     reloading.cancel()
     await asyncio.wait([reloading])
 
-    assert 2 == [name for name, _ in events(caplog)].count("reloaded")
+    assert 2 == [name for _, name, _ in told(caplog, RELOADER)].count("reloaded")
