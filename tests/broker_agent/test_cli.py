@@ -26,8 +26,7 @@ class ConfigFile:
         self.path = path
         self.name = path.parent.name
         self._namesrv = namesrv
-        host, port = namesrv.address
-        self.server = f"{host}:{port}"
+        self.server = namesrv.where
 
     def write(self, perms: dict[str, int], **settings: object) -> None:
         """Put it there, in one step, with these topics and their permissions."""

@@ -19,8 +19,7 @@ EXAMPLE = Path(__file__).parents[2] / "demo" / "memory_broker.py"
 
 def example(namesrv: Daemon, command: str, *flags: str) -> TalkingProcess:
     """The script with one of its commands."""
-    host, port = namesrv.address
-    return TalkingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", f"{host}:{port}", *flags)
+    return TalkingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", namesrv.where, *flags)
 
 
 def said_by(namesrv: Daemon, command: str, *flags: str) -> tuple[int, list[Any]]:
@@ -174,9 +173,8 @@ def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
 
 def test_commands_that_fail_say_why(namesrv: Daemon) -> None:
     """One line and exit code 1."""
-    host, port = namesrv.address
     for arguments, reason in (
-        (("consume", "--topic", "nowhere"), f"topic nowhere does not exist, according to {host}:{port}"),
+        (("consume", "--topic", "nowhere"), f"topic nowhere does not exist, according to {namesrv.where}"),
         (
             ("produce", "--topic", "nowhere", "x", "--name-servers", "127.0.0.1:1"),
             "topic nowhere: no NameServer could answer: 127.0.0.1:1: no connection to 127.0.0.1:1",

@@ -26,12 +26,6 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.node.name)
 
 
-def address_of(namesrv: Daemon) -> str:
-    """Where it listens."""
-    host, port = namesrv.address
-    return f"{host}:{port}"
-
-
 def settings_of(namesrv: Daemon, name: str, **values: Any) -> AgentSettings:
     """A broker at an address of its own."""
     return AgentSettings(
@@ -39,7 +33,7 @@ def settings_of(namesrv: Daemon, name: str, **values: Any) -> AgentSettings:
             "cluster_name": "c1",
             "broker_name": name,
             "broker_addr": f"{name}:10911",
-            "name_servers": address_of(namesrv),
+            "name_servers": namesrv.where,
             **values,
         }
     )
@@ -70,7 +64,7 @@ def test_start_register_stop(namesrv: Daemon, name: str) -> None:
     agent.start()
     assert (1, 1) == (agent.registered(), len(agent_threads()))
     (state,) = agent.servers.values()
-    assert (address_of(namesrv), "registered", "native", None) == (
+    assert (namesrv.where, "registered", "native", None) == (
         state.address,
         state.status,
         state.protocol,

@@ -50,20 +50,16 @@ def test_topic_is_taken(topic: TopicConfig, path: Path) -> None:
 
 WRONG_TOPICS: list[tuple[Any, str]] = [
     (TopicConfig(""), f"invalid topic name '': {NAMELESS}"),
-    (TopicConfig("a b"), f"invalid topic name 'a b': {NAMELESS}"),
     (TopicConfig("a\tb"), f"invalid topic name 'a\\tb': {NAMELESS}"),
-    (TopicConfig("a\0"), f"invalid topic name 'a\\x00': {NAMELESS}"),
     # 256 bytes, although 128 characters
     (TopicConfig("ж" * 128), f"invalid topic name '{'ж' * 128}': {NAMELESS}"),
     (TopicConfig("\ud800"), f"invalid topic name '\\ud800': {NAMELESS}"),
     (TopicConfig(5), f"invalid topic name 5: {NAMELESS}"),  # type: ignore[arg-type]  # what is tested
-    (TopicConfig("T", perm=-1), "topic T: perm -1 is not between 0 and 7"),
     (TopicConfig("T", perm=8), "topic T: perm 8 is not between 0 and 7"),
     (TopicConfig("T", perm=True), "topic T: perm True is not between 0 and 7"),
     (TopicConfig("T", perm=6.0), "topic T: perm 6.0 is not between 0 and 7"),  # type: ignore[arg-type]  # the same
     (TopicConfig("T", 0, 1), "topic T: read_queue_nums 0 is not between 1 and 65535"),
     (TopicConfig("T", 1, 65_536), "topic T: write_queue_nums 65536 is not between 1 and 65535"),
-    (TopicConfig("T", 1, 1, 6, -1), "topic T: topic_sys_flag -1 is not a non-negative 32-bit integer"),
     (TopicConfig("T", 1, 1, 6, 1 << 31), "topic T: topic_sys_flag 2147483648 is not a non-negative 32-bit integer"),
     (ORDERS, "topic orders is listed twice"),
 ]

@@ -74,7 +74,7 @@ def two_daemons(place: Path, stage: ExitStack, daemon_flags: tuple[str, ...]) ->
 @pytest.fixture(scope="module")
 def name_servers(two_daemons: tuple[Daemon, Daemon]) -> list[str]:
     """Where the two listen."""
-    return [f"{host}:{port}" for host, port in (daemon.address for daemon in two_daemons)]
+    return [daemon.where for daemon in two_daemons]
 
 
 @pytest.fixture(scope="module")

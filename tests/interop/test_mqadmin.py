@@ -337,8 +337,7 @@ def test_settings_are_set_where_they_may_change(sides: Sides) -> None:
 def test_administration_is_off_by_default(place: Path, stage: ExitStack) -> None:
     """updateNamesrvConfig: without --admin-enabled the answer says which setting allows it."""
     daemon = stage.enter_context(Daemon(place / "closed"))
-    host, port = daemon.listening().address
-    admin = stage.enter_context(MqAdmin(place / "mqadmin-closed", f"{host}:{port}"))
+    admin = stage.enter_context(MqAdmin(place / "mqadmin-closed", daemon.listening().where))
 
     output = admin("updateNamesrvConfig", "-k", "notifyMinBrokerIdChanged", "-v", "true")
 

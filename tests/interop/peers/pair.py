@@ -38,7 +38,7 @@ class Pair:
         self._stack = ExitStack()
         names = ("namesrv-1", "namesrv-2")
         self.daemons = [self._stack.enter_context(Daemon(home / name, *flags)).listening() for name in names]
-        self.name_servers = [f"{host}:{port}" for host, port in (daemon.address for daemon in self.daemons)]
+        self.name_servers = [daemon.where for daemon in self.daemons]
         self.master = self._start(0)
         self.slave = self._start(1)
 
