@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 import msgpack
 
 from tests.support.raw_peer import RawPeer
-from tests.support.spelling import NATIVE, Answer, binary_frame, json_frame, native_frame
+from tests.support.spelling import NATIVE, Answer, Ext, binary_frame, json_frame, native_frame
 
 Spelling = Literal["json", "binary", "native"]
 SPELLINGS: tuple[Spelling, ...] = ("json", "binary", "native")
@@ -55,12 +55,10 @@ class NamesrvPeer(RawPeer):
 
     _last_opaque = 0
 
-    async def call(
-        self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", **how: Unpack[How]
-    ) -> Answer:
+    async def call(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> Answer:
         return await self.answer_to(self.tell(code, ext, body, **how))
 
-    def tell(self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", **how: Unpack[How]) -> int:
+    def tell(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> int:
         """Ask and do not wait; the question's opaque."""
         self._last_opaque += 1
         self.send(question(code, ext, body, opaque=self._last_opaque, **how))
@@ -82,7 +80,7 @@ class NamesrvPeer(RawPeer):
         body: bytes | None = None,
         *,
         spelling: Spelling = "json",
-        version: int = VERSION,
+        version: int = 479,
         **ext: object,
     ) -> Answer:
         """Register a broker, with the topics T and U unless the body says otherwise."""
@@ -91,21 +89,10 @@ class NamesrvPeer(RawPeer):
         return await self.call(103, {**broker.ext, **ext}, body, spelling=spelling, version=version)
 
 
-def question(
-    code: int,
-    ext: Mapping[str, object] | None = None,
-    body: bytes = b"",
-    *,
-    spelling: Spelling = "json",
-    opaque: int = 1,
-    version: int = VERSION,
-    flag: int = 0,
-) -> bytes:
+def question(code: int, ext: Ext = None, body: bytes = b"", *, opaque: int = 1, **how: Unpack[How]) -> bytes:
     """The frame of a question in one of the spellings."""
-    if spelling == "json":
-        return json_frame(code, opaque, ext, body, version=version, flag=flag)
-    spell = binary_frame if spelling == "binary" else native_frame
-    return spell(code, opaque, ext, body, version=version, flag=flag)
+    spell = {"json": json_frame, "binary": binary_frame, "native": native_frame}[how.get("spelling", "json")]
+    return spell(code, opaque, ext, body, version=how.get("version", VERSION), flag=how.get("flag", 0))
 
 
 def meaning(frame: bytes) -> Any:

@@ -4,6 +4,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgpack
@@ -13,6 +14,10 @@ BINARY = 1
 NATIVE = 77
 RESPONSE = 1
 ONEWAY = 2
+
+
+# ext fields of a question
+Ext = Mapping[str, object] | None
 
 
 class Answer(NamedTuple):
@@ -56,11 +61,8 @@ class Answer(NamedTuple):
     @property
     def value(self) -> Any:
         """What the body holds, integer keys included; None without one."""
-        if not self.body:
-            return None
-        return (
-            msgpack.unpackb(self.body, strict_map_key=False) if self.serialize_type == NATIVE else json.loads(self.body)
-        )
+        read = partial(msgpack.unpackb, strict_map_key=False) if self.serialize_type == NATIVE else json.loads
+        return read(self.body) if self.body else None
 
     @property
     def java_value(self) -> Any:
@@ -80,9 +82,7 @@ def cut(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
     return struct.pack(">II", 4 + len(header) + len(body), serialize_type << 24 | len(header)) + header + body
 
 
-def json_frame(
-    code: int, opaque: int | None = 1, ext: Mapping[str, object] | None = None, body: bytes = b"", **members: object
-) -> bytes:
+def json_frame(code: int, opaque: int | None = 1, ext: Ext = None, body: bytes = b"", **members: object) -> bytes:
     """A frame with a JSON header; without an opaque when that is None."""
     header: dict[str, object] = {"code": code, "flag": 0, "language": "JAVA", "version": 479, **members}
     if opaque is not None:
@@ -93,26 +93,14 @@ def json_frame(
 
 
 def native_frame(
-    code: int,
-    opaque: int = 1,
-    ext: Mapping[str, object] | None = None,
-    body: bytes = b"",
-    *,
-    flag: int = 0,
-    version: int = 479,
+    code: int, opaque: int = 1, ext: Ext = None, body: bytes = b"", *, flag: int = 0, version: int = 479
 ) -> bytes:
     """A frame with a msgpack header."""
     return cut(NATIVE, msgpack.packb([code, opaque, flag, version, None, None if ext is None else dict(ext)]), body)
 
 
 def binary_frame(
-    code: int,
-    opaque: int = 1,
-    ext: Mapping[str, object] | None = None,
-    body: bytes = b"",
-    *,
-    flag: int = 0,
-    version: int = 479,
+    code: int, opaque: int = 1, ext: Ext = None, body: bytes = b"", *, flag: int = 0, version: int = 479
 ) -> bytes:
     """A frame with RocketMQ's binary header."""
     fields = b"".join(
