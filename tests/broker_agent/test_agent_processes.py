@@ -93,4 +93,5 @@ def test_broker_that_was_stopped_comes_back_by_itself(flags: tuple[str, ...], tm
         assert "silent" == daemon.wait_for("broker_evicted")["reason"]
         process.send_signal(signal.SIGCONT)
         daemon.wait_for("broker_registered", count=2, broker_name=NAME)
-        assert ["silent"] == evictions(daemon)
+        # on a busy machine a second may pass between two heartbeats, too
+        assert {"silent"} == set(evictions(daemon))

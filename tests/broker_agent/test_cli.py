@@ -249,7 +249,9 @@ def test_what_is_wrong_with_servers_is_said(file: ConfigFile, tmp_path: Path) ->
         process.wait_for(
             f'WARNING name_servers_unknown error="name servers from file:{servers}: .*No such file or directory'
         )
-        servers.write_text(f"127.0.0.1:1;{file.server}")
+        # in one step: an empty file would be another thing to say
+        (tmp_path / "next").write_text(f"127.0.0.1:1;{file.server}")
+        (tmp_path / "next").replace(servers)
         file.wait_until_known(orders=6)
         process.wait_for(
             'WARNING name_server_changed server=127.0.0.1:1 status=unreachable error="no connection to 127.0.0.1:1: '
