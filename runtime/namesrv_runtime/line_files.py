@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 OPEN_SUFFIX: Final = ".jsonl.open"
 CLOSED_SUFFIX: Final = ".jsonl.gz"
@@ -37,13 +37,6 @@ class Retention:
 
     keep_days: float
     max_bytes: int
-
-
-class Removal(NamedTuple):
-    """What was removed, and whether nothing was for its age because the wall clock had jumped."""
-
-    files: list[Path]
-    is_clock_doubted: bool
 
 
 class LineFiles:
@@ -125,8 +118,8 @@ class LineFiles:
             if path != self._path and not _is_locked(path):
                 yield path
 
-    def remove_old(self, wall: float, steady: float, retention: Retention) -> Removal:
-        """Remove closed files that are too old, and the oldest while all take too much.
+    def remove_old(self, wall: float, steady: float, retention: Retention) -> tuple[list[Path], bool]:
+        """Remove what is too old, and the oldest while all is too much: which files, and whether the clock is doubted.
 
         `steady` are the seconds of a clock that nobody sets. After a step of the wall clock, which may have made all
         files old at once, none is too old until it has run evenly for as long as files are kept.
@@ -150,7 +143,7 @@ class LineFiles:
         for path in removed:
             path.unlink(missing_ok=True)
             _remove_empty(path.parent, self.directory)
-        return Removal(removed, is_doubted)
+        return removed, is_doubted
 
     def _notice_steps(self, wall: float, steady: float, newest: float | None) -> None:
         """Of the wall clock: against the steady one, and at first against the newest file."""

@@ -207,7 +207,7 @@ class NamesrvController:
         boot_id = secrets.token_hex(8)
         tables, counters = RouteTables(), Counters()
         liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
-        tables.wiped.update(wiped.broker_name for wiped in (last.wiped if last else ()))
+        tables.wiped.update(name for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
         readiness = Readiness(
             last.brokers if last else (),

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -35,13 +35,6 @@ class ExpectedBroker:
         return f"{self.cluster}/{self.broker_name}/{self.broker_id} at {self.broker_addr}"
 
 
-class WipedBroker(NamedTuple):
-    """A broker name whose write permission an operator has wiped; in every cluster if none is given."""
-
-    cluster: str | None
-    broker_name: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What a server wants its next life to know."""
@@ -49,7 +42,8 @@ class Snapshot:
     saved_ms: int
     boot_id: str
     brokers: tuple[ExpectedBroker, ...] = ()
-    wiped: tuple[WipedBroker, ...] = ()
+    # (cluster, name) of brokers whose write permission an operator has wiped; in every cluster if none is given
+    wiped: tuple[tuple[str | None, str], ...] = ()
     version: int = VERSION
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.state.snapshot import ExpectedBroker, Readiness, Snapshot, WipedBroker, decode, load, save
+from namesrv.state.snapshot import ExpectedBroker, Readiness, Snapshot, decode, load, save
 from namesrv_runtime.durable_file import SealedFileError, seal
 
 MASTER = ExpectedBroker("c", "broker-a", 0, "10.0.0.1:10911")
@@ -17,7 +17,7 @@ SMALL = Snapshot(
     saved_ms=1_738_367_999_000,
     boot_id="b00f",
     brokers=(MASTER, SLAVE),
-    wiped=(WipedBroker(None, "broker-a"), WipedBroker("c", "broker-b")),
+    wiped=((None, "broker-a"), ("c", "broker-b")),
 )
 
 CONTENT = (
