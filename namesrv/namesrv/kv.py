@@ -108,11 +108,7 @@ class KVConfig:
             await self._write({**self._tables, namespace: {**table, key: value}}, value)
 
     async def delete(self, namespace: str, key: str) -> bool:
-        """Remove a key, and say whether it was there; return when that is on disk. The namespace stays.
-
-        Raises:
-            KVWriteError: it could not be written.
-        """
+        """Remove a key; whether it was there, once that is on disk. The namespace stays. Raises KVWriteError."""
         async with self._writing:
             table = dict(self._tables.get(namespace, {}))
             if table.pop(key, None) is None:
@@ -187,11 +183,7 @@ def encode(tables: Tables) -> bytes:
 
 
 def write_file(path: Path, tables: Tables, most_bytes: int) -> int:
-    """Replace the file, unless it would get more bytes than that; how many they are. Blocks until it is on disk.
-
-    Raises:
-        OSError: it could not be written, and is as it was.
-    """
+    """Replace the file, unless it would get more bytes than that; how many they are, on disk. Raises OSError."""
     data = encode(tables)
     if len(data) <= most_bytes:
         write_atomically(path, data)
@@ -201,9 +193,7 @@ def write_file(path: Path, tables: Tables, most_bytes: int) -> int:
 def read_file(path: Path) -> Tables:
     """What the file holds. No file is fine; a damaged one is set aside with a warning, and the table is empty.
 
-    Raises:
-        OSError: the file is there and cannot be read, or is damaged and cannot be set aside. To start without it
-            would lose what operators put there.
+    Raises OSError for one that cannot be read or set aside: to start without it would lose what operators put there.
     """
     remove_leftovers(path)
     try:
@@ -219,12 +209,7 @@ def read_file(path: Path) -> Tables:
 
 
 def decode(data: bytes) -> tuple[Tables, list[str]]:
-    """The tables, and what was wrong with those entries that are not in them.
-
-    Raises:
-        ValueError: this is not a key-value configuration.
-        RecursionError: nor is this.
-    """
+    """The tables, and what was wrong with entries that are not in them. Raises ValueError or RecursionError."""
     # like Apache's reader, takes bare numbers for the text they are written in
     document = json.loads(data.decode("utf-8-sig"), parse_int=str, parse_float=str, parse_constant=str)
     tables: dict[str, dict[str, str]] = {}

@@ -25,10 +25,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Put `data` in the place of the file: once this returns it survives a power cut, if it raises the old file stays.
 
     There is one exception. When the very last step fails, syncing the directory after the rename, the new file is in
-    place, whole, but a power cut may still bring the old one back.
-
-    Raises:
-        OSError: the disk is full, the directory is read-only or gone, and the like. No temporary file is left.
+    place, whole, but a power cut may still bring the old one back. Raises OSError, and leaves no temporary file.
     """
     with _synced_directory(path.parent) as directory:
         temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"

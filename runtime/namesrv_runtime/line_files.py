@@ -68,11 +68,7 @@ class LineFiles:
         return os.fstat(self._fd).st_nlink == 0
 
     def begin(self, wall: float) -> None:
-        """Begin a new file for lines of this moment; the one before has to be ended.
-
-        Raises:
-            OSError: there is none now; the next try may work.
-        """
+        """Begin a new file for lines of this moment; the one before has to be ended. Raises OSError; try again."""
         moment = datetime.fromtimestamp(wall, UTC)
         folder = self.directory / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}"
         # the log names brokers and clients: for the owner and its group

@@ -376,11 +376,7 @@ class RouteInfoManager:
             await self._change_topic(plan_delete_topic(self.tables, topic, cluster_name), row, effects)
 
     async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
-        """Put one topic's queues on brokers that are known.
-
-        Raises:
-            BadRequestError: the tables would hold too much; nothing has changed.
-        """
+        """Put a topic's queues on brokers that are known. Raises BadRequestError if the tables would hold too much."""
         async with self._changing() as effects:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)

@@ -112,24 +112,14 @@ class ClientConnection(asyncio.Protocol):
         return self._transport
 
     async def call(self, question: RemotingCommand) -> RemotingCommand:
-        """Send a question, with an opaque of ours, and wait for its answer.
-
-        Raises:
-            ConnectionClosedError: the connection ended first.
-            LocalProtocolError: the question cannot be put on the wire.
-        """
+        """Send a question, with an opaque of ours, and wait for its answer. Raises as RemotingClient.invoke_raw."""
         await self._until_writable()
         with self._pending.opened() as (opaque, answer):
             self._write(replace(question, opaque=opaque))
             return await answer
 
     async def send(self, notice: RemotingCommand) -> None:
-        """Send what is not answered; returns when it is on its way, not when it has arrived.
-
-        Raises:
-            ConnectionClosedError: the connection ended first.
-            LocalProtocolError: the notice cannot be put on the wire.
-        """
+        """Send what is not answered; returns when it is on its way, not when it has arrived. Raises as `call`."""
         await self._until_writable()
         self._write(replace(notice, opaque=self._pending.draw_opaque()))
 

@@ -70,12 +70,9 @@ class RemotingServer:
     # -- listening ----------------------------------------------------------------------------------------------------
 
     async def listen(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
-        """Start to accept on every host; the addresses that it listens on.
+        """Start to accept on every host; the addresses that it listens on. Raises OSError.
 
         Port 0 takes a free port for the first host and the same one for the others.
-
-        Raises:
-            OSError: an address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         bound: list[tuple[str, int]] = []

@@ -35,8 +35,7 @@ def parts(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
 def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
     """The typed value of a JSON body: strictly, then with bare integer keys quoted, then, if it is small, as fastjson.
 
-    Raises:
-        BadRequestError: it is none of these, or larger than it may be; the remark says what and where.
+    Raises BadRequestError if it is none of these, or too large; the remark says what and where.
     """
     check_size(data, what, max_bytes)
     try:
@@ -62,12 +61,9 @@ def read_strictly(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T
 
 
 def read_msgpack(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
-    """The typed value of a native body.
+    """The typed value of a native body. Raises BadRequestError, saying where, if it is of another type, or too large.
 
     Typed decoding is the bound here: what the type does not name is skipped and never becomes an object.
-
-    Raises:
-        BadRequestError: not msgpack, not of the type, or larger than it may be; the remark says where.
     """
     check_size(data, what, max_bytes)
     try:
@@ -96,13 +92,10 @@ def check_size(data: bytes, what: str, max_bytes: int) -> None:
 
 
 def inflate(data: bytes, *, max_bytes: int, max_ratio: int) -> Iterator[bytes]:
-    """The inflated body, chunk by chunk; a chunk may be empty.
+    """The inflated body, chunk by chunk; a chunk may be empty. Raises BadRequestError if it is not zlib, or too much.
 
     A zlib stream makes up to 1,029 bytes of one; ten thousand real topics make 37. The ratio is to the bytes that were
     used so far, and counts after the first mebibyte only.
-
-    Raises:
-        BadRequestError: not zlib, cut short, followed by something else, or more than the limits allow.
     """
     inflater = zlib.decompressobj()
     inflated = used = 0

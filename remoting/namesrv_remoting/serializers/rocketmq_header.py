@@ -38,13 +38,10 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame.
+    """The command in a frame. Raises RemoteProtocolError for a length that cannot be, or text that is not UTF-8.
 
     The body begins where the ext fields end and keeps its length, whatever the declared header length says: that is
     what Java's decoder does.
-
-    Raises:
-        RemoteProtocolError: a length is beyond its limit or the header, or text is not UTF-8.
     """
     data, body = frame.header, frame.body
     declared = len(data)
