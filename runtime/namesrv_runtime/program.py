@@ -61,10 +61,11 @@ def _open_streams(name: str) -> None:
 
 
 def _text_stream(raw: io.FileIO, old: TextIO | None) -> TextIO:
-    encoding, errors = (None, "backslashreplace") if old is None else (old.encoding, old.errors)
+    encoding = None if old is None else old.encoding
     is_unbuffered = isinstance(old, io.TextIOWrapper) and old.write_through
+    # a terminal that cannot show a character shows its number
     return io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding, errors, line_buffering=raw.isatty(), write_through=is_unbuffered
+        io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=raw.isatty(), write_through=is_unbuffered
     )
 
 
