@@ -17,7 +17,7 @@ from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, is_zlib
-from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable
+from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable, MemberGroup
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
@@ -179,7 +179,7 @@ class BrokerProcessor:
         header = GetBrokerMemberGroupRequestHeader.from_ext(request.command.ext_fields)
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
         addrs = {} if group is None else group.broker_addrs
-        found = BrokerMemberGroup.of(header.cluster_name, header.broker_name, addrs)
+        found = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))
         return Reply(dialect_of(request.command).encode(found))
 
 

@@ -14,6 +14,7 @@ from namesrv_remoting.bodies.route import (
     BrokerMemberGroup,
     ClusterInfo,
     KVTable,
+    MemberGroup,
     QueueData,
     TopicList,
     TopicRouteData,
@@ -100,7 +101,7 @@ ROUTES = st.builds(
             id="clusters",
         ),
         pytest.param(
-            BrokerMemberGroup.of("c1", "a", {}),
+            BrokerMemberGroup(MemberGroup("c1", "a", {})),
             b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"a","cluster":"c1"}}',
             {"broker_member_group": {"cluster": "c1", "broker_name": "a", "broker_addrs": {}}},
             id="group",
