@@ -401,7 +401,7 @@ async def test_a_bug_is_said_loudly(tmp_path: Path, caplog: pytest.LogCaptureFix
     """A client that silently stopped polling would be the worst of all."""
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
-        scene.client._keeper._changed = None  # type: ignore[assignment]  # the bug
+        scene.client._keeper.changed = None  # type: ignore[assignment]  # the bug
         scene.client._cache.forget("orders")
 
         await passing(scene.clock, lambda: "a route client task crashed" in caplog.text)
