@@ -226,7 +226,7 @@ class RouteMachine(RuleBasedStateMachine):
         self.scene = RouteScene(RouteTables(RouteRevisions(spare_topics=4)))
         self.manager = self.scene.manager
         self.manager.lock = WitnessedLock(self.entered)
-        self.scene.json_cache._max_bytes = 2_000
+        self.scene.json_cache.max_bytes = 2_000
         self.model = RouteModel()
         self.late_seconds = 0.0
         self.connections = [1]
