@@ -74,6 +74,8 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     answer = await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
     assert (0, None, {"wipeTopicCount": "3"}) == (*answer.outcome, answer.fields)
     assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
+    # no other bit is taken
+    assert {"broker-a": 13} == await perms(peer, "V")
 
     await peer.register(MASTER, registration("T", "U", "W", counter=2))
     assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
