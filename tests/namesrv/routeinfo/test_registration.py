@@ -59,9 +59,11 @@ def test_refusals(known: Registration, refused: Registration, remark: str) -> No
     tables = tables_of(known)
     before = facts_of(tables)
 
-    with pytest.raises(BadRequestError, match=f"^{remark}$"):
+    with pytest.raises(BadRequestError, match=f"^{remark}$") as caught:
         finished(check_registration(tables, refused, RouteOptions(), ROOMY))
 
+    # as in Java, where the answer has a header class
+    assert (None if refused.is_native else {}) == caught.value.ext_fields
     assert before == facts_of(tables)
 
 
