@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,15 @@ def path(tmp_path: Path) -> Path:
 
 
 class SlowDisk:
-    """Every write of the topics' file waits until the test lets it through."""
+    """Every write of the topics' file waits until the test lets it through, from now on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._path = path
         self._fsync = os.fsync
         self._gate = threading.Semaphore(0)
         # writes that have come this far
         self.began = 0
+        monkeypatch.setattr(os, "fsync", self.fsync)
 
     def fsync(self, descriptor: int) -> None:
         """What the write calls once everything is written."""
@@ -41,18 +41,6 @@ class SlowDisk:
 
     def write(self, count: int = 1) -> None:
         self._gate.release(count)
-
-
-@pytest.fixture
-def slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], SlowDisk]:
-    """Makes the disk slow from now on."""
-
-    def begin() -> SlowDisk:
-        disk = SlowDisk(path)
-        monkeypatch.setattr(os, "fsync", disk.fsync)
-        return disk
-
-    return begin
 
 
 async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path) -> None:
@@ -98,11 +86,11 @@ async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, pa
     path.rmdir()
 
 
-async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, slow_disk: Callable[[], SlowDisk]) -> None:
+async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not while the disk is slow; heartbeats go on, and the next change waits for this one."""
     async with real(tmp_path, state_file=path) as it:
         await it.server.forget()
-        disk = slow_disk()
+        disk = SlowDisk(path, monkeypatch)
         create = asyncio.create_task(it.agent.create_topic(REFUNDS))
         change = asyncio.create_task(it.agent.set_perm("refunds", Permission.READ))
         await until(lambda: disk.began == 1)
@@ -121,14 +109,14 @@ async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, slo
 
 
 async def test_who_gives_up_waiting_does_not_leave_half_a_change(
-    tmp_path: Path, path: Path, slow_disk: Callable[[], SlowDisk]
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that is being written is made, and told; one that still waited for its turn, too.
 
     Of one that fails nobody hears: nothing has changed.
     """
     async with real(tmp_path, state_file=path) as it:
-        disk = slow_disk()
+        disk = SlowDisk(path, monkeypatch)
         work = [it.agent.create_topic(REFUNDS), it.agent.delete_topic("bills")]
         changes = [asyncio.create_task(change) for change in work]
         await until(lambda: disk.began == 1)
