@@ -77,11 +77,6 @@ class _Pieces:
         start, self.at = self.at, self.at + length
         return self.data[start : self.at]
 
-    def rest(self) -> Steps[None]:
-        """To the end, where the stream is found to be whole."""
-        for _ in self._chunks:
-            yield
-
 
 def _checked(what: str, value: int, limit: int) -> int:
     if 0 <= value <= limit:
@@ -98,8 +93,9 @@ def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tall
     data = yield from pieces.piece("filter servers", MAX_FILTER_SERVERS_BYTES)
     filters = read_json(_filters_decoder, data, f"{_WHAT} (filter servers)")
     mappings = (yield from _mappings(pieces, tally)) if with_mappings else {}
-    # an old server does not look at the mappings of a new broker
-    yield from pieces.rest()
+    # to the end, where the stream is found to be whole: an old server does not look at the mappings of a new broker
+    for _ in chunks:
+        yield
     return (
         topics,
         msgspec.convert(version, DataVersion, from_attributes=True),
