@@ -7,8 +7,6 @@ import asyncio
 import json
 import random
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +14,12 @@ import msgpack
 import pytest
 
 from namesrv_broker_agent import TopicConfig
-from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, NativeDialect, RocketmqDialect
-from namesrv_broker_agent.topics import TopicTable
-from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.compressed import read_compressed
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.codes import Permission
-from namesrv_remoting.errors import RequestTimeoutError
 from tests.support import agents
-from tests.support.fake_clock import FakeClock, passing, until
-from tests.support.scripted_server import Question, ScriptedServer
+from tests.support.fake_clock import passing, until
+from tests.support.scripted_server import Question
 from tests.support.steps import finished
 
 REGISTER, UNREGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 322, 904, 20002
@@ -216,56 +210,34 @@ async def test_large_registration_is_compressed(protocol: str) -> None:
 # -- deadlines --------------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def scripted() -> AsyncIterator[tuple[ScriptedServer, RemotingClient, FakeClock]]:
-    """A server that a client is connected to as soon as it asks."""
-    clock = FakeClock()
-    async with ScriptedServer() as server, RemotingClient(server.address, clock=clock) as client:
-        yield server, client, clock
-
-
-def identity_of(topics: tuple[TopicConfig, ...] = TOPICS) -> BrokerIdentity:
-    """A broker with these topics."""
-    return BrokerIdentity(agents.agent_settings("127.0.0.1:1"), TopicTable(topics), None)
-
-
-VERBS: dict[str, Callable[[Dialect, RemotingClient], Coroutine[Any, Any, object]]] = {
-    "register": lambda dialect, client: dialect.register(client, None),
-    "heartbeat": lambda dialect, client: dialect.heartbeat(client, 0.0),
-    "unregister": lambda dialect, client: dialect.unregister(client, 5.0),
-}
-
-
-@pytest.mark.parametrize("kind", [NativeDialect, RocketmqDialect])
-@pytest.mark.parametrize("verb", VERBS)
-async def test_answers_are_waited_for_as_long_as_was_said(kind: type[Dialect], verb: str) -> None:
-    """Five seconds, for a small registration too; the time for leaving is the caller's."""
-    async with scripted() as (server, client, clock):
-        waiting = asyncio.ensure_future(VERBS[verb](kind(identity_of(), 5.0), client))
-        await (await server.accept()).receive()
-        await clock.advance(4.99)
-        assert not waiting.done()
-        await clock.advance(0.02)
-
-        with pytest.raises(RequestTimeoutError):
-            await waiting
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_answers_are_waited_for_as_long_as_was_said(protocol: str, is_known: bool) -> None:
+    """Five seconds, for a small registration and for a heartbeat."""
+    async with agents.played(protocol=protocol) as it:
+        if is_known:
+            peer = await it.registers()
+            await passing(it.clock, lambda: it.pending)
+        else:
+            peer = await it.server.accept()
+        await peer.receive()
+        await it.clock.advance(4.9)
+        assert "unreachable" != it.state.status
+        await it.clock.advance(0.11)
+        assert "no answer within 5.0" in str(it.state.last_error)
 
 
 async def test_large_registration_has_more_time() -> None:
     """A second for each two mebibytes that have to be sent and read."""
     # names that cannot be compressed
     dice = random.Random(0)
-    topics = tuple(TopicConfig(dice.randbytes(100).hex()) for _ in range(20_000))
-    async with scripted() as (server, client, clock):
-        waiting = asyncio.ensure_future(NativeDialect(identity_of(topics), 5.0).register(client, None))
-        question = await (await server.accept()).receive()
+    async with agents.played(TopicConfig(dice.randbytes(100).hex()) for _ in range(20_000)) as it:
+        question = await (await it.server.accept()).receive()
         assert 2 << 20 < len(question.body) < 4 << 20
-        await clock.advance(6.0)
-        assert not waiting.done()
-        await clock.advance(1.0)
-
-        with pytest.raises(RequestTimeoutError):
-            await waiting
+        await it.clock.advance(6.0)
+        assert "connecting" == it.state.status
+        await it.clock.advance(1.0)
+        await until(lambda: it.state.status == "unreachable")
 
 
 # -- finding out ------------------------------------------------------------------------------------------------------
