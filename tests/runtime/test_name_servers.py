@@ -1,6 +1,7 @@
 """Lists of NameServers are read from an environment, a file, a name or a URL, and kept when their source fails."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -100,10 +101,11 @@ def test_what_is_no_source(source: str, message: str) -> None:
 async def test_list_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list needs nobody; the environment is read when it is asked for, RocketMQ's variable without a source."""
     monkeypatch.setenv("SERVERS", "c:3")
+    monkeypatch.setenv("NAMESRV_ADDR", "a:1;b:2")
 
     assert ("10.0.0.1:9876", "[::1]:1") == await resolve("10.0.0.1:9876;[::1]:1")
     for source in ("", "env:NAMESRV_ADDR"):
-        assert ("a:1", "b:2") == await resolve(source, {"NAMESRV_ADDR": "a:1;b:2"})
+        assert ("a:1", "b:2") == await resolve(source)
     assert ("c:3",) == await resolve("env:SERVERS")
 
 
@@ -124,7 +126,7 @@ async def test_file_has_lines_and_comments(tmp_path: Path) -> None:
         ("file:{file}/none", b"", "Not a directory"),
         ("file:/", b"", "Is a directory"),
         ("file:\0", b"", "embedded null"),
-        ("env:SERVERS", b"", "no addresses"),
+        ("env:SERVERS_UNSET", b"", "no addresses"),
         ("dns:..:1", b"", "label"),
     ],
     ids=["empty", "no address", "no text", "too long", "absent", "directory", "null", "unset", "no name"],
@@ -135,7 +137,7 @@ async def test_source_that_fails(tmp_path: Path, source: str, content: bytes, re
     source = source.format(file=tmp_path / "servers")
 
     with pytest.raises(NameServerSourceError, match=reason) as caught:
-        await resolve(source, {})
+        await resolve(source)
     assert str(caught.value).startswith(f"name servers from {source}: ")
 
 
@@ -266,13 +268,12 @@ class Watched:
     """A list that is read from a variable, and what was told of it."""
 
     def __init__(self) -> None:
-        self.environ = {"SERVERS": ""}
         self.told: list[tuple[str, ...]] = []
         self.clock = FakeClock()
-        self.list = NameServerList("env:SERVERS", clock=self.clock, on_change=self.told.append, environ=self.environ)
+        self.list = NameServerList("env:SERVERS", clock=self.clock, on_change=self.told.append)
 
     async def look(self, servers: str) -> None:
-        self.environ["SERVERS"] = servers
+        os.environ["SERVERS"] = servers
         await self.list.refresh()
 
     @asynccontextmanager
@@ -284,10 +285,15 @@ class Watched:
         task.cancel()
 
 
-async def test_only_another_set_is_told() -> None:
-    """Another order is no change for those who keep connections, but it is the order that counts from now on."""
-    watched = Watched()
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """A list whose variable is empty."""
+    monkeypatch.setenv("SERVERS", "")
+    return Watched()
 
+
+async def test_only_another_set_is_told(watched: Watched) -> None:
+    """Another order is no change for those who keep connections, but it is the order that counts from now on."""
     await watched.look("a:1;b:2")
     await watched.look("a:1;b:2")
     await watched.look("b:2;a:1")
@@ -298,9 +304,8 @@ async def test_only_another_set_is_told() -> None:
     assert [("a:1", "b:2"), ("b:2",), ("b:2", "c:3")] == watched.told
 
 
-async def test_last_known_list_is_never_lost() -> None:
+async def test_last_known_list_is_never_lost(watched: Watched) -> None:
     """A source that fails changes nothing and tells nobody; what failed is there to be seen until it works again."""
-    watched = Watched()
     said = []
     for servers in ("a:1;b:2", "", "c:3;b", "a:1;b:2"):
         await watched.look(servers)
@@ -313,29 +318,27 @@ async def test_last_known_list_is_never_lost() -> None:
     assert [("a:1", "b:2")] == watched.told
 
 
-async def test_list_is_read_every_two_minutes() -> None:
+async def test_list_is_read_every_two_minutes(watched: Watched) -> None:
     """At once, unless the caller has looked already, and then every 120 s; a change is told when it is read."""
-    watched = Watched()
     await watched.look("a:1")
-    watched.environ["SERVERS"] = "b:2"
+    os.environ["SERVERS"] = "b:2"
     async with watched.running():
         await watched.clock.advance(119.9)
         assert [("a:1",)] == watched.told
         await watched.clock.advance(0.1)
         assert [("a:1",), ("b:2",)] == watched.told
-        watched.environ["SERVERS"] = ""
+        os.environ["SERVERS"] = ""
         await watched.clock.advance(120.0)
-        watched.environ["SERVERS"] = "c:3"
+        os.environ["SERVERS"] = "c:3"
         await watched.clock.advance(120.0)
         assert [("a:1",), ("b:2",), ("c:3",)] == watched.told
 
 
-async def test_list_that_was_never_there_is_asked_for_every_second() -> None:
+async def test_list_that_was_never_there_is_asked_for_every_second(watched: Watched) -> None:
     """A broker that starts before its list is written must not wait two minutes."""
-    watched = Watched()
     async with watched.running():
         assert "name servers from env:SERVERS: no addresses" == watched.list.last_error
-        watched.environ["SERVERS"] = "a:1"
+        os.environ["SERVERS"] = "a:1"
         await watched.clock.advance(0.9)
         assert [] == watched.told
         await watched.clock.advance(0.1)
