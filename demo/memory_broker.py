@@ -28,8 +28,6 @@ from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.address import parse_address
 
-logger: Final = logging.getLogger("memory_broker")
-
 KEPT_MESSAGES: Final = 10_000
 _LONGEST_LINE: Final = 1 << 20
 
@@ -227,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for command in commands.choices.values():
         command.add_argument("--name-servers", default="", help="a list, env:, file:, dns: or http: (default: env)")
     options = parser.parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     work = {"serve": serve, "produce": produce, "consume": consume}[options.command]
     try:
         return asyncio.run(work(options))
