@@ -9,6 +9,7 @@ import pytest
 
 from tests.interop.peers.apache import MqAdmin
 from tests.interop.peers.driver import Driver
+from tests.interop.peers.pair import Pair
 from tests.interop.peers.place import absent_tools
 from tests.support.daemon import Daemon
 
@@ -87,3 +88,9 @@ def mqadmin(place: Path, stage: ExitStack, name_servers: list[str]) -> MqAdmin:
 def clients(place: Path, stage: ExitStack) -> Driver:
     """A JVM for producers and consumers."""
     return stage.enter_context(Driver(place / "clients"))
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
+    """A pair of a kind, which its file has started, once both NameServers know both brokers."""
+    return pairs[request.param].complete()
