@@ -1,5 +1,6 @@
 """The route client for threads: a RouteClient on a loop and thread of its own."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -65,10 +66,9 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         return iter(lambda: self._next(changes), None)
 
     def _next(self, changes: RouteChanges) -> RouteChange | None:
-        try:
-            return self._wait_for(anext(changes, None), None)
-        except StoppedError:
-            return None
+        with contextlib.suppress(StoppedError):
+            self._wait_for(changes.arrival(), None)
+        return changes.take()
 
     refresh = waited(RouteClient.refresh)
     publish_info = waited(RouteClient.publish_info)

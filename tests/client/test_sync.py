@@ -138,6 +138,16 @@ def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:
         assert ["orders", "orders"] == topics.result(GUARD_SECONDS)
 
 
+def test_changes_that_were_not_looked_at_outlast_the_client(namesrv: Daemon) -> None:
+    """Whoever is slow misses none of those until the end."""
+    client = SyncRouteClient(settings_of(namesrv))
+    with client:
+        changes = client.changes()
+        client.route("orders")
+
+    assert ["orders"] == [change.topic for change in changes]
+
+
 def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClient) -> None:
     """It may be busy."""
     client.route("orders")
