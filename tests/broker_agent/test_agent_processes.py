@@ -38,7 +38,7 @@ async def test_server_that_hung_goes_on_without_having_lost_the_broker(tmp_path:
             hung.send_signal(signal.SIGSTOP)
             await until(lambda: agent.servers[hung.where].status == "unreachable")
             # the kernel takes the next connection for it
-            await until(lambda: len(sockets(agent)) == 3)
+            await until(lambda: len(sockets(agent)) >= 3)
             hung.send_signal(signal.SIGCONT)
             await until(lambda: agent.servers[hung.where].status == "registered")
             await logged(hung, "connection_closed")

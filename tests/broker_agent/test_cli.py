@@ -234,7 +234,7 @@ def test_drained_side_car_ends(file: ConfigFile) -> None:
         process.send_signal(signal.SIGUSR1)
 
         assert 0 == process.wait()
-        assert [] == process.said("Traceback|error|critical")
+        assert [] == process.said('Traceback|"level":"(error|critical)"')
         # no terminal: as the daemon logs there
         events = [json.loads(line)["event"] for line in process.lines]
         assert ["started", "draining", "stopped"] == [name for name in events if name != "name_server_changed"]
