@@ -78,56 +78,35 @@ def test_line(log_format: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "in_text", "in_json"),
     [
-        ("plain", "plain"),
-        ("名前", "名前"),
-        ("", '""'),
-        ("a=b", '"a=b"'),
-        ("a,b", '"a,b"'),
-        ('say "hi"', '"say \\"hi\\""'),
-        ("back\\slash", '"back\\\\slash"'),
-        ("line\nbreak\r\t", '"line\\nbreak\\r\\t"'),
-        ("\x1b[2Jgone", '"\\x1b[2Jgone"'),
-        ("\x00\x7f\x9b", '"\\x00\\x7f\\x9b"'),
-        ("\U000e0001", '"\\U000e0001"'),
-        ("\xa0", '"\\xa0"'),
-        ("\udcff", '"\\\\udcff"'),
-        (None, "null"),
-        (True, "true"),
-        (0, "0"),
-        (0.1 + 0.2, "0.3"),
-        (float("nan"), "nan"),
-        (float("inf"), "inf"),
-        (1 << 64, "0x10000000000000000"),
-        (["a", "b c", 1], 'a,"b c",1'),
-        (frozenset({"x"}), "x"),
-        (Path("/var/lib"), "/var/lib"),
-        (b"\xff", "\"b'\\\\xff'\""),
-        (ValueError("no\nway"), '"ValueError: no\\nway"'),
+        *(
+            (value, in_text, value)
+            for value, in_text in (
+                *(("plain", "plain"), ("名前", "名前"), ("", '""'), ("a=b", '"a=b"'), ("a,b", '"a,b"')),
+                *(('say "hi"', '"say \\"hi\\""'), ("back\\slash", '"back\\\\slash"')),
+                *(("line\nbreak\r\t", '"line\\nbreak\\r\\t"'), ("\x1b[2Jgone", '"\\x1b[2Jgone"')),
+                *(("\x00\x7f\x9b", '"\\x00\\x7f\\x9b"'), ("\U000e0001", '"\\U000e0001"'), ("\xa0", '"\\xa0"')),
+            )
+        ),
+        *((None, "null", None), (True, "true", True), (0, "0", 0), (0.1 + 0.2, "0.3", 0.3)),
+        *((float("nan"), "nan", "nan"), (float("inf"), "inf", "inf")),
+        (1 << 64, "0x10000000000000000", "0x10000000000000000"),
+        ("\udcff", '"\\\\udcff"', "\\udcff"),
+        (["a", "b c", 1, None, 0.5], 'a,"b c",1,null,0.5', ["a", "b c", 1, None, 0.5]),
+        *((frozenset({"x"}), "x", ["x"]), (Path("/var/lib"), "/var/lib", "/var/lib")),
+        (b"\xff", "\"b'\\\\xff'\"", "b'\\xff'"),
+        (ValueError("no\nway"), '"ValueError: no\\nway"', "ValueError: no\nway"),
+        (OSError(28, "No space left"), '"OSError: [Errno 28] No space left"', "OSError: [Errno 28] No space left"),
     ],
 )
-def test_values_in_text(value: object, shown: str) -> None:
-    """A value is quoted only if it has to be, and nothing in it can begin a line or move a cursor."""
-    assert f"INFO happened value={shown}\n" == text_of("happened", value=value)
+def test_values(value: object, in_text: str, in_json: object) -> None:
+    """In text one is quoted only if it has to be, and nothing in it can begin a line or move a cursor.
 
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("line\nbreak", "line\nbreak"),
-        ("\x1b[2J\x7f", "\x1b[2J\x7f"),
-        ("\udcff", "\\udcff"),
-        (float("nan"), "nan"),
-        (1 << 64, "0x10000000000000000"),
-        (["a", None, 0.5], ["a", None, 0.5]),
-        (Path("/var/lib"), "/var/lib"),
-        (OSError(28, "No space left"), "OSError: [Errno 28] No space left"),
-    ],
-)
-def test_values_in_json(value: object, shown: object) -> None:
-    """Every value becomes valid JSON that says the same."""
-    assert {"level": "info", "event": "happened", "value": shown} == json_of("happened", value=value)
+    In JSON every value says the same.
+    """
+    assert f"INFO happened value={in_text}\n" == text_of("happened", value=value)
+    assert {"level": "info", "event": "happened", "value": in_json} == json_of("happened", value=value)
 
 
 def test_long_values_are_cut_and_fixed_names_kept() -> None:
