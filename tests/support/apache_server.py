@@ -43,10 +43,6 @@ class ApacheServer(ScriptedServer):
         return f"<{type(self).__name__} [{self.address} | {len(self.routes)} topics | {len(self.questions)} asked]>"
 
     @property
-    def accepted(self) -> int:
-        return self.connections
-
-    @property
     def topics_asked(self) -> list[str]:
         return [topic for code, topic in self.questions if code == 105]
 

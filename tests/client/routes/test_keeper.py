@@ -302,12 +302,12 @@ async def test_with_an_apache_server_the_poll_does_the_work(caplog: pytest.LogCa
         async with route_client(clock, apache.address, protocol="auto", watch=True) as client:
             await client.route("orders")
             apache.routes["orders"] = apache_route("broker-a", "broker-b")
-            connections = apache.accepted
+            connections = apache.connections
 
             await passing(clock, lambda: broker_names(client) == ["broker-a", "broker-b"], at_most=16.0)
             await clock.advance(60.0)
 
-            assert (connections, 2) == (apache.accepted, apache.refused)
+            assert (connections, 2) == (apache.connections, apache.refused)
             assert {"orders"} == set(apache.topics_asked)
             assert 60 <= caplog.text.count("does not support watches") <= 150
 

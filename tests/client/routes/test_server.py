@@ -221,7 +221,7 @@ async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process() -> Non
         await rocketmq.route_by_topic("t", 1.0)
 
         assert (await pulling).is_warm
-        assert (0, 1) == (apache.refused, apache.accepted)
+        assert (0, 1) == (apache.refused, apache.connections)
 
 
 @pytest.mark.parametrize("protocol", ["auto", "native"])
@@ -270,7 +270,7 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
         assert 3 == len({answer.run for answer in (first, between, second)})
         await clock.advance(45.0)
         assert (True, True) == (server.is_warm, server.can_deny)
-        assert (0, 2) == (apache.refused, apache.accepted)
+        assert (0, 2) == (apache.refused, apache.connections)
 
 
 async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:

@@ -360,7 +360,7 @@ async def test_the_failure_of_one_topic_does_not_touch_the_others() -> None:
 
         assert sorted(["none", *MANY]) == asking.result()
         assert [None] == [answer.routes["none"] for answer in scene.answers if "none" in answer.routes]
-        assert (apache.address, 1) == (scene.session.chosen, apache.accepted)
+        assert (apache.address, 1) == (scene.session.chosen, apache.connections)
         assert "topic silent" in scene.session.errors[apache.address]
 
 
