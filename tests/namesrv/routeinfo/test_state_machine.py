@@ -1,8 +1,8 @@
 """The tables hold what they should after any history of registrations, removals, closes and delays.
 
 The manager beside a model of plain dictionaries (tests/support/route_model.py). Work that takes the lock is done in
-chunks of two topics, and between two chunks anything may come in that needs no lock. The model's work takes no time:
-what gets the lock decides then, and acts later, when it may have to see that it comes too late.
+chunks of two topics, and between two chunks anything may come in that needs no lock: work decides when it gets the
+lock and acts later, and then it has to see whether it comes too late. The model's work takes no time.
 """
 
 import asyncio
@@ -54,7 +54,6 @@ TOPICS = [f"t{number}" for number in range(6)]
 ZONE = "z1"
 # work under way at one time: one that has the lock, others that wait for it
 MAX_OPERATIONS = 3
-
 
 # read queues, write queues, permission, flags
 QUEUES = st.sampled_from([(8, 8, 6, 0), (8, 8, 4, 0), (4, 2, 7, 1)])
