@@ -270,6 +270,22 @@ async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason
     assert {"t1": {"b1": 6}, "t2": {"b1": 6}} == rows(scene.tables)
 
 
+@pytest.mark.usefixtures("small_chunks")
+async def test_broker_reconnects_while_its_registration_is_worked_out(scene: RouteScene) -> None:
+    """It is heard over the new connection first: the end of the old one means nothing, and its state is kept."""
+    await scene.register(MASTER)
+    registering = await begin(scene.manager.register(replace(MASTER, body=body("t1", "t2", counter=2))))
+
+    scene.pass_time(1.0)
+    scene.manager.touch(M, 2, {"depth": 1})
+
+    await registering
+    await scene.close(1)
+    after = live(scene, M)
+    assert (1_001.0, 2, {"depth": 1}) == (after.last_update, after.connection_id, after.state)
+    assert DataVersion(2) == after.data_version
+
+
 @pytest.mark.parametrize(
     ("limits", "refused", "said"),
     [

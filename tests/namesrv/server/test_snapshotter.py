@@ -72,7 +72,8 @@ async def test_snapshot_is_written_within_five_seconds(
     await tick(server, log)
     assert (EXPECTED_A, EXPECTED_B) == loaded(tmp_path).brokers
 
-    await peer.register(A)
+    for body in (None, registration("T", "V", counter=2)):
+        await peer.register(A, body)
     await peer.call(904, B.ext)
     await server.clock.advance(20)
     assert 1 == len(log())
