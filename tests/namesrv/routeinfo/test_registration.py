@@ -14,10 +14,11 @@ from namesrv.routeinfo.records import MinBrokerIdChanged, Registration, RouteOpt
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.tables import CHUNK_TOPICS
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from namesrv_remoting.errors import BadRequestError
-from tests.support.route_builders import ROOMY, body, register, registration, tables_of
+from namesrv_remoting.errors import BadRequestError, SystemError_
+from tests.support.route_builders import ROOMY, body, key, register, registration, rows, tables_of
 from tests.support.route_model import facts_of
 from tests.support.steps import finished, steps_and_result
+from tests.support.table_invariants import violations
 
 MASTER = registration("b1", 0, "m:1", ha_server_addr="m:2", enable_acting_master=True)
 SLAVE = registration("b1", 1, "s:1", ha_server_addr="s:2", enable_acting_master=True)
@@ -47,6 +48,10 @@ def said(**fields: Any) -> Registration:
             said(data_version=None),
             "field stateVersion: 0 is lower than 1 of m:1, which holds id 0 of b1",
         ),
+        # it could be an increment that overtook the full table; a group that is known makes no difference
+        (MASTER, replace(SLAVE, body=body("t1")), "register broker failed"),
+        # nor does another id of its own
+        (MASTER, replace(MASTER, broker_id=1, body=body("t1")), "register broker failed"),
         (
             native("t2", registration_seq=5),
             native("t1", registration_seq=4),
@@ -59,12 +64,35 @@ def test_refusals(known: Registration, refused: Registration, remark: str) -> No
     tables = tables_of(known)
     before = facts_of(tables)
 
-    with pytest.raises(BadRequestError, match=f"^{remark}$") as caught:
+    with pytest.raises((BadRequestError, SystemError_), match=f"^{remark}$") as caught:
         finished(check_registration(tables, refused, RouteOptions(), ROOMY))
 
     # as in Java, where the answer has a header class
     assert (None if refused.is_native else {}) == caught.value.ext_fields
     assert before == facts_of(tables)
+
+
+@pytest.mark.parametrize(
+    ("known", "taken"),
+    [
+        (replace(MASTER, body=body("t1", "t2", state_version=3)), said(state_version=3)),
+        (replace(MASTER, body=body("t1", "t2", data_version=None)), said(data_version=None)),
+        # only another address is in conflict: a broker that lost its disk starts again
+        (replace(MASTER, body=body("t1", "t2", state_version=3)), MASTER),
+        (replace(MASTER, body=body("t1", "t2", state_version=3)), replace(said(), cluster_name="c2")),
+        (MASTER, registration("b1", 0, "m:1", "t3")),
+        (MASTER, replace(SLAVE, body=body())),
+        (native("t2", registration_seq=5), native("t1", registration_seq=5)),
+        # another process of the broker counts from the beginning
+        (native("t2", registration_seq=5), native("t1", agent_id="other", registration_seq=1)),
+    ],
+)
+def test_what_is_not_refused(known: Registration, taken: Registration) -> None:
+    """These come close to what is refused."""
+    tables = tables_of(known, taken)
+
+    assert taken.body.data_version == tables.broker_live_table[taken.key].data_version
+    assert [] == violations(tables)
 
 
 def test_limits_count_topics_once_and_what_goes() -> None:
@@ -117,6 +145,20 @@ def test_members_are_told_of_a_smaller_id(
 
     told = recipients and MinBrokerIdChanged("b1", *newcomer, recipients, ha_broker_addr="ha:1")
     assert (None, told) == (off.notice, on.notice)
+
+
+def test_displaced_entries_are_named() -> None:
+    """Who held the id in another cluster, and its own address there; not another broker at that address."""
+    tables = tables_of(registration("b1", 1, "s:1", cluster_name="c2"), registration("b9", 0, "m:1", cluster_name="c2"))
+    ((none, _),) = register(tables, MASTER)
+    ((holder, _),) = register(tables, replace(MASTER, cluster_name="c2", broker_addr="n:1"))
+    ((moved, _),) = register(tables, replace(MASTER, broker_addr="n:1"))
+    ((other_id, _),) = register(tables, replace(MASTER, cluster_name="c2", broker_addr="n:1", broker_id=5))
+
+    assert [[], [key("m:1")], [key("n:1", "c2")]] == [none.dropped, holder.dropped, moved.dropped]
+    assert [key("n:1")] == other_id.dropped
+    assert [] == violations(tables)
+    assert {"t1": {"b1": 6, "b9": 6}, "t2": {"b1": 6, "b9": 6}} == rows(tables)
 
 
 @pytest.mark.parametrize(

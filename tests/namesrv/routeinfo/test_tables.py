@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from namesrv.routeinfo.tables import SPARE_NAMES, Changes, Rerouted, RouteTables, difference, place_in
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
+from namesrv.routeinfo.views import system_topics
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.route_builders import apply, body, key, queue_data, register, registration, remove, tables_of
@@ -38,6 +39,14 @@ def test_one_string_per_topic_whoever_registers_it() -> None:
     for broker_name in ("b1", "b2"):
         of_broker = next(name for name in tables.topics_of_broker[broker_name] if name == "t1")
         assert of_table is of_broker
+
+
+def test_system_topics_come_with_the_address_of_the_first_broker_by_name() -> None:
+    """Clusters, brokers, and the address of some broker (304)."""
+    tables = tables_of(registration("b2", 0, "o:1"), registration("b1", 3, "s:1"))
+
+    assert (["b1", "b2", "c1"], "s:1") == system_topics(tables)
+    assert ([], None) == system_topics(RouteTables())
 
 
 def test_last_broker_takes_everything_along() -> None:
