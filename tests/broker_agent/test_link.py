@@ -158,10 +158,8 @@ async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_o
             await until(lambda: it.state.last_error)
             await settle()
             assert 0 == it.pending
-            assert ("connecting", "registration refused: field brokerId: taken") == (
-                it.state.status,
-                it.state.last_error,
-            )
+            said = it.state
+            assert ("connecting", "registration refused: field brokerId: taken") == (said.status, said.last_error)
             # the first one comes after the phase
             await it.clock.advance(28.5 if number else 14.25)
         await it.registered_over(peer)

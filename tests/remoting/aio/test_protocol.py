@@ -33,13 +33,8 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
 
         for opaque, kind in enumerate(kinds):
             answer = await peer.receive()
-            spelt = NATIVE if kind == NATIVE else JSON
-            assert (spelt, 0, opaque, b"%d" % opaque) == (
-                answer.serialize_type,
-                answer.code,
-                answer.opaque,
-                answer.body,
-            )
+            assert (NATIVE if kind == NATIVE else JSON) == answer.serialize_type
+            assert (0, opaque, b"%d" % opaque) == (answer.code, answer.opaque, answer.body)
             assert answer.ext_fields is not None
             assert "b" == answer.ext_fields["a"]
         assert b"012345" == (await peer.receive()).body
