@@ -208,9 +208,9 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
         assert "registered" == it.state.status
 
         await it.clock.advance(0.2)
-        error = f"request 904 to {it.proxy.address}: no answer within 5.0 s"
+        error = f"request 904 to {it.proxy.address}: no answer within 5 s"
         assert ("unreachable", error) == (it.state.status, it.state.last_error)
-        with pytest.raises(TimeoutError, match=r"no answer within 5\.0 s"):
+        with pytest.raises(TimeoutError, match=r"no answer within 5 s"):
             await it.agent.registered(timeout_seconds=0)
         # long enough for the next attempt
         await it.clock.advance(1)

@@ -137,7 +137,7 @@ class RemotingClient:
         return None
 
     def _timed_out(self, what: str, code: int, seconds: float) -> RequestTimeoutError:
-        return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds} s")
+        return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds:.3g} s")
 
     async def _connected(self) -> ClientConnection:
         """The connection in use, or a new one."""

@@ -116,9 +116,9 @@ async def test_connect_times_out(black_hole: str) -> None:
         cancelled.cancel()
         await clock.advance(1.0)
 
-        with pytest.raises(RequestTimeoutError, match=rf"^request 106 to {black_hole}: no answer within 1\.0 s$"):
+        with pytest.raises(RequestTimeoutError, match=rf"^request 106 to {black_hole}: no answer within 1 s$"):
             await hasty
-        with pytest.raises(RequestTimeoutError, match=rf"^request 904 to {black_hole}: not sent within 1\.0 s$"):
+        with pytest.raises(RequestTimeoutError, match=rf"^request 904 to {black_hole}: not sent within 1 s$"):
             await oneway
         await clock.advance(1.9)
         assert (True, False) == (cancelled.cancelled(), patient[0].done())
