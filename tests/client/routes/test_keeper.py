@@ -77,8 +77,9 @@ async def test_without_topics_nobody_is_asked(tmp_path: Path) -> None:
         assert not scene.proxy.accepted
 
 
-async def test_a_poll_that_fails_is_followed_by_the_next(tmp_path: Path) -> None:
+async def test_a_poll_that_fails_is_followed_by_the_next(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The routes stay meanwhile, and grow older; a failed send that finds nobody to ask is no error either."""
+    caplog.set_level(logging.INFO, "namesrv_client")
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
         scene.proxy.cut()
@@ -87,6 +88,7 @@ async def test_a_poll_that_fails_is_followed_by_the_next(tmp_path: Path) -> None
         assert not await scene.client.refresh()
         assert scene.age() >= 45.0
         assert scene.proxy.address in scene.client.server_errors
+        assert "routes not refreshed: " in caplog.text
 
         await scene.proxy.heal()
         await register(scene.peers[0], BROKER_B)
@@ -108,7 +110,8 @@ async def test_all_who_ask_at_the_same_time_share_a_question(tmp_path: Path) -> 
         found = await asyncio.gather(*(scene.client.route(topic) for topic in wanted), return_exceptions=True)
 
         assert 1 == scene.asked()
-        assert wanted[:300] == [route.topic for route in found if not isinstance(route, BaseException)]
+        routes = [route for route in found if not isinstance(route, BaseException)]
+        assert [(topic, "pull") for topic in wanted[:300]] == [(route.topic, route.source) for route in routes]
         assert {TopicNotFoundError} == {type(error) for error in found[300:]}
         with pytest.raises(TopicNotFoundError, match=r"topic none does not exist, according to 127\.0\.0\.1:"):
             await scene.client.route("none")
