@@ -11,7 +11,7 @@ from demo.times import Times
 from demo.witness import Witness
 from namesrv_remoting.codes import MASTER_ID
 
-_BROKER: Final = Path(__file__).parents[1] / "broker_agent" / "examples" / "memory_broker.py"
+_BROKER: Final = Path(__file__).with_name("memory_broker.py")
 TOPICS: Final = ("orders", "payments")
 
 

@@ -29,7 +29,7 @@ RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*'
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
     && install -d -o 10001 -g 10001 -m 0750 /var/lib/namesrv-broker-agent
 COPY --from=build /opt/namesrv /opt/namesrv
-COPY broker_agent/examples/memory_broker.py /opt/namesrv/examples/memory_broker.py
+COPY demo/memory_broker.py /opt/namesrv/examples/memory_broker.py
 ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

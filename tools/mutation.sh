@@ -16,7 +16,7 @@ mkdir -p "$scratch/src" "$scratch/tests/namesrv" "$scratch/tests/client" "$scrat
 cp -R runtime/namesrv_runtime remoting/namesrv_remoting namesrv/namesrv broker_agent/namesrv_broker_agent \
     client/namesrv_client "$scratch/src/"
 cp -R tests/conftest.py tests/support tests/golden tests/remoting "$scratch/tests/"
-cp -R tests/namesrv/routeinfo "$scratch/tests/namesrv/"
+cp -R tests/namesrv/conftest.py tests/namesrv/routeinfo tests/namesrv/processors "$scratch/tests/namesrv/"
 cp -R tests/client/routes "$scratch/tests/client/"
 cp tests/broker_agent/test_link.py tests/broker_agent/test_protocols.py tests/broker_agent/test_agent*.py "$scratch/tests/broker_agent/"
 # mutmut forks, too

@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
@@ -48,11 +47,7 @@ class BrokerAgent:
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
-        """Nothing is sent yet.
-
-        Raises:
-            ValueError: a topic that cannot be, or is listed twice; a damaged state file (TopicStateError).
-        """
+        """Nothing is sent yet. Raises ValueError for topics that cannot be, TopicStateError for a damaged file."""
         self.settings = settings
         self._clock = clock or SystemClock()
         self._table = TopicTable(topics, settings.state_file, self._clock.wall)
@@ -66,7 +61,8 @@ class BrokerAgent:
         self._leaving: dict[ServerLink, asyncio.Task[None]] = {}
         # wakes those who wait for registrations
         self._progress = asyncio.Event()
-        self._master: MasterInfo | None = None
+        # of a slave: where its master is, as most servers say; never forgotten because one does not know
+        self.master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(
             settings.name_servers,
@@ -85,10 +81,7 @@ class BrokerAgent:
             f"{registered} of {len(self._links)} servers | {self._table!r}]>"
         )
 
-    # -- life ---------------------------------------------------------------------------------------------------------
-
     async def __aenter__(self) -> Self:
-        """Start."""
         if not self._is_stopped:
             raise RuntimeError("the agent is started already")
         self._is_stopped = False
@@ -109,10 +102,7 @@ class BrokerAgent:
             raise
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop."""
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def stop(self) -> None:
@@ -146,11 +136,7 @@ class BrokerAgent:
         await self.stop()
 
     async def registered(self, count: int | None = None, timeout_seconds: float = 30.0) -> int:
-        """Wait until that many servers (None: all that are known) know everything; how many do.
-
-        Raises:
-            TimeoutError: fewer do when the time is up; it names those that do not.
-        """
+        """Wait until that many servers (None: all) know everything; how many do. Raises TimeoutError with the rest."""
         try:
             async with timeout_on(self._clock, timeout_seconds):
                 while self._settled() < (max(1, len(self._links)) if count is None else count):
@@ -169,8 +155,6 @@ class BrokerAgent:
     def _settled(self) -> int:
         return sum(link.settled.is_set() for link in self._links.values())
 
-    # -- what it knows ------------------------------------------------------------------------------------------------
-
     @property
     def servers(self) -> Mapping[str, ServerState]:
         """What is known of each NameServer, by address."""
@@ -187,16 +171,9 @@ class BrokerAgent:
         return self._identity.broker_id
 
     @property
-    def master(self) -> MasterInfo | None:
-        """Of a slave: where its master is, as most servers say; never forgotten because one does not know."""
-        return self._master
-
-    @property
     def topics(self) -> Mapping[str, TopicConfig]:
         """The topics by name."""
         return self._table.topics
-
-    # -- topics -------------------------------------------------------------------------------------------------------
 
     async def create_topic(self, topic: TopicConfig) -> None:
         """Add a topic, and tell all servers at once. Raises ValueError if it exists or cannot be."""
@@ -247,8 +224,6 @@ class BrokerAgent:
                 task.exception()
             raise
 
-    # -- roles --------------------------------------------------------------------------------------------------------
-
     async def promote(self, state_version: int | None = None) -> None:
         """Become the master (id 0) at the same address; `state_version` is the new term, where there are terms."""
         await self._take_id(MASTER_ID, state_version)
@@ -275,8 +250,6 @@ class BrokerAgent:
             async with timeout_on(self._clock, self.settings.answer_timeout_seconds):
                 await asyncio.gather(*(link.settled.wait() for link in reachable))
 
-    # -- servers ------------------------------------------------------------------------------------------------------
-
     def _name_servers_changed(self, addresses: tuple[str, ...]) -> None:
         for address in addresses:
             if address not in self._links:
@@ -301,14 +274,14 @@ class BrokerAgent:
     def _registered(self) -> None:
         self._progress.set()
         if self._identity.broker_id == MASTER_ID:
-            self._master = None
+            self.master = None
             return
         # what a server said that cannot be reached any more is old news
         reachable = (link.master for link in self._links.values() if link.state.status == "registered")
         named = Counter(master for master in reachable if master is not None)
         for most, times in named.most_common(1):
-            if self._master is None or times > named[self._master]:
-                self._master = most
+            if self.master is None or times > named[self.master]:
+                self.master = most
                 if self._on_master_changed is not None:
                     _call_back(self._on_master_changed, most)
 

@@ -113,8 +113,6 @@ class ServerLink:
         """Whether the current connection is one of these."""
         return self._client is not None and self._client.socket_descriptor in descriptors
 
-    # -- what the agent says ------------------------------------------------------------------------------------------
-
     def topics_changed(self, change: TopicChange) -> None:
         """Tell the server at once; a change that gets lost is healed by the next heartbeat."""
         # a full registration says it anyway, and one that cannot be sent for days must not gather changes
@@ -140,8 +138,6 @@ class ServerLink:
         self._useless = "was shared with the child of a fork"
         self.settled.clear()
         self._wake.set()
-
-    # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Connect, register, send heartbeats, and begin again whenever that fails, until `leave`."""

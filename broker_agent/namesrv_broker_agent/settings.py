@@ -104,11 +104,7 @@ class AgentConfig:
 
 
 def read_config(path: Path) -> AgentConfig:
-    """The file's content, checked.
-
-    Raises:
-        ConfigFileError: it cannot be read, is no TOML, or says something that cannot be.
-    """
+    """The file's content, checked. Raises ConfigFileError if it cannot be read, is no TOML, or says what cannot be."""
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -43,11 +43,7 @@ class TopicChange:
 
 
 def checked_topic(topic: TopicConfig) -> TopicConfig:
-    """The topic, if a broker can have it.
-
-    Raises:
-        ValueError: its name, permission or a number of queues cannot be; the message names it.
-    """
+    """The topic, if a broker can have it; else a ValueError that names what cannot be."""
     name: object = topic.topic_name
     # a lone surrogate is not printable, so that every name has its UTF-8
     if (
@@ -174,8 +170,6 @@ class TopicTable:
 
     def _now_ms(self) -> int:
         return int(self._wall() * 1000)
-
-    # -- the file -----------------------------------------------------------------------------------------------------
 
     def _save(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
         if self._file is not None:

@@ -33,11 +33,7 @@ class Certificate:
 
     @classmethod
     def read(cls, settings: Settings) -> "Certificate":
-        """Read the files that the settings name.
-
-        Raises:
-            TlsError: one of them cannot be used.
-        """
+        """Read the files that the settings name. Raises TlsError for one that cannot be used."""
         files = settings.tls_files
         # before they are read: a change in between is a change
         stamps = files.stamps()
@@ -52,11 +48,7 @@ class Certificates:
     """The certificate in use, and how the server deals with TLS."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        """Read the files.
-
-        Raises:
-            TlsError: one of them cannot be used.
-        """
+        """Read the files. Raises TlsError for one that cannot be used."""
         self._clock = clock
         # how new connections are met
         self.tls = ServerTls()

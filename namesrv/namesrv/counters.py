@@ -1,6 +1,6 @@
 """Counters of what has happened so far: everything that is not a number somewhere already."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Final
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
@@ -34,7 +34,7 @@ class Counters:
         # (serialize type, reason) of peers that broke a rule
         self.refusals: Counter[tuple[int, str]] = Counter()
         # by class: how long answers took that were no matter of a look-up
-        self.requests: dict[str, Histogram] = {}
+        self.requests: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(REQUEST_BOUNDS))
         # how late the loop was with what was due
         self.lag = Histogram(WAIT_BOUNDS)
         # searches for silent brokers, their wait for the lock and the evictions included
@@ -80,7 +80,4 @@ class Counters:
 
     def request_answered(self, kind: str, seconds: float) -> None:
         """Count an answer of the ordinary road."""
-        histogram = self.requests.get(kind)
-        if histogram is None:
-            histogram = self.requests[kind] = Histogram(REQUEST_BOUNDS)
-        histogram.observe(seconds)
+        self.requests[kind].observe(seconds)

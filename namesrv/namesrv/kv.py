@@ -105,14 +105,13 @@ class KVConfig:
             if table.get(key) == value:
                 return
             self._check_room(namespace, table, key)
+            if key not in table and self._file_bytes + len(key) + size > self._most_bytes:
+                # without spelling out all the others first, which takes longer than everything else
+                raise self._too_large(value, self._file_bytes + len(key) + size)
             await self._write(namespace, {**table, key: value}, key)
 
     async def delete(self, namespace: str, key: str) -> bool:
-        """Remove a key, and say whether it was there; return when that is on disk. The namespace stays.
-
-        Raises:
-            KVWriteError: it could not be written.
-        """
+        """Remove a key; whether it was there, once that is on disk. The namespace stays. Raises KVWriteError."""
         async with self._writing:
             table = dict(self._tables.get(namespace, {}))
             if table.pop(key, None) is None:
@@ -129,10 +128,17 @@ class KVConfig:
             message = f"key {key!r} exceeds the limit of {most_keys} keys in namespace {namespace!r}"
             raise KVLimitError("key", key, message)
 
-    async def _write(self, namespace: str, table: Mapping[str, str], key: str) -> None:
-        tables, value = {**self._tables, namespace: table}, table.get(key)
+    @property
+    def _most_bytes(self) -> int:
         # what makes the file smaller is always welcome
-        most_bytes = max(self.limits.max_file_bytes, self._file_bytes)
+        return max(self.limits.max_file_bytes, self._file_bytes)
+
+    def _too_large(self, value: str | None, size: int) -> KVLimitError:
+        message = f"value makes the configuration {size} bytes, limit {self.limits.max_file_bytes}"
+        return KVLimitError("value", value, message)
+
+    async def _write(self, namespace: str, table: Mapping[str, str], key: str) -> None:
+        tables, value, most_bytes = {**self._tables, namespace: table}, table.get(key), self._most_bytes
         write = asyncio.get_running_loop().run_in_executor(None, write_file, self._path, tables, most_bytes)
         is_cancelled = False
         while not write.done():
@@ -150,8 +156,7 @@ class KVConfig:
             # its exception knows this frame: megabytes in a cycle, until somebody collects garbage
             del write
         if size > most_bytes:
-            message = f"value makes the configuration {size} bytes, limit {self.limits.max_file_bytes}"
-            raise KVLimitError("value", value, message)
+            raise self._too_large(value, size)
         before, self._tables, self._file_bytes = self.get(namespace, key), tables, size
         self._on_change(namespace, key, before, value)
         if is_cancelled:
@@ -176,20 +181,13 @@ def _check_unicode(field: str, text: str) -> None:
         raise KVLimitError(field, text, f"{field} that is not unicode: {text[:40]!r}")
 
 
-# -- the file ----------------------------------------------------------------------------------------------------
-
-
 def encode(tables: Tables) -> bytes:
     """The file's bytes."""
     return msgspec.json.encode({"configTable": tables})
 
 
 def write_file(path: Path, tables: Tables, most_bytes: int) -> int:
-    """Replace the file, unless it would get more bytes than that; how many they are. Blocks until it is on disk.
-
-    Raises:
-        OSError: it could not be written, and is as it was.
-    """
+    """Replace the file, unless it would get more bytes than that; how many they are, on disk. Raises OSError."""
     data = encode(tables)
     if len(data) <= most_bytes:
         write_atomically(path, data)
@@ -199,9 +197,7 @@ def write_file(path: Path, tables: Tables, most_bytes: int) -> int:
 def read_file(path: Path) -> Tables:
     """What the file holds. No file is fine; a damaged one is set aside with a warning, and the table is empty.
 
-    Raises:
-        OSError: the file is there and cannot be read, or is damaged and cannot be set aside. To start without it
-            would lose what operators put there.
+    Raises OSError for one that cannot be read or set aside: to start without it would lose what operators put there.
     """
     remove_leftovers(path)
     try:
@@ -217,12 +213,7 @@ def read_file(path: Path) -> Tables:
 
 
 def decode(data: bytes) -> tuple[Tables, list[str]]:
-    """The tables, and what was wrong with those entries that are not in them.
-
-    Raises:
-        ValueError: this is not a key-value configuration.
-        RecursionError: nor is this.
-    """
+    """The tables, and what was wrong with entries that are not in them. Raises ValueError or RecursionError."""
     # like Apache's reader, takes bare numbers for the text they are written in
     document = json.loads(data.decode("utf-8-sig"), parse_int=str, parse_float=str, parse_constant=str)
     tables: dict[str, dict[str, str]] = {}

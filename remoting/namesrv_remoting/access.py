@@ -340,11 +340,7 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def parse_access_file(text: str) -> AccessFile:
-    """The accounts of a file's text.
-
-    Raises:
-        AccessFileError: with everything that is wrong.
-    """
+    """The accounts of a file's text. Raises AccessFileError with everything that is wrong."""
     try:
         written = msgspec.convert(tomllib.loads(text), _Written)
     except msgspec.ValidationError as error:

@@ -67,24 +67,7 @@ class SerializeType(IntEnum):
 
 # what a peer is written in; each is the place of its name
 LanguageCode = IntEnum(
-    "LanguageCode",
-    [
-        "JAVA",
-        "CPP",
-        "DOTNET",
-        "PYTHON",
-        "DELPHI",
-        "ERLANG",
-        "RUBY",
-        "OTHER",
-        "HTTP",
-        "GO",
-        "PHP",
-        "OMS",
-        "RUST",
-        "NODE_JS",
-    ],
-    start=0,
+    "LanguageCode", "JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS", start=0
 )
 
 FLAG_RESPONSE: Final = 1

@@ -36,11 +36,7 @@ class Frame(NamedTuple):
 def encode_frame(
     serialize_type: int, header: bytes, body: bytes = b"", *, max_frame_bytes: int = MAX_FRAME_BYTES
 ) -> bytes:
-    """The bytes of one frame.
-
-    Raises:
-        LocalProtocolError: the frame would be larger than the receiver accepts, or its header than can be said.
-    """
+    """The bytes of one frame. Raises LocalProtocolError if it, or its header, is too large."""
     length = 4 + len(header) + len(body)
     if length + 4 > max_frame_bytes:
         raise LocalProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}")
@@ -52,10 +48,8 @@ def encode_frame(
 def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes: int, max_header_bytes: int) -> int:
     """How many bytes there have to be from `at` on to see more of the frame that begins there; in the end, its size.
 
-    Refuses a length as soon as its four bytes are there, before anything of what it announces is kept.
-
-    Raises:
-        RemoteProtocolError: this is not a frame, or one that is too large.
+    Raises RemoteProtocolError for what is no frame, or too large a one, as soon as its length is there, before anything
+    of what that announces is kept.
     """
     there = len(data) - at
     if there < 4:

@@ -28,11 +28,7 @@ class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
 
     @classmethod
     def from_ext(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        """The typed fields.
-
-        Raises:
-            BadRequestError: a required field is missing or empty, or a value cannot be read; the remark names it.
-        """
+        """The typed fields. Raises BadRequestError, naming the one that is missing, empty or cannot be read."""
         fields = dict(ext_fields or {})
         try:
             return msgspec.convert(fields, cls, strict=False)
@@ -65,12 +61,7 @@ class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
         }
 
 
-# -- brokers ----------------------------------------------------------------------------------------------------------
-
-
 class _OfBroker(ExtHeader, frozen=True, kw_only=True):
-    """Which broker it is about."""
-
     broker_name: Name
     broker_addr: Name
     cluster_name: Name
@@ -144,9 +135,6 @@ class NotifyMinBrokerIdChangeRequestHeader(ExtHeader, frozen=True, kw_only=True)
     ha_broker_addr: str | None = None
 
 
-# -- clients ----------------------------------------------------------------------------------------------------------
-
-
 class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
     """105. The zone fields come from brokers and clients that run with `rocketmq.zone`."""
 
@@ -154,9 +142,6 @@ class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
     accept_standard_json_only: str | None = None
     zone_mode: str | None = msgspec.field(default=None, name="__ZONE_MODE")
     zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
-
-
-# -- operators --------------------------------------------------------------------------------------------------------
 
 
 class NamespaceRequestHeader(ExtHeader, frozen=True, kw_only=True):
@@ -183,14 +168,8 @@ class BrokerNameRequestHeader(ExtHeader, frozen=True, kw_only=True):
     broker_name: Name
 
 
-class RegisterTopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """217."""
-
-    topic: Name
-
-
-class DeleteTopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """216. With a cluster, only that cluster's brokers lose the topic."""
+class TopicRequestHeader(ExtHeader, frozen=True, kw_only=True):
+    """216 and 217. With a cluster, only that cluster's brokers lose the topic."""
 
     topic: Name
     cluster_name: str | None = None

@@ -27,12 +27,9 @@ class ProxyHeader(NamedTuple):
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """The header at the beginning of a connection's bytes; None while more of it is to come.
+    """The header at the beginning of a connection's bytes; None while more of it is to come, size 0 when there is none.
 
-    Size 0 means that there is none.
-
-    Raises:
-        RemoteProtocolError: it begins as one and is not.
+    Raises RemoteProtocolError for one that only begins like one.
     """
     if data.startswith(V1_PREFIX):
         return _read_v1(data)

@@ -150,20 +150,12 @@ class Verifier:
         self._swept_at = 0
 
     def verify(self, command: RemotingCommand) -> Signer | None:
-        """Who signed the request; None when it names no access key.
-
-        Raises:
-            SignatureError: the signature is missing, wrong, too old, or was used before.
-        """
+        """Who signed the request; None when it names no access key. Raises SignatureError, as both halves of it do."""
         genuine = self.check(command)
         return None if genuine is None else self.admit(genuine)
 
     def check(self, command: RemotingCommand) -> Genuine | None:
-        """The first half of `verify`: all of its arithmetic and no state, so that a large body may go to a thread.
-
-        Raises:
-            SignatureError: the signature is missing or wrong.
-        """
+        """The first half of `verify`: arithmetic and no state, so that a thread may do it. Raises SignatureError."""
         fields = command.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)
         if access_key is None:
@@ -175,11 +167,7 @@ class Verifier:
         raise _malformed(f"field {SIGNATURE} is missing", access_key)
 
     def admit(self, genuine: Genuine) -> Signer:
-        """The second half of `verify`: the time, and whether it is the first with this signature.
-
-        Raises:
-            SignatureError: it is too old, or was used before.
-        """
+        """The second half of `verify`: that it is in time, and the first with this signature. Raises SignatureError."""
         if genuine.signer.recipe is Recipe.NATIVE:
             self._admit_once(genuine, genuine.signer.access_key)
         return genuine.signer

@@ -6,11 +6,7 @@ _PORTS: Final = range(1, 1 << 16)
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of `10.0.0.1:9876`, `namesrv.example:9876` or `[::1]:9876`.
-
-    Raises:
-        ValueError: it is none of these; an IPv6 address needs its brackets.
-    """
+    """Host and port of `10.0.0.1:9876`, `namesrv.example:9876` or `[::1]:9876`; a ValueError for anything else."""
     host, _, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:

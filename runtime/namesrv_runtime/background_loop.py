@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for threaded code that uses what lives on a loop.
+"""What lives on an event loop, for threaded code: behind a loop in a thread of its own.
 
 Any thread may call, and waits. Fork-safe: the child of a fork has none of the thread,
 and gives up its copies of the parent's sockets, so that a server still notices when the parent dies.
@@ -7,84 +7,121 @@ and gives up its copies of the parent's sockets, so that a server still notices 
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, Unpack
 
 from namesrv_runtime import loops
 
+P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V")
 Ts = TypeVarTuple("Ts")
 
+# What a call may take beyond the work's own deadlines before the caller gets its thread back.
+_GRACE_SECONDS: Final = 5.0
+
 # all that run, for forks
-_running: "set[BackgroundLoop]" = set()
+_running: "set[Threaded[Any]]" = set()
 
 
 class StoppedError(RuntimeError):
     """There is no thread to do the work: it was never started, or another one has stopped it meanwhile."""
 
 
-class BackgroundLoop:
-    """A loop in a thread of its own, from `start` to `stop`; it may be started again. Errors speak of its `owner`.
+class _OfLoop(Protocol):
+    """What a Threaded has behind it: started when it is entered, stopped when it is left."""
 
-    `sockets` names the file descriptors that the child of a fork has to give up; any thread may be told to look for
-    them. `in_child` is called in the child; in the parent `in_parent` is called on the loop, with the descriptors that
-    the child knew of: one that was being made in that moment is not among them.
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(self, *_: object) -> object: ...
+
+    def socket_descriptors(self) -> Iterable[int]: ...
+
+
+W_co = TypeVar("W_co", bound=_OfLoop, covariant=True)
+
+
+class Threaded(ABC, Generic[W_co]):
+    """Something that lives on a loop, behind a thread of its own: made by `start`, gone after `stop`.
+
+    Errors speak of its `owner`. The child of a fork has one that is not started, with none of the parent's connections;
+    it may start its own.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        owner: str = "the loop",
-        sockets: Callable[[], Iterable[int]] = tuple,
-        in_child: Callable[[], None] = lambda: None,
-        in_parent: Callable[[frozenset[int]], None] | None = None,
-    ) -> None:
+    def __init__(self, name: str, owner: str, call_seconds: float, stop_seconds: float = 0.0) -> None:
         self._name = name
         self._owner = owner
-        self._sockets = sockets
-        self._in_child = in_child
-        self._in_parent = in_parent
-        # what the child of a fork knew to give up
-        self._given_up: frozenset[int] = frozenset()
+        # the work's own deadlines, of one call, and what stopping takes beyond it
+        self._call_seconds = call_seconds
+        self._stop_seconds = stop_seconds
+        # held by who starts or stops
+        self._lock = threading.RLock()
         # held, for a moment, by who hands something to the loop, and by who takes the loop away
         self._gate = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._inner: W_co | None = None
+        # the sockets that the child of a fork knew to give up
+        self._given_up: frozenset[int] = frozenset()
         # in the child of a fork: what the parent had
         self._parents: object = None
 
     def __repr__(self) -> str:
-        return f"<BackgroundLoop [{self._name} | {'running' if self.is_running else 'not running'}]>"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether there is a thread to call."""
-        return self._loop is not None
+        return f"<{type(self).__name__} [{self._inner or 'not started'}]>"
 
     def start(self) -> None:
-        """Start the thread.
-
-        Raises:
-            RuntimeError: it runs already.
-        """
-        with self._gate:
-            if self._loop is not None:
-                raise RuntimeError(f"{self._owner} is started already")
-            self._loop = loops.new_event_loop()
-            self._thread = threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True)
-            self._thread.start()
-            _running.add(self)
+        """Start the thread and what lives in it; does not wait for any server. A second call does nothing."""
+        self._check_other_thread()
+        with self._lock:
+            if self._inner is not None:
+                return
+            inner = self._made()
+            with self._gate:
+                self._loop = loops.new_event_loop()
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True)
+                self._thread.start()
+                _running.add(self)
+            self._inner = inner
+            try:
+                self._call(inner.__aenter__())
+            except BaseException:
+                self._end()
+                raise
 
     def stop(self) -> None:
-        """End the thread; what other threads wait for ends with a StoppedError. A second call does nothing.
+        """Stop what lives in the thread, within its deadline, and end the thread, which must not be the caller's own.
 
-        Raises:
-            RuntimeError: called from the loop's own thread, which would wait for itself.
+        What other threads wait for meanwhile ends with a StoppedError. A second call does nothing.
         """
-        self.check_other_thread()
+        self._check_other_thread()
+        with self._lock:
+            if self._inner is None:
+                return
+            try:
+                self._call(self._inner.__aexit__(None, None, None), self._stop_seconds)
+            finally:
+                self._end()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @abstractmethod
+    def _made(self) -> W_co:
+        """What is to live in the thread."""
+
+    def _forget(self) -> None:
+        self._inner = None
+
+    def _end(self) -> None:
+        self._forget()
         with self._gate:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -94,7 +131,26 @@ class BackgroundLoop:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
-    def call(self, work: Coroutine[Any, Any, T], timeout_seconds: float | None) -> T:
+    def _started(self) -> W_co:
+        inner = self._inner
+        if inner is None:
+            raise RuntimeError(f"{self._owner} is not started")
+        return inner
+
+    def _check_other_thread(self) -> None:
+        """Raises RuntimeError in the loop's own thread, which must not wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(f"cannot be called from {self._owner}'s own callbacks: it would deadlock")
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise StoppedError(f"{self._owner} is not started")
+        return self._loop
+
+    def _call(self, work: Coroutine[Any, Any, T], more_seconds: float = 0.0) -> T:
+        return self._wait_for(work, self._call_seconds + more_seconds + _GRACE_SECONDS)
+
+    def _wait_for(self, work: Coroutine[Any, Any, T], timeout_seconds: float | None) -> T:
         """Run the work on the loop and wait for it.
 
         Raises:
@@ -103,7 +159,7 @@ class BackgroundLoop:
             TimeoutError: it took longer; it has been cancelled.
         """
         try:
-            self.check_other_thread()
+            self._check_other_thread()
             with self._gate:
                 future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         except RuntimeError:
@@ -118,26 +174,25 @@ class BackgroundLoop:
             future.cancel()
             raise
 
-    def tell(self, callback: Callable[[Unpack[Ts]], object], *arguments: *Ts) -> None:
-        """Call something on the loop soon, and do not wait for it.
+    def _read(self, read: Callable[[W_co], T]) -> T:
+        """What is to be read, or called, in the thread."""
+        inner = self._started()
 
-        Raises:
-            StoppedError: not started.
-        """
+        async def value() -> T:
+            return read(inner)
+
+        return self._call(value())
+
+    def _tell(self, callback: Callable[[Unpack[Ts]], object], *arguments: *Ts) -> None:
+        """Call something on the loop soon, and do not wait for it. Raises StoppedError if it is not started."""
         with self._gate:
             self._running_loop().call_soon_threadsafe(callback, *arguments)
 
-    def check_other_thread(self) -> None:
-        """Raises RuntimeError in the loop's own thread, which must not wait for itself."""
-        if threading.current_thread() is self._thread:
-            raise RuntimeError(f"cannot be called from {self._owner}'s own callbacks: it would deadlock")
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            raise StoppedError(f"{self._owner} is not started")
-        return self._loop
-
     # -- forks --------------------------------------------------------------------------------------------------------
+
+    def _sockets(self) -> Iterable[int]:
+        """Of the connections; any thread may look for them."""
+        return () if self._inner is None else self._inner.socket_descriptors()
 
     def _before_fork(self) -> None:
         try:
@@ -147,22 +202,45 @@ class BackgroundLoop:
             self._given_up = frozenset()
 
     def _after_fork_in_parent(self) -> None:
-        if self._in_parent is not None:
-            # it may have been stopped by another thread
-            with contextlib.suppress(RuntimeError):
-                self.tell(self._in_parent, self._given_up)
+        # it may have been stopped by another thread
+        with contextlib.suppress(RuntimeError):
+            self._tell(self._forked_child, self._given_up)
+
+    def _forked_child(self, given_up: frozenset[int]) -> None:
+        """In the parent, on the loop, with the sockets that the child gave up, but for those made in that moment."""
 
     def _after_fork_in_child(self) -> None:
         """The thread is not here, and its sockets are the parent's."""
         _running.discard(self)
-        self._gate = threading.Lock()
-        # Kept, and never closed: the loop polls by a descriptor that it shares with the parent's.
-        self._parents = (self._loop, self._thread)
+        self._lock, self._gate = threading.RLock(), threading.Lock()
+        # Kept, and never closed: the loop polls by a descriptor that it shares with the parent's, and transports would
+        # close theirs when they are collected, whoever has the numbers then.
+        self._parents = (self._loop, self._thread, self._inner)
         self._loop = self._thread = None
         try:
             _give_up(self._sockets())
         finally:
-            self._in_child()
+            self._forget()
+
+
+def waited(verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Threaded[Any], P], T]:
+    """A verb that runs in the thread, and is waited for."""
+
+    @functools.wraps(verb)
+    def call(self: Threaded[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call(verb(self._started(), *args, **kwargs))
+
+    return call
+
+
+def direct(verb: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[Threaded[Any], P], T]:
+    """A verb that any thread may call: it reads what is in memory."""
+
+    @functools.wraps(verb)
+    def call(self: Threaded[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return verb(self._started(), *args, **kwargs)
+
+    return call
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -194,7 +272,7 @@ def _give_up(descriptors: Iterable[int]) -> None:
         os.close(nothing)
 
 
-def _each(verb: Callable[[BackgroundLoop], None]) -> Callable[[], None]:
+def _each(verb: Callable[[Threaded[Any]], None]) -> Callable[[], None]:
     def for_each() -> None:
         for background in list(_running):
             verb(background)
@@ -203,7 +281,7 @@ def _each(verb: Callable[[BackgroundLoop], None]) -> Callable[[], None]:
 
 
 os.register_at_fork(
-    before=_each(BackgroundLoop._before_fork),  # noqa: SLF001 - its own module
-    after_in_parent=_each(BackgroundLoop._after_fork_in_parent),  # noqa: SLF001
-    after_in_child=_each(BackgroundLoop._after_fork_in_child),  # noqa: SLF001
+    before=_each(Threaded._before_fork),  # noqa: SLF001 - its own module
+    after_in_parent=_each(Threaded._after_fork_in_parent),  # noqa: SLF001
+    after_in_child=_each(Threaded._after_fork_in_child),  # noqa: SLF001
 )

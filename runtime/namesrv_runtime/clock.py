@@ -47,11 +47,7 @@ class SystemClock:
 
 @asynccontextmanager
 async def timeout_on(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """`asyncio.timeout` on the given clock instead of the loop's, so that a test moves it.
-
-    Raises:
-        TimeoutError: the time was up before the block ended; what it awaited was cancelled.
-    """
+    """`asyncio.timeout` on the given clock instead of the loop's, so that a test moves it. Raises TimeoutError."""
     async with asyncio.timeout(None) as scope:
         watch = asyncio.create_task(_expire(scope, clock, seconds))
         try:

@@ -22,11 +22,9 @@ class ExitDeadline:
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
-        """Itself; the moment is never, until it is moved."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the process go on."""
         if self._timer is not None:
             self._timer.cancel()
 

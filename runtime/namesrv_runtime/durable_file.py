@@ -25,10 +25,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Put `data` in the place of the file: once this returns it survives a power cut, if it raises the old file stays.
 
     There is one exception. When the very last step fails, syncing the directory after the rename, the new file is in
-    place, whole, but a power cut may still bring the old one back.
-
-    Raises:
-        OSError: the disk is full, the directory is read-only or gone, and the like. No temporary file is left.
+    place, whole, but a power cut may still bring the old one back. Raises OSError, and leaves no temporary file.
     """
     with _synced_directory(path.parent) as directory:
         temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
@@ -57,11 +54,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, warn, and return where it is now; overwrites nothing.
-
-    Raises:
-        OSError: it could not be renamed and is where it was.
-    """
+    """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, warn, and return where it is now. Raises OSError."""
     with _synced_directory(path.parent):
         target = _reserve(path)
         try:
@@ -137,11 +130,7 @@ class SealedFileError(ValueError):
 
 
 def write_sealed(path: Path, document: Mapping[str, Any]) -> int:
-    """Replace the file; blocks until it is on disk. Returns its size.
-
-    Raises:
-        OSError: it could not be written, and is as it was.
-    """
+    """Replace the file, and return its size when it is on disk. Raises OSError; then it is as it was."""
     data = seal(document)
     write_atomically(path, data, mode=0o600)
     return len(data)
@@ -160,11 +149,7 @@ def enveloped(checksum: bytes, content: bytes) -> bytes:
 
 
 def unseal(data: bytes, version: int) -> dict[str, Any]:
-    """The document of a file, as it was sealed.
-
-    Raises:
-        SealedFileError: torn, damaged, or of another version.
-    """
+    """The document of a file, as it was sealed. Raises SealedFileError if torn, damaged, or of another version."""
     envelope = _ENVELOPE.fullmatch(data)
     if envelope is None:
         raise SealedFileError(f"truncated or not a sealed file: {len(data)} bytes")

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from namesrv_runtime.durable_file import sync_directory
 
@@ -39,13 +39,6 @@ class Retention:
 
     keep_days: float
     max_bytes: int
-
-
-class Removal(NamedTuple):
-    """What was removed, and whether nothing was for its age because the wall clock had jumped."""
-
-    files: list[Path]
-    is_clock_doubted: bool
 
 
 class LineFiles:
@@ -77,9 +70,6 @@ class LineFiles:
         self._offset: float | None = None
         self._steady_since = -math.inf
 
-    def __repr__(self) -> str:
-        return f"<LineFiles [{self._path} | {self._good_bytes} bytes]>"
-
     @property
     def room(self) -> int:
         """Bytes that the file that is written has yet to get; the last line may be longer."""
@@ -93,11 +83,7 @@ class LineFiles:
         return os.fstat(self._fd).st_nlink == 0
 
     def begin(self, wall: float) -> None:
-        """Begin a new file for lines of this moment; the one before has to be ended.
-
-        Raises:
-            OSError: there is none now; the next try may work.
-        """
+        """Begin a new file for lines of this moment; the one before has to be ended. Raises OSError; try again."""
         moment = datetime.fromtimestamp(wall, UTC)
         folder = self.directory / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}"
         # the log names brokers and clients: for the owner and its group
@@ -119,11 +105,7 @@ class LineFiles:
         self._good_bytes = 0
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines.
-
-        Raises:
-            OSError: none of them is in the file, and the next try may work.
-        """
+        """Append whole lines. Raises OSError; then none of them is in the file, and the next try may work."""
         view = memoryview(lines)
         try:
             while view:
@@ -146,16 +128,14 @@ class LineFiles:
         path, self._path = self._path, None
         return path
 
-    # -- what was written before --------------------------------------------------------------------------------------
-
     def left_open(self) -> Iterator[Path]:
         """Files that an earlier run of this writer, or one that crashed, left `.open`."""
         for path in self._files(OPEN_SUFFIX):
             if path != self._path and not _is_locked(path):
                 yield path
 
-    def remove_old(self, wall: float, steady: float, retention: Retention) -> Removal:
-        """Remove closed files that are too old, and the oldest while all take too much.
+    def remove_old(self, wall: float, steady: float, retention: Retention) -> tuple[list[Path], bool]:
+        """Remove what is too old, and the oldest while all is too much: which files, and whether the clock is doubted.
 
         `steady` are the seconds of a clock that nobody sets. After a step of the wall clock, which may have made all
         files old at once, none is too old until it has run evenly for as long as files are kept.
@@ -179,7 +159,7 @@ class LineFiles:
         for path in removed:
             path.unlink(missing_ok=True)
             _remove_empty(path.parent, self.directory)
-        return Removal(removed, is_doubted)
+        return removed, is_doubted
 
     def _notice_steps(self, wall: float, steady: float, newest: float | None) -> None:
         """Of the wall clock: against the steady one, and at first against the newest file."""
@@ -208,11 +188,7 @@ def hour_of(wall: float) -> int:
 
 
 def compress(path: Path) -> Path:
-    """Replace a file that is no longer written by its compressed form, which is on disk before the other one goes.
-
-    Raises:
-        OSError: the file is as it was.
-    """
+    """Put the compressed form, once it is on disk, in the place of a file. Raises OSError, and leaves the file."""
     target = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX)
     # no reader takes it for a log
     scratch = target.with_name(f".{target.name}.tmp")

@@ -118,9 +118,6 @@ class LineLog:
         # done when both threads have ended, or one with a bug
         self._ended: asyncio.Future[None]
 
-    def __repr__(self) -> str:
-        return f"<LineLog [{self.queued} queued | {self.dropped} dropped | {self._files!r}]>"
-
     @property
     def queued(self) -> int:
         """The weight of what waits to be written."""
@@ -147,11 +144,7 @@ class LineLog:
             threading.Thread(target=self._guarded, args=(work,), name=work.__name__, daemon=True).start()
 
     async def run(self) -> None:
-        """Return when the log is closed.
-
-        Raises:
-            Exception: a bug ended a thread.
-        """
+        """Return when the log is closed, or raise the bug that ended a thread."""
         await asyncio.shield(self._ended)
 
     async def close(self, seconds: float) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 MAX_VALUE_CHARS = 256
 MAX_ITEMS = 32  # of one list
@@ -123,12 +123,6 @@ class _EventRecord(logging.LogRecord):
         self.fields = fields
 
 
-class _Queued(NamedTuple):
-    line: bytes
-    # how many lines were lost before this one, which says so; 0 for any other line
-    tells_of: int = 0
-
-
 class _LineWriter(logging.Handler):
     """Has lines written by a thread of its own: a reader that does not read holds up that thread and nothing else.
 
@@ -141,8 +135,8 @@ class _LineWriter(logging.Handler):
         self.setFormatter(formatter)
         # lines that were lost, in all, and of these the ones that the log does not tell of yet
         self.lost = self._untold = 0
-        # lines until they are written, and their bytes
-        self._queue: deque[_Queued] = deque()
+        # lines until they are written, and their bytes; a number stands for the line that tells of so many lost ones
+        self._queue: deque[bytes | int] = deque()
         self._queued_bytes = 0
         self._is_closed = False
         # held for moments only; whoever waits, waits for it
@@ -151,14 +145,16 @@ class _LineWriter(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue one line, or count it as lost."""
-        line = _encoded(self.format(record))
+        line = self._line(record)
         with self._changed:
             if self._queued_bytes + len(line) > MAX_QUEUED_BYTES:
                 self.lost += 1
                 self._untold += 1
                 return
             self._tell_lost()
-            self._put(_Queued(line))
+            self._queue.append(line)
+            self._queued_bytes += len(line)
+            self._changed.notify_all()
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until all lines are written, but not for longer than this."""
@@ -172,16 +168,13 @@ class _LineWriter(logging.Handler):
             self._is_closed = True
             self._changed.notify_all()
 
+    def _line(self, record: logging.LogRecord) -> bytes:
+        return f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+
     def _tell_lost(self) -> None:
         if self._untold:
-            lost = _EventRecord(__name__, logging.WARNING, "log_lines_lost", None, {"count": self._untold})
-            self._put(_Queued(_encoded(self.format(lost)), self._untold))
+            self._queue.append(self._untold)
             self._untold = 0
-
-    def _put(self, queued: _Queued) -> None:
-        self._queue.append(queued)
-        self._queued_bytes += len(queued.line)
-        self._changed.notify_all()
 
     def _write_all(self) -> None:
         is_torn = False
@@ -191,18 +184,25 @@ class _LineWriter(logging.Handler):
                 if not self._queue:
                     return
                 batch = list(islice(self._queue, _BATCH_LINES))
-            data = b"".join(queued.line for queued in batch)
+            lines = [
+                self._line(_EventRecord(__name__, logging.WARNING, "log_lines_lost", None, {"count": item}))
+                if isinstance(item, int)
+                else item
+                for item in batch
+            ]
+            data = b"".join(lines)
             # half a line that was written ends before the next one begins
             written = self._written(b"\n" + data if is_torn else data) - is_torn
             is_torn = written < 0 or (written > 0 and data[written - 1 : written] != b"\n")
             with self._changed:
-                for queued in batch:
+                for item, line in zip(batch, lines, strict=True):
                     self._queue.popleft()
-                    self._queued_bytes -= len(queued.line)
-                    written -= len(queued.line)
+                    tells_of = item if isinstance(item, int) else 0
+                    self._queued_bytes -= 0 if tells_of else len(line)
+                    written -= len(line)
                     if written < 0:
-                        self._untold += queued.tells_of or 1
-                        self.lost += not queued.tells_of
+                        self._untold += tells_of or 1
+                        self.lost += not tells_of
                 if written == 0:
                     self._tell_lost()
                 self._changed.notify_all()
@@ -219,10 +219,6 @@ class _LineWriter(logging.Handler):
             except OSError:
                 break  # a full disk, or a reader that went away, and nobody to tell
         return len(data) - len(rest)
-
-
-def _encoded(line: str) -> bytes:
-    return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
 def _content(record: logging.LogRecord) -> tuple[str, dict[str, object]]:
@@ -267,15 +263,13 @@ def _cut(text: str, limit: int = MAX_VALUE_CHARS) -> str:
 
 def _text(value: object) -> str:
     match value:
-        case None | bool():
-            return {None: "null", True: "true", False: "false"}[value]
         case list():
             return ",".join(map(_text, value)) or '""'
         case str():
             # cut already, tracebacks to a limit of their own
             return quoted(value, MAX_TRACEBACK_CHARS)
         case _:
-            return str(value)
+            return json.dumps(value)
 
 
 def _escaped(character: str) -> str:

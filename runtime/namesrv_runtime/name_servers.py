@@ -15,7 +15,8 @@ import os
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -36,11 +37,7 @@ class NameServerSourceError(Exception):
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """The addresses in a list, in its order, each once.
-
-    Raises:
-        ValueError: one of them is not host:port, or there is none.
-    """
+    """The addresses in a list, in its order, each once. Raises ValueError if one is not host:port, or there is none."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     found = [part.strip() for line in lines for part in line.replace(",", ";").split(";")]
     addresses = tuple(dict.fromkeys(address for address in found if address))
@@ -52,11 +49,7 @@ def parse_list(text: str) -> tuple[str, ...]:
 
 
 def check_source(source: str) -> str:
-    """The source, if it is one.
-
-    Raises:
-        ValueError: it is none of the forms above; the message names it.
-    """
+    """The source, if it is one. Raises ValueError, naming it, if it has none of the forms above."""
     kind, _, rest = source.partition(":")
     if kind in ("env", "file") and rest:
         return source
@@ -75,17 +68,13 @@ def check_source(source: str) -> str:
     return source
 
 
-async def resolve(source: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The addresses that a source names now.
-
-    Raises:
-        NameServerSourceError: it names none, or cannot be read.
-    """
+async def resolve(source: str) -> tuple[str, ...]:
+    """The addresses that a source names now. Raises NameServerSourceError if there are none, or it cannot be read."""
     source = source or DEFAULT_SOURCE
     kind, _, rest = source.partition(":")
     try:
         if kind == "env":
-            return parse_list(environ.get(rest, ""))
+            return parse_list(os.environ.get(rest, ""))
         if kind == "file":
             return parse_list(await asyncio.to_thread(_read_file, rest))
         if kind == "dns":
@@ -126,40 +115,35 @@ def _text(data: bytes) -> str:
     return data.decode()
 
 
+@dataclass(eq=False, repr=False)
 class NameServerList:
     """The last known list, looked up again from time to time; never lost because a source fails."""
 
-    def __init__(
-        self,
-        source: str,
-        *,
-        clock: Clock,
-        on_change: Callable[[tuple[str, ...]], None],
-        refresh_seconds: float = REFRESH_SECONDS,
-        environ: Mapping[str, str] = os.environ,
-    ) -> None:
-        self.source = check_source(source)
-        # addresses, in the source's order; empty until the first success
-        self.addresses: tuple[str, ...] = ()
-        # why the last look failed, None if it did not
-        self.last_error: str | None = None
-        # set once the first look is over, however it went
-        self.looked = asyncio.Event()
-        self._clock = clock
-        self._on_change = on_change
-        self._refresh_seconds = refresh_seconds
-        self._environ = environ
+    source: str
+    _: KW_ONLY
+    clock: Clock
+    on_change: Callable[[tuple[str, ...]], None]
+    refresh_seconds: float = REFRESH_SECONDS
+    # addresses, in the source's order; empty until the first success
+    addresses: tuple[str, ...] = field(default=(), init=False)
+    # why the last look failed, None if it did not
+    last_error: str | None = field(default=None, init=False)
+    # set once the first look is over, however it went
+    looked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        check_source(self.source)
 
     async def refresh(self) -> None:
         """Look up once, and notify the listener if the set of addresses changed."""
         try:
-            found = await resolve(self.source, self._environ)
+            found = await resolve(self.source)
         except NameServerSourceError as error:
             self.last_error = str(error)
         else:
             self.last_error, before, self.addresses = None, self.addresses, found
             if set(found) != set(before):
-                self._on_change(found)
+                self.on_change(found)
         self.looked.set()
 
     async def run(self) -> None:
@@ -167,7 +151,7 @@ class NameServerList:
         if not self.looked.is_set():
             await self.refresh()
         while True:
-            await self._clock.sleep(self._refresh_seconds if self.addresses else min(1.0, self._refresh_seconds))
+            await self.clock.sleep(self.refresh_seconds if self.addresses else min(1.0, self.refresh_seconds))
             await self.refresh()
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ EXIT_FAILED: Final = 1
 # what a shell reports for a command that SIGINT or SIGPIPE ended
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE_CLOSED: Final = 141
+_STANDARD_ERROR: Final = 2
 
 
 def run(name: str, module: str) -> NoReturn:
@@ -55,47 +56,39 @@ def _open_streams(name: str) -> None:
         except OSError:
             os.open(os.devnull, flags)  # takes the lowest free number, which is this one
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  # lasts as long as the process
-    sys.stdout = _text_stream(_Answers(name), sys.stdout)
-    sys.stderr = _text_stream(_Complaints(), sys.stderr)
+    sys.stdout = _text_stream(_Stream(1, name), sys.stdout)
+    sys.stderr = _text_stream(_Stream(_STANDARD_ERROR, name), sys.stderr)
 
 
 def _text_stream(raw: io.FileIO, old: TextIO | None) -> TextIO:
-    encoding, errors = (None, "backslashreplace") if old is None else (old.encoding, old.errors)
+    encoding = None if old is None else old.encoding
     is_unbuffered = isinstance(old, io.TextIOWrapper) and old.write_through
+    # a terminal that cannot show a character shows its number
     return io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding, errors, line_buffering=raw.isatty(), write_through=is_unbuffered
+        io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=raw.isatty(), write_through=is_unbuffered
     )
 
 
-class _Answers(io.FileIO):
-    """Standard output; the command ends when it cannot be written to, quietly when its reader has seen enough."""
+class _Stream(io.FileIO):
+    """Standard output or error. A command ends when its answers cannot be written, quietly when who reads has enough.
 
-    def __init__(self, program: str) -> None:
-        super().__init__(1, "w", closefd=False)
+    What cannot be written to standard error is lost, and the exit code has to do.
+    """
+
+    def __init__(self, descriptor: int, program: str) -> None:
+        super().__init__(descriptor, "w", closefd=False)
         self._program = program
 
     def write(self, data: Any, /) -> int:
-        """Write, or end the command."""
+        """Write, or end the command, or pretend to."""
         try:
             return super().write(data)
         except OSError as error:
+            if self.fileno() == _STANDARD_ERROR:
+                return memoryview(data).nbytes
             # Python tries again at exit what is left to write
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             if isinstance(error, BrokenPipeError):
                 raise SystemExit(EXIT_PIPE_CLOSED) from None
             sys.stderr.write(f"{self._program}: standard output: {str(error.strerror).lower()}\n")
             raise SystemExit(EXIT_FAILED) from None
-
-
-class _Complaints(io.FileIO):
-    """Standard error; what cannot be written to it is lost, and the exit code has to do."""
-
-    def __init__(self) -> None:
-        super().__init__(2, "w", closefd=False)
-
-    def write(self, data: Any, /) -> int:
-        """Write, or pretend to."""
-        try:
-            return super().write(data)
-        except OSError:
-            return memoryview(data).nbytes

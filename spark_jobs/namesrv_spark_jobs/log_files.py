@@ -30,12 +30,9 @@ _LEAST, _MOST = 0.75, 1.33
 
 
 def log_files(inputs: Iterable[str], warn: Callable[[str], None] = lambda _: None) -> list[str]:
-    """The files of all inputs, sorted, each once; URLs come as they are, after the files.
+    """The files of all inputs, sorted, each once, then URLs as they are. Raises UsageError for an input without a log.
 
     `warn` is told, in a line each, what is passed over although it is named like a log.
-
-    Raises:
-        UsageError: an input names nothing, or nothing that is a log.
     """
     named = set(inputs)
     urls = {text for text in named if is_url(text)}

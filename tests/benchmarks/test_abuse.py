@@ -13,36 +13,13 @@ from tests.support.steps import finished
 
 # each figure is exactly as large as it may be
 AT_ITS_BOUNDS = Result(
-    name="bounds",
-    what="as much as may be",
-    peers=1,
-    may_refuse_clients=False,
-    sent_mib=2.0,
-    weight_mib=2.0,
-    closed=9,
-    cpu_seconds=0.4,
-    peak_mib=64.0,
-    tables_mib=0.0,
-    held_mib=64.0,
-    longest_seconds=9.0,
-    longest_cpu_seconds=9.0,
-    lag_seconds=None,
-    p99_quiet_seconds=0.002,
-    p99_seconds=0.006,
-    p99_quiet_cpu_seconds=0.001,
-    p99_cpu_seconds=0.006,
-    evicted=(),
-    lost=0,
-    is_dead_gone=True,
-    dead_scans=10,
-    most_scans=10,
-    refused_clients=0,
-    refused_brokers=0,
-    newcomer_seconds=6.0,
-    newcomers=9,
-    stopped_seconds=5.0,
+    name="bounds", what="as much as may be", peers=1, may_refuse_clients=False, sent_mib=2.0, weight_mib=2.0,
+    closed=9, cpu_seconds=0.4, peak_mib=64.0, tables_mib=0.0, held_mib=64.0, longest_seconds=9.0,
+    longest_cpu_seconds=9.0, lag_seconds=None, p99_quiet_seconds=0.002, p99_seconds=0.006,
+    p99_quiet_cpu_seconds=0.001, p99_cpu_seconds=0.006, evicted=(), lost=0, is_dead_gone=True, dead_scans=10,
+    most_scans=10, refused_clients=0, refused_brokers=0, newcomer_seconds=6.0, newcomers=9, stopped_seconds=5.0,
     is_answering=True,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

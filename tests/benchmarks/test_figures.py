@@ -2,16 +2,7 @@
 
 import pytest
 
-from benchmarks.figures import (
-    BenchError,
-    Figure,
-    Target,
-    ratios,
-    spelt,
-    spelt_medians,
-    spelt_spread,
-    spelt_target,
-)
+from benchmarks.figures import BenchError, Figure, Target, ratios, spelt, spelt_medians, spelt_spread, spelt_target
 
 
 def test_the_middle_round_counts() -> None:

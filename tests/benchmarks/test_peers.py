@@ -6,19 +6,8 @@ import pytest
 
 from benchmarks.figures import BenchError
 from benchmarks.peers import apache, pairs
-from benchmarks.peers.apache import HEAPS, apache_port, lib, version
+from benchmarks.peers.apache import HEAPS, lib, version
 from benchmarks.peers.pairs import Sides, against_apache
-
-
-def test_the_port_is_in_the_line_that_says_boot_success() -> None:
-    """Other lines come before it."""
-    boot = "The Name Server boot success. serializeType=JSON, address"
-    assert [39_876, 9876] == [apache_port(f"{boot} {address}\n") for address in ("127.0.0.1:39876", "0.0.0.0:9876")]
-    others = (
-        "load config properties file OK, /tmp/namesrv.properties",
-        "Please set ROCKETMQ_HOME, address 127.0.0.1:1",
-    )
-    assert [None, None] == [apache_port(line) for line in others]
 
 
 def fetched(peers: Path, *jars: str) -> Path:

@@ -5,18 +5,11 @@ import json
 import pytest
 
 from benchmarks.figures import BenchError, Figure, Target
-from benchmarks.report import BEGIN, END, listing, markdown, row, summary, text_table, to_json, with_block
+from benchmarks.report import BEGIN, END, markdown, summary, text_table, to_json, with_block
 
 RATE = Figure("pulls.rate", "rate", "times", (0.6, 0.4, 0.55), Target(">=", 0.5), "150,000/s / 270,000/s")
 STALL = Figure("stall", "longest stall", "milliseconds", (25.0,), Target("<=", 20))
 COST = Figure("cost", "cost", "milliseconds", (1.5, 2.5))
-
-
-def test_a_row_says_everything() -> None:
-    """What, the middle, the spread, the target, the verdict, what stands behind; nothing is made up."""
-    assert ("rate", "0.55", "0.40 - 0.60", ">= 0.5", "met", "150,000/s / 270,000/s") == row(RATE)
-    assert ("longest stall", "25.00 ms", "", "<= 20 ms", "missed", "") == row(STALL)
-    assert ("cost", "2.00 ms", "1.50 - 2.50", "", "", "") == row(COST)
 
 
 def test_the_columns_of_all_sections_are_in_line() -> None:
@@ -77,10 +70,3 @@ def test_json_has_every_round() -> None:
         "behind": "150,000/s / 270,000/s",
     }
     assert (None, None) == (found["figures"][1]["target"], found["figures"][1]["verdict"])
-
-
-def test_the_listing_wraps_under_its_text() -> None:
-    """Names stand alone in their column."""
-    expected = "pulls  How many?\nmem    " + "word " * 17 + "word\n       word word"
-
-    assert expected == listing({"pulls": "How many?", "mem": "word " * 20})

@@ -1,21 +1,20 @@
 """Every NameServer knows what the broker has, from its start to its leave, and the agent knows every NameServer."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
-from namesrv.routeinfo.records import Evicted, Registered, Unregistered
 from namesrv_broker_agent import BrokerAgent, TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
     NAME,
     TOPICS,
-    address_of,
     agent_settings,
     brokers,
     everywhere,
@@ -29,11 +28,8 @@ from tests.support.agents import (
     sockets,
     versions,
 )
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 
 REFUNDS = TopicConfig("refunds", 2, 2)
@@ -54,9 +50,9 @@ async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -
         assert 3 == await agent.registered() == len(sockets(agent))
         await clock.advance(1)
         for server in servers:
-            assert ([("full", 0, 0, 5_000_000)], 1) == (versions(server), len(server.namesrv.connections))
+            assert ([("full", 0, 0, 5_000_000)], 1) == (await versions(server), len(server.namesrv.connections))
             assert ((8, 8, 6), (4, 4, 6)) == (queues(server, "orders"), queues(server, "bills"))
-            assert "registered" == agent.servers[address_of(server)].status
+            assert "registered" == agent.servers[server.where].status
         known = "3 of 3 servers | <TopicTable [2 topics | version 0]>"
         assert f"<BrokerAgent [{NAME}:0 at {ADDR} | {known}]>" == repr(agent)
         for counter, (change, topic, expected) in enumerate(
@@ -71,7 +67,7 @@ async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -
             await change
             await until_each(servers, topic, expected)
             for server in servers:
-                assert ("delta", counter, 0, 5_001_000) == versions(server)[-1]
+                assert ("delta", counter, 0, 5_001_000) == (await versions(server))[-1]
             assert 3 == await agent.registered()
         assert ({"orders", "refunds"}, 1_001.0) == (set(agent.topics), clock.monotonic())
 
@@ -81,11 +77,11 @@ async def test_replaced_table_is_told_as_one_delta(tmp_path: Path) -> None:
     async with real(tmp_path) as it:
         await it.agent.replace_topics(TOPICS)
         await settle()
-        assert [("full", 2)] == registrations(it.server)
+        assert [("full", 2)] == await registrations(it.server)
 
         await it.agent.replace_topics([TopicConfig("orders", 16, 16), TopicConfig("fees", 1, 1)])
-        await until(lambda: len(registrations(it.server)) == 2)
-        assert [("delta", 1, 0)] == [found[:3] for found in versions(it.server)[1:]]
+        await until(lambda: len(it.server.events("register")) == 2)
+        assert [("delta", 1, 0)] == [found[:3] for found in (await versions(it.server))[1:]]
         known = it.server.namesrv.manager.tables.topic_queue_table
         assert {"orders": (16, 16, 6), "fees": (1, 1, 6)} == {topic: queues(it.server, topic) for topic in known}
 
@@ -99,50 +95,18 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
     source = tmp_path / "servers"
     async with name_servers(tmp_path, clock) as servers:
         stays, leaves, joins = servers
-        source.write_text(f"{address_of(stays)}\n{address_of(leaves)}\n")
+        source.write_text(f"{stays.where}\n{leaves.where}\n")
         async with running(clock, f"file:{source}", refresh_seconds=10.0) as agent:
             await agent.registered()
-            source.write_text(f"{address_of(joins)};{address_of(stays)}")
+            source.write_text(f"{joins.where};{stays.where}")
             await clock.advance(10)
             await until(lambda: brokers(joins) and not brokers(leaves))
             await until(lambda: not leaves.namesrv.connections)
-            await until(lambda: agent.servers.keys() == {address_of(stays), address_of(joins)})
+            await until(lambda: agent.servers.keys() == {stays.where, joins.where})
 
-            assert 1 == len(leaves.effects_of(Unregistered))
-            assert ([("full", 2)], [("full", 2)]) == (registrations(joins), registrations(stays))
+            assert 1 == len(leaves.events("unregister"))
+            assert ([("full", 2)], [("full", 2)]) == (await registrations(joins), await registrations(stays))
             assert 2 == await agent.registered()
-
-
-@pytest.mark.parametrize("content", [None, "", "no address"])
-async def test_list_that_cannot_be_read_changes_nothing(content: str | None, tmp_path: Path) -> None:
-    """The last known one holds, and the error can be seen until it is over; at first it is looked for every second."""
-    clock = FakeClock()
-    source = tmp_path / "servers"
-
-    def write(text: str | None) -> None:
-        source.unlink() if text is None else source.write_text(text)
-
-    async with (
-        name_servers(tmp_path, clock, 1) as (server,),
-        running(clock, f"file:{source}", refresh_seconds=10.0) as agent,
-    ):
-        assert {} == agent.servers
-        assert agent.name_servers_error
-        write(address_of(server))
-        await clock.advance(1)
-        await agent.registered()
-        write(content)
-        await clock.advance(10)
-        await until(lambda: agent.name_servers_error)
-        assert f"name servers from file:{source}: " == (agent.name_servers_error or "")[: 25 + len(str(source))]
-        await clock.advance(10)
-        await settle()
-        assert ([address_of(server)], {NAME: {0: ADDR}}) == (list(agent.servers), brokers(server))
-
-        write(address_of(server))
-        # the thread that reads the list may still be at the last one: then it is ten seconds from there
-        await finished(clock, until(lambda: agent.name_servers_error is None))
-        assert [("full", 2)] == registrations(server)
 
 
 async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
@@ -150,13 +114,13 @@ async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
     clock = FakeClock()
     source = tmp_path / "servers"
     async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
-        source.write_text(f"{address_of(servers[0])};{proxy.address}")
+        source.write_text(f"{servers[0].where};{proxy.address}")
         async with running(clock, f"file:{source}", refresh_seconds=10.0) as agent:
             await agent.registered()
             proxy.stall()
-            source.write_text(address_of(servers[0]))
+            source.write_text(servers[0].where)
             await clock.advance(10)
-            await until(lambda: list(agent.servers) == [address_of(servers[0])])
+            await until(lambda: list(agent.servers) == [servers[0].where])
             await agent.create_topic(REFUNDS)
             await until(lambda: queues(servers[0], "refunds"))
             await passing(clock, lambda: len(sockets(agent)) == 1, at_most=3)
@@ -164,82 +128,58 @@ async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
             await until(lambda: not brokers(servers[1]))
 
 
-class SilentServer:
-    """A web server that takes questions, and answers none until the test says so."""
+async def asked(pipe: Path) -> TextIO:
+    """Who reads the pipe waits; it gets what is written, and its end when it is closed."""
 
-    def __init__(self) -> None:
-        self.url = ""
-        self.asked = 0
-        self._body: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    def opened() -> bool:
+        # there is no writing to a pipe that nobody reads
+        with contextlib.suppress(OSError):
+            found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(found)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One question, one answer, some day."""
-        await reader.readuntil(b"\r\n\r\n")
-        self.asked += 1
-        writer.write(f"HTTP/1.0 200 OK\r\n\r\n{await asyncio.shield(self._body)}".encode())
-        writer.close()
-
-    def answer(self, body: str) -> None:
-        """Answer everybody, from now on."""
-        if not self._body.done():
-            self._body.set_result(body)
-
-
-@asynccontextmanager
-async def silent_server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SilentServer]:
-    """Serve until the block ends."""
-    monkeypatch.setenv("no_proxy", "*")
-    silent = SilentServer()
+    found: list[int] = []
     async with asyncio.timeout(GUARD_SECONDS):
-        listening = await asyncio.start_server(silent.serve, "127.0.0.1", 0)
-        silent.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-        try:
-            yield silent
-        finally:
-            silent.answer("")
-            listening.close()
-            await settle()
+        await until(opened)
+    return os.fdopen(found[0], "w")
 
 
-async def test_list_that_hangs_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_list_that_hangs_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After three seconds the broker starts without, and says so; the servers join as soon as they are known."""
-    clock = FakeClock()
-    async with name_servers(tmp_path, clock, 1) as (server,), silent_server(monkeypatch) as silent:
-        agent = BrokerAgent(agent_settings(silent.url), TOPICS, clock=clock)
+    clock, pipe = FakeClock(), tmp_path / "servers"
+    os.mkfifo(pipe)
+    async with name_servers(tmp_path, clock, 1) as (server,):
+        agent = BrokerAgent(agent_settings(f"file:{pipe}"), TOPICS, clock=clock)
         starting = asyncio.create_task(agent.__aenter__())
-        await until(lambda: silent.asked)
-        await clock.advance(2.9)
-        assert not starting.done()
-        await clock.advance(0.1)
-        await starting
-        assert {} == agent.servers
-        assert [f"name servers from {silent.url}: no answer yet"] == [
-            record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
-        ]
-
-        waiting = asyncio.create_task(agent.registered())
-        silent.answer(address_of(server))
+        with await asked(pipe) as silent:
+            await clock.advance(2.9)
+            assert not starting.done()
+            await clock.advance(0.1)
+            await starting
+            assert {} == agent.servers
+            assert [f"name servers from file:{pipe}: no answer yet"] == [
+                record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+            ]
+            waiting = asyncio.create_task(agent.registered())
+            silent.write(server.where)
         assert 1 == await waiting
         await agent.stop()
 
 
-async def test_start_that_is_given_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     """No task goes on looking, and it can be started again."""
-    clock = FakeClock()
-    async with silent_server(monkeypatch) as silent:
-        agent = BrokerAgent(agent_settings(silent.url), TOPICS, clock=clock)
-        starting = asyncio.create_task(agent.__aenter__())
-        await until(lambda: silent.asked)
+    clock, pipe = FakeClock(), tmp_path / "servers"
+    os.mkfifo(pipe)
+    agent = BrokerAgent(agent_settings(f"file:{pipe}"), TOPICS, clock=clock)
+    starting = asyncio.create_task(agent.__aenter__())
+    with await asked(pipe):
         starting.cancel()
         await asyncio.wait([starting])
-
         assert starting.cancelled()
         assert [] == [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")]
-        silent.answer("127.0.0.1:1")
-        async with agent:
-            assert (None, ["127.0.0.1:1"]) == (agent.name_servers_error, list(agent.servers))
+    pipe.unlink()
+    pipe.write_text("127.0.0.1:1")
+    async with agent:
+        assert (None, ["127.0.0.1:1"]) == (agent.name_servers_error, list(agent.servers))
 
 
 # -- lives ------------------------------------------------------------------------------------------------------------
@@ -265,12 +205,12 @@ async def test_second_life_of_the_same_agent(tmp_path: Path) -> None:
         await it.agent.registered()
         await finished(it.clock, it.agent.drain())
         assert {} == brokers(it.server)
-        it.server.effects.clear()
+        await it.server.forget()
         async with it.agent:
             assert 1 == await it.agent.registered()
-            assert [("full", 1)] == registrations(it.server)
+            assert [("full", 1)] == await registrations(it.server)
             assert ((8, 8, 6), None) == (queues(it.server, "orders"), queues(it.server, "bills"))
-            assert 4 == it.server.effects_of(Registered)[0].live.registration_seq
+            assert 4 == next(iter(it.server.namesrv.manager.tables.broker_live_table.values())).registration_seq
 
 
 # -- leaving ----------------------------------------------------------------------------------------------------------
@@ -286,8 +226,8 @@ async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
 
         assert (1_000.0, {}) == (clock.monotonic(), agent.servers)
         for server in servers:
-            assert 1 == len(server.effects_of(Unregistered))
-            assert ["unregistered"] == [effect.reason for effect in server.effects_of(Evicted)]
+            assert 1 == len(server.events("unregister"))
+            assert ["unregistered"] == [event["reason"] for event in server.events("evict")]
         await until(lambda: not any(server.namesrv.connections for server in servers))
         # nobody goes on
         assert [] == [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")]
@@ -317,7 +257,7 @@ async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> No
     """The others are done at once; the connection to the one that hangs is closed, which tells it enough."""
     clock = FakeClock()
     async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
-        async with running(clock, f"{address_of(servers[0])};{proxy.address}") as agent:
+        async with running(clock, f"{servers[0].where};{proxy.address}") as agent:
             await agent.registered()
             proxy.stall()
             stopping = asyncio.ensure_future(agent.stop())
@@ -360,7 +300,7 @@ async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path)
         draining = asyncio.ensure_future(agent.drain())
         await until_each(servers[:2], "orders", (8, 8, 4))
         for server in servers[:2]:
-            assert ((4, 4, 4), ("full", 1, 0)) == (queues(server, "bills"), versions(server)[-1][:3])
+            assert ((4, 4, 4), ("full", 1, 0)) == (queues(server, "bills"), (await versions(server))[-1][:3])
         began = clock.monotonic()
         await settle()
         await agent.create_topic(REFUNDS)
@@ -373,11 +313,11 @@ async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path)
         for server in servers[:2]:
             assert {NAME: {0: ADDR}} == brokers(server)
             # still alive
-            assert server.touches
+            assert server.heartbeats
         await clock.advance(0.1)
         await draining
         assert began + 30.0 == pytest.approx(clock.monotonic())
-        assert [({}, 1)] * 3 == [(brokers(server), len(server.effects_of(Unregistered))) for server in servers]
+        assert [({}, 1)] * 3 == [(brokers(server), len(server.events("unregister"))) for server in servers]
 
 
 async def test_drain_that_is_given_up_while_it_leaves_still_leaves() -> None:

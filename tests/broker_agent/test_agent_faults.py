@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.routeinfo.records import Evicted, Fenced
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
     NAME,
-    address_of,
     brokers,
     everywhere,
     heartbeats,
@@ -23,10 +21,8 @@ from tests.support.agents import (
     registrations,
     running,
 )
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.in_process import InProcess
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -57,9 +53,9 @@ async def slow(proxy: TcpProxy, clock: FakeClock, *, seconds: float) -> AsyncIte
         await proxy.heal()
 
 
-def longest_silence(server: InProcess) -> float:
+async def longest_silence(server: InProcess) -> float:
     """Between two heartbeats."""
-    return max(later - earlier for earlier, later in pairwise(heartbeats(server)))
+    return max(later - earlier for earlier, later in pairwise(await heartbeats(server)))
 
 
 async def test_dead_and_black_holed_and_slow_servers_delay_nobody(tmp_path: Path) -> None:
@@ -71,7 +67,7 @@ async def test_dead_and_black_holed_and_slow_servers_delay_nobody(tmp_path: Path
         hole.stall()
         async with (
             slow(late, clock, seconds=3.0),
-            running(clock, f"{everywhere((dead, hole, late))};{address_of(well)}") as agent,
+            running(clock, f"{everywhere((dead, hole, late))};{well.where}") as agent,
         ):
             await until(lambda: brokers(well))
             await agent.create_topic(TopicConfig("refunds", 2, 2))
@@ -93,8 +89,8 @@ async def test_dead_and_black_holed_and_slow_servers_delay_nobody(tmp_path: Path
             for _ in range(150):
                 await clock.advance(1)
                 assert "registered" == agent.servers[late.address].status
-            assert longest_silence(well) <= 30
-            assert [] == [effect for server in servers for effect in server.effects_of(Evicted)]
+            assert await longest_silence(well) <= 30
+            assert [] == [event for server in servers for event in server.events("evict")]
             assert (1, {}, {}) == (late.accepted, brokers(servers[0]), brokers(servers[1]))
 
 
@@ -104,7 +100,7 @@ async def test_role_changes_do_not_wait_for_servers_that_are_away(tmp_path: Path
     async with (
         name_servers(tmp_path, clock, 3) as servers,
         proxied(servers[:2]) as (dead, hole),
-        running(clock, f"{everywhere((dead, hole))};{address_of(servers[2])}", broker_id=1) as agent,
+        running(clock, f"{everywhere((dead, hole))};{servers[2].where}", broker_id=1) as agent,
     ):
         await agent.registered()
         dead.cut()
@@ -148,7 +144,7 @@ async def test_survivor_never_loses_the_broker(trouble: Trouble, tmp_path: Path)
     clock = FakeClock()
     async with name_servers(tmp_path, clock, 3) as servers, proxied(servers[:1]) as (proxy,):
         _, successor, survivor = servers
-        async with running(clock, f"{proxy.address};{address_of(survivor)}") as agent:
+        async with running(clock, f"{proxy.address};{survivor.where}") as agent:
             await agent.registered()
             for _ in range(2):
                 await trouble(proxy, successor)
@@ -160,7 +156,7 @@ async def test_survivor_never_loses_the_broker(trouble: Trouble, tmp_path: Path)
                 passed = await passing(clock, lambda: brokers(successor), at_most=30)
                 # one that hung for minutes is asked ever less often and waited for ever longer; any other at once
                 assert passed <= (5 * 4 + 15 * 0.5 if trouble is _hangs else 1)
-            assert [] == [*survivor.effects_of(Evicted), *survivor.effects_of(Fenced)]
-            assert [("full", 2)] == registrations(survivor)
-            assert longest_silence(survivor) <= 30
+            assert [] == survivor.events("evict", "fenced")
+            assert [("full", 2)] == await registrations(survivor)
+            assert await longest_silence(survivor) <= 30
             await passing(clock, lambda: agent.servers[proxy.address].status == "registered")

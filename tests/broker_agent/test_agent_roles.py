@@ -7,27 +7,12 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.records import Evicted
 from namesrv_broker_agent import BrokerAgent, MasterInfo
 from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
-from tests.support.agents import (
-    ADDR,
-    NAME,
-    TOPICS,
-    address_of,
-    agent_settings,
-    brokers,
-    everywhere,
-    name_servers,
-    real,
-    running,
-    versions,
-)
-from tests.support.fake_clock import FakeClock
+from tests.support import agents
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, value
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
+from tests.support.namesrv_peer import Broker
 from tests.support.tcp_proxy import TcpProxy
 
 M1 = MasterInfo("10.0.0.9:10911", "10.0.0.9:10912")
@@ -37,7 +22,7 @@ M2 = MasterInfo("10.0.0.8:10911", "10.0.0.8:10912")
 async def routed(server: InProcess) -> dict[str, str]:
     """Who serves the topic orders, by id, as a client is told."""
     peer = await server.connect()
-    (group,) = value(await peer.call(105, {"topic": "orders"}))["brokerDatas"]
+    (group,) = (await peer.call(105, {"topic": "orders"})).value["brokerDatas"]
     addrs: dict[str, str] = group["brokerAddrs"]
     return addrs
 
@@ -45,7 +30,7 @@ async def routed(server: InProcess) -> dict[str, str]:
 async def master_on(server: InProcess, master: MasterInfo = M1) -> Callable[[], None]:
     """A master of the agent's group registers on this server only; what ends it."""
     peer = await server.connect()
-    broker = Broker(NAME, 0, master.master_addr)
+    broker = Broker(agents.NAME, 0, master.master_addr)
     answer = await peer.register(broker, haServerAddr=master.ha_server_addr, enableActingMaster="true")
     assert 0 == answer.code, answer
     return peer.close
@@ -54,24 +39,27 @@ async def master_on(server: InProcess, master: MasterInfo = M1) -> Callable[[], 
 async def test_promotion_and_demotion_keep_the_address(tmp_path: Path) -> None:
     """The route shows the same address under the other id, and the version counts up, with the term if there is one."""
     clock = FakeClock()
-    async with name_servers(tmp_path, clock) as servers, running(clock, everywhere(servers), broker_id=1) as agent:
+    async with (
+        agents.name_servers(tmp_path, clock) as servers,
+        agents.running(clock, agents.everywhere(servers), broker_id=1) as agent,
+    ):
         await agent.registered()
-        assert [{"1": ADDR}] * 3 == [await routed(server) for server in servers]
+        assert [{"1": agents.ADDR}] * 3 == [await routed(server) for server in servers]
 
         await agent.promote(state_version=7)
-        assert [{"0": ADDR}] * 3 == [await routed(server) for server in servers]
-        assert [("full", 1, 7)] * 3 == [versions(server)[-1][:3] for server in servers]
+        assert [{"0": agents.ADDR}] * 3 == [await routed(server) for server in servers]
+        assert [("full", 1, 7)] * 3 == [(await agents.versions(server))[-1][:3] for server in servers]
 
         await agent.demote(2)
-        assert [{"2": ADDR}] * 3 == [await routed(server) for server in servers]
-        assert [("full", 2, 7)] * 3 == [versions(server)[-1][:3] for server in servers]
-        assert (2, []) == (agent.broker_id, [effect for server in servers for effect in server.effects_of(Evicted)])
+        assert [{"2": agents.ADDR}] * 3 == [await routed(server) for server in servers]
+        assert [("full", 2, 7)] * 3 == [(await agents.versions(server))[-1][:3] for server in servers]
+        assert (2, []) == (agent.broker_id, [event for server in servers for event in server.events("evict")])
 
 
 @pytest.mark.parametrize("broker_id", [0, -1, 1 << 63])
 async def test_id_that_no_slave_can_have_is_refused(broker_id: int) -> None:
     """By name, and nothing has changed."""
-    agent = BrokerAgent(agent_settings("127.0.0.1:1"), TOPICS)
+    agent = BrokerAgent(agents.agent_settings("127.0.0.1:1"), agents.TOPICS)
     with pytest.raises(ValueError, match=f"not the id of a slave: {broker_id} "):
         await agent.demote(broker_id)
     assert 0 == agent.broker_id
@@ -81,15 +69,17 @@ async def test_slave_learns_its_master_from_the_first_answer(tmp_path: Path) -> 
     """Address and HA address, once, however many servers say so; a promoted one has none, until it is demoted."""
     clock = FakeClock()
     told: list[MasterInfo] = []
-    async with name_servers(tmp_path, clock) as servers:
+    async with agents.name_servers(tmp_path, clock) as servers:
         for server in servers:
             await master_on(server)
-        async with running(
-            clock, everywhere(servers), broker_id=1, options={"on_master_changed": told.append}
+        async with agents.running(
+            clock, agents.everywhere(servers), broker_id=1, options={"on_master_changed": told.append}
         ) as agent:
             await agent.registered()
             assert (M1, [M1]) == (agent.master, told)
-            assert [{NAME: {0: M1.master_addr, 1: ADDR}}] * 3 == [brokers(server) for server in servers]
+            assert [{agents.NAME: {0: M1.master_addr, 1: agents.ADDR}}] * 3 == [
+                agents.brokers(server) for server in servers
+            ]
 
             await agent.promote()
             assert agent.master is None
@@ -105,7 +95,7 @@ async def test_slave_that_was_first_learns_its_master_with_the_next_heartbeat(pr
 
     What it knows it keeps when nobody knows it any more: a master's death does not say where the next one is.
     """
-    async with real(tmp_path, broker_id=1, protocol=protocol) as it:
+    async with agents.real(tmp_path, broker_id=1, protocol=protocol) as it:
         assert not it.agent.master
         ends = [await master_on(it.server)]
         await it.passing(lambda: it.agent.master == M1, at_most=28.5)
@@ -115,7 +105,7 @@ async def test_slave_that_was_first_learns_its_master_with_the_next_heartbeat(pr
         await it.passing(lambda: it.agent.master == moved, at_most=28.5)
         for end in ends:
             end()
-        await until(lambda: brokers(it.server) == {NAME: {1: ADDR}})
+        await until(lambda: agents.brokers(it.server) == {agents.NAME: {1: agents.ADDR}})
         await it.clock.advance(60)
         assert moved == it.agent.master
         assert "registered" == it.state.status
@@ -124,17 +114,17 @@ async def test_slave_that_was_first_learns_its_master_with_the_next_heartbeat(pr
 async def test_slave_believes_most_servers_that_can_be_reached(tmp_path: Path) -> None:
     """One server that says something else, or nothing, changes nothing; two of three do; and the dead do not count."""
     clock = FakeClock()
-    async with name_servers(tmp_path, clock) as servers, AsyncExitStack() as stack:
+    async with agents.name_servers(tmp_path, clock) as servers, AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(TcpProxy(server.address)) for server in servers]
         ends = [await master_on(server) for server in servers[:2]]
         await master_on(servers[2], M2)
-        async with running(clock, everywhere(proxies), broker_id=1) as agent:
+        async with agents.running(clock, agents.everywhere(proxies), broker_id=1) as agent:
             await agent.registered()
             assert M1 == agent.master
 
             # one of the two forgets it: one against one is no majority
             ends[0]()
-            await until(lambda: brokers(servers[0]) == {NAME: {1: ADDR}})
+            await until(lambda: agents.brokers(servers[0]) == {agents.NAME: {1: agents.ADDR}})
             await clock.advance(60)
             assert M1 == agent.master
 
@@ -159,7 +149,7 @@ async def test_change_of_the_smallest_id_arrives_as_a_callback(tmp_path: Path) -
     how: dict[str, Any] = {"broker_id": 1, "enable_acting_master": True, "options": {"on_min_broker_id_changed": tell}}
     async with (
         namesrv_in_process(tmp_path, clock=clock, notify_min_broker_id_changed=True) as server,
-        running(clock, address_of(server), **how) as agent,
+        agents.running(clock, server.where, **how) as agent,
     ):
         await agent.registered()
         end = await master_on(server)
@@ -168,4 +158,4 @@ async def test_change_of_the_smallest_id_arrives_as_a_callback(tmp_path: Path) -
 
         end()
         await until(lambda: len(told) == 2)
-        assert ((1, ADDR, M1.master_addr), 1_000.0, M1) == (told[1], clock.monotonic(), agent.master)
+        assert ((1, agents.ADDR, M1.master_addr), 1_000.0, M1) == (told[1], clock.monotonic(), agent.master)

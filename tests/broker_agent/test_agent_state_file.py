@@ -3,18 +3,14 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.codes import Permission
-from tests.support.agents import TOPICS, brokers, heartbeats, queues, real, registrations, versions
-from tests.support.fake_clock import settle
-from tests.support.guard import GUARD_SECONDS
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
+from tests.support.agents import TOPICS, brokers, queues, real, versions
+from tests.support.fake_clock import GUARD_SECONDS, passing, settle, until
 
 REFUNDS = TopicConfig("refunds", 2, 2)
 
@@ -26,14 +22,15 @@ def path(tmp_path: Path) -> Path:
 
 
 class SlowDisk:
-    """Every write of the topics' file waits until the test lets it through."""
+    """Every write of the topics' file waits until the test lets it through, from now on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._path = path
         self._fsync = os.fsync
         self._gate = threading.Semaphore(0)
         # writes that have come this far
         self.began = 0
+        monkeypatch.setattr(os, "fsync", self.fsync)
 
     def fsync(self, descriptor: int) -> None:
         """What the write calls once everything is written."""
@@ -43,20 +40,7 @@ class SlowDisk:
         self._fsync(descriptor)
 
     def write(self, count: int = 1) -> None:
-        """Let some through."""
         self._gate.release(count)
-
-
-@pytest.fixture
-def slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], SlowDisk]:
-    """Makes the disk slow from now on."""
-
-    def begin() -> SlowDisk:
-        disk = SlowDisk(path)
-        monkeypatch.setattr(os, "fsync", disk.fsync)
-        return disk
-
-    return begin
 
 
 async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path) -> None:
@@ -65,7 +49,7 @@ async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path
         content = path.read_bytes()
         path.unlink()
         path.mkdir()
-        it.server.effects.clear()
+        await it.server.forget()
 
         for change in (
             it.agent.create_topic(REFUNDS),
@@ -77,14 +61,15 @@ async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path
             with pytest.raises(IsADirectoryError):
                 await change
         await settle()
-        assert ([], set(TOPICS), 0) == (it.server.effects, set(it.agent.topics.values()), it.agent.broker_id)
+        assert [] == await it.server.lines("register")
+        assert (set(TOPICS), 0) == (set(it.agent.topics.values()), it.agent.broker_id)
 
         path.rmdir()
         path.write_bytes(content)
         await it.agent.create_topic(REFUNDS)
         await it.agent.registered()
         assert (2, 2, 6) == queues(it.server, "refunds")
-        assert [("delta", 1)] == [(kind, counter) for kind, counter, *_ in versions(it.server)]
+        assert [("delta", 1)] == [(kind, counter) for kind, counter, *_ in await versions(it.server)]
 
 
 async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, path: Path) -> None:
@@ -101,17 +86,17 @@ async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, pa
     path.rmdir()
 
 
-async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, slow_disk: Callable[[], SlowDisk]) -> None:
+async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not while the disk is slow; heartbeats go on, and the next change waits for this one."""
     async with real(tmp_path, state_file=path) as it:
-        it.server.effects.clear()
-        disk = slow_disk()
+        await it.server.forget()
+        disk = SlowDisk(path, monkeypatch)
         create = asyncio.create_task(it.agent.create_topic(REFUNDS))
         change = asyncio.create_task(it.agent.set_perm("refunds", Permission.READ))
         await until(lambda: disk.began == 1)
         await it.clock.advance(30.0)
-        await until(lambda: heartbeats(it.server))
-        assert ([], False) == (registrations(it.server), "refunds" in it.agent.topics)
+        await until(lambda: it.server.heartbeats)
+        assert ([], False) == (it.server.events("register"), "refunds" in it.agent.topics)
 
         disk.write()
         await create
@@ -124,14 +109,14 @@ async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, slo
 
 
 async def test_who_gives_up_waiting_does_not_leave_half_a_change(
-    tmp_path: Path, path: Path, slow_disk: Callable[[], SlowDisk]
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that is being written is made, and told; one that still waited for its turn, too.
 
     Of one that fails nobody hears: nothing has changed.
     """
     async with real(tmp_path, state_file=path) as it:
-        disk = slow_disk()
+        disk = SlowDisk(path, monkeypatch)
         work = [it.agent.create_topic(REFUNDS), it.agent.delete_topic("bills")]
         changes = [asyncio.create_task(change) for change in work]
         await until(lambda: disk.began == 1)
@@ -145,7 +130,7 @@ async def test_who_gives_up_waiting_does_not_leave_half_a_change(
         await until(lambda: queues(it.server, "refunds") == (2, 2, 6) and queues(it.server, "bills") is None)
         assert {"orders", "refunds"} == set(it.agent.topics)
 
-        it.server.effects.clear()
+        await it.server.forget()
         path.unlink()
         path.mkdir()
         failing = asyncio.create_task(it.agent.delete_topic("refunds"))
@@ -157,6 +142,6 @@ async def test_who_gives_up_waiting_does_not_leave_half_a_change(
         await settle()
         assert (True, [], {"orders", "refunds"}) == (
             failing.cancelled(),
-            registrations(it.server),
+            it.server.events("register"),
             set(it.agent.topics),
         )

@@ -1,5 +1,6 @@
 """The example broker works, from its first message to its last."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -10,16 +11,15 @@ from typing import Any, Self
 
 from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.talking_process import TalkingProcess
 
-EXAMPLE = Path(__file__).parents[2] / "broker_agent" / "examples" / "memory_broker.py"
+EXAMPLE = Path(__file__).parents[2] / "demo" / "memory_broker.py"
 
 
 def example(namesrv: Daemon, command: str, *flags: str) -> TalkingProcess:
     """The script with one of its commands."""
-    host, port = namesrv.address
-    return TalkingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", f"{host}:{port}", *flags)
+    return TalkingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", namesrv.where, *flags)
 
 
 def said_by(namesrv: Daemon, command: str, *flags: str) -> tuple[int, list[Any]]:
@@ -43,7 +43,6 @@ class Broker:
         namesrv.wait_for("broker_registered", broker_name=name)
 
     def ask(self, question: Mapping[str, object] | str) -> Any:
-        """The answer to a line."""
         line = question if isinstance(question, str) else json.dumps(question)
         self._lines.write(line.encode() + b"\n")
         self._lines.flush()
@@ -54,15 +53,12 @@ class Broker:
         return self._lines.read(1) == b""
 
     def wait_until_left(self) -> None:
-        """Return once the server has let it go."""
         self._namesrv.wait_for("broker_evicted", broker_name=self.name, reason="unregistered")
 
     def __enter__(self) -> Self:
-        """Itself; the process runs already."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the process if it still runs."""
         self._lines.close()
         self._socket.close()
         self.process.__exit__(*raised)
@@ -111,14 +107,11 @@ def test_what_cannot_be_done_is_an_answer(namesrv: Daemon) -> None:
             ("nonsense", "Expecting value: line 1 column 1 (char 0)"),
             ("5", "not an object"),
             ("[" * 100_000, "maximum recursion depth exceeded"),
-            ("{}", "unknown op None (one of produce, consume, create)"),
             ('{"op": "delete"}', "unknown op 'delete' (one of produce, consume, create)"),
             ('{"op": "create"}', f"invalid topic name '': {nameless}"),
-            ('{"op": "create", "topic": 5}', f"invalid topic name 5: {nameless}"),
             ('{"op": "create", "topic": "T", "queues": 0}', "topic T: read_queue_nums 0 is not between 1 and 65535"),
             ('{"op": "create", "topic": "T", "queues": "x"}', "invalid literal for int()"),
             ('{"op": "produce", "topic": "gone"}', "topic 'gone' does not exist"),
-            ('{"op": "produce", "topic": []}', "unhashable type: 'list'"),
             ('{"op": "produce", "topic": "errors", "queue": 4}', "topic 'errors' has no queue 4"),
             ('{"op": "produce", "topic": "errors", "queue": -1}', "topic 'errors' has no queue -1"),
             ('{"op": "produce", "topic": "errors", "queue": Infinity}', "cannot convert float infinity to integer"),
@@ -137,15 +130,10 @@ def test_line_that_is_too_long_ends_the_connection(namesrv: Daemon) -> None:
     with Broker(namesrv, "b-long", "--topic", "long") as broker:
         with socket.create_connection(broker._socket.getpeername(), GUARD_SECONDS) as other:
             other.sendall(b"x" * (1 << 20) + b"x\n")
-            assert _ended(other)
+            # what it has not read is a reset
+            with contextlib.suppress(ConnectionResetError):
+                assert b"" == other.recv(1)
         assert {"offset": 0} == broker.ask({"op": "produce", "topic": "long"})
-
-
-def _ended(connection: socket.socket) -> bool:
-    try:
-        return connection.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_consume_goes_on_until_a_queue_is_empty_and_end_hangs_up(namesrv: Daemon) -> None:
@@ -185,22 +173,14 @@ def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
 
 def test_commands_that_fail_say_why(namesrv: Daemon) -> None:
     """One line and exit code 1."""
-    host, port = namesrv.address
     for arguments, reason in (
-        (("consume", "--topic", "nowhere"), f"{host}:{port}: No topic route info in name server"),
+        (("consume", "--topic", "nowhere"), f"topic nowhere does not exist, according to {namesrv.where}"),
         (
             ("produce", "--topic", "nowhere", "x", "--name-servers", "127.0.0.1:1"),
-            "127.0.0.1:1: no connection to 127.0.0.1:1",
+            "topic nowhere: no NameServer could answer: 127.0.0.1:1: no connection to 127.0.0.1:1",
         ),
         (("serve", "--name", ""), "broker_name: '': must be 1 to 255 printable characters without blanks"),
     ):
         code, lines = said_by(namesrv, *arguments)
         assert 1 == code
         assert lines[0].startswith(f"memory_broker: {reason}")
-
-
-def test_help_says_what_it_is(namesrv: Daemon) -> None:
-    """Nobody takes it for a broker."""
-    with TalkingProcess(sys.executable, str(EXAMPLE), "--help") as process:
-        assert 0 == process.wait()
-    assert process.said("^EXAMPLE: a small in-memory broker")

@@ -70,19 +70,11 @@ def fails() -> Any:
 @pytest.mark.parametrize(
     "state",
     [
-        fails,
-        lambda: None,
-        lambda: [1],
-        lambda: {"nested": {}},
-        lambda: {"list": [1]},
-        lambda: {5: 1},
-        lambda: {"what": object()},
-        lambda: {"large": 1 << 64},
-        lambda: {"text": "\ud800"},
+        *(fails, lambda: None, lambda: [1], lambda: {"nested": {}}, lambda: {"list": [1]}, lambda: {5: 1}),
+        *(lambda: {"what": object()}, lambda: {"large": 1 << 64}, lambda: {"text": "\ud800"}),
         # with the envelope, a byte more than a server takes
         lambda: {"long": "x" * 16_369},
     ],
-    ids=["bug", "none", "list", "nested", "list inside", "key", "object", "large", "no UTF-8", "long"],
 )
 def test_state_that_cannot_be_sent_is_left_out(state: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The heartbeat goes without it, and the log says why: the server would refuse the heartbeat, and then evict."""

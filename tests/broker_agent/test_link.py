@@ -5,26 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from namesrv.routeinfo.records import Evicted, Registered
 from namesrv_broker_agent import TopicConfig
-from tests.support.agents import (
-    ADDR,
-    NAME,
-    brokers,
-    ext_of,
-    goodbye,
-    heartbeats,
-    name_servers,
-    native_answer,
-    played,
-    queues,
-    real,
-    registrations,
-    running,
-)
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
+from tests.support import agents
+from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.scripted_server import Question, ScriptedServer
 from tests.support.tcp_proxy import TcpProxy
 
@@ -43,36 +26,35 @@ def topics_in(question: Question) -> list[str]:
 @pytest.mark.parametrize(("unit", "period"), [(0.0, 27.0), (0.5, 28.5), (1.0, 30.0)])
 async def test_heartbeats_come_every_27_to_30_seconds(unit: float, period: float, tmp_path: Path) -> None:
     """Whatever is drawn, four periods fit into the 120 s after which a server evicts; nothing else is sent."""
-    async with real(tmp_path, options={"random_unit": lambda: unit}) as it:
+    async with agents.real(tmp_path, options={"random_unit": lambda: unit}) as it:
         first = it.clock.monotonic() + unit * period
         await it.clock.advance(unit * period)
         for _ in range(8):
             await it.clock.advance(period)
 
-        assert [first + number * period for number in range(9)] == heartbeats(it.server)
-        assert [("full", 2)] == registrations(it.server)
-        assert [True] == [effect.is_new for effect in it.server.effects_of(Registered)]
+        assert [first + number * period for number in range(9)] == await agents.heartbeats(it.server)
+        assert [("full", 2)] == await agents.registrations(it.server)
 
 
 async def test_each_period_is_drawn_anew_and_so_is_the_phase(tmp_path: Path) -> None:
     """Brokers that started together do not stay together: the first heartbeat comes anywhere in the first period."""
     drawn = iter([0.0, 1 / 3, 1.0, 0.0, 0.5])
-    async with real(tmp_path, options={"random_unit": lambda: next(drawn, 0.5)}) as it:
+    async with agents.real(tmp_path, options={"random_unit": lambda: next(drawn, 0.5)}) as it:
         began = it.clock.monotonic()
         await it.clock.advance(9 + 30 + 27 + 28.5)
 
-        assert [began + 9, began + 39, began + 66, began + 94.5] == pytest.approx(heartbeats(it.server))
+        assert [began + 9, began + 39, began + 66, began + 94.5] == pytest.approx(await agents.heartbeats(it.server))
 
 
 async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -> None:
     """What the callback says at that moment is in the server's live entry; a callback that fails keeps no heartbeat."""
     depths = iter([17, 18])
-    async with real(tmp_path, options={"state": lambda: {"queue_depth": next(depths)}}) as it:
+    async with agents.real(tmp_path, options={"state": lambda: {"queue_depth": next(depths)}}) as it:
         peer = await it.server.connect()
-        for expected in (17, 18, 18):
+        for beats, expected in enumerate((17, 18, 18), start=1):
             await it.clock.advance(28.5)
-            await until(lambda: it.server.touches)
-            it.server.touches.clear()
+            while it.server.heartbeats < beats:
+                await settle()
             (broker,) = msgspec.msgpack.decode((await peer.call(20005, spelling="native")).body)["brokers"]
             assert {"queue_depth": expected} == broker["state"]
         assert "registered" == it.state.status
@@ -83,28 +65,29 @@ async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -
 
 async def test_broker_that_the_server_forgot_registers_at_once(tmp_path: Path) -> None:
     """A heartbeat that is answered with QUERY_NOT_FOUND is followed by a full registration, not by the next period."""
-    async with real(tmp_path) as it:
-        assert ((8, 8, 6), (4, 4, 6)) == (queues(it.server, "orders"), queues(it.server, "bills"))
+    async with agents.real(tmp_path) as it:
+        assert ((8, 8, 6), (4, 4, 6)) == (agents.queues(it.server, "orders"), agents.queues(it.server, "bills"))
         peer = await it.server.connect()
-        assert 0 == (await peer.call(UNREGISTER, goodbye(it.server))).code
-        assert {} == brokers(it.server)
+        assert 0 == (await peer.call(UNREGISTER, agents.goodbye(it.server))).code
+        assert {} == agents.brokers(it.server)
 
-        assert await it.passing(lambda: brokers(it.server)) <= 14.35
-        assert [("full", 2), ("full", 2)] == registrations(it.server)
+        assert await it.passing(lambda: agents.brokers(it.server)) <= 14.35
+        assert [("full", 2), ("full", 2)] == await agents.registrations(it.server)
 
 
 async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
     """Even if the restarted server says that it knows the broker; once, under the next number of the same agent."""
-    async with played() as it:
+    async with agents.played() as it:
         peer = await it.server.accept()
         first = await it.registered_over(peer)
         await it.clock.advance(14.25)
-        peer.send(native_answer(await peer.receive(), ext={"boot_id": "b2"}))
+        peer.send(agents.native_answer(await peer.receive(), ext={"boot_id": "b2"}))
         second = await it.registered_over(peer, ext={"boot_id": "b2"})
 
-        agent_id = ext_of(first)["agentId"]
+        agent_id = agents.ext_of(first)["agentId"]
         assert [("full", agent_id, "1"), ("full", agent_id, "2")] == [
-            (fields["kind"], fields["agentId"], fields["registrationSeq"]) for fields in map(ext_of, (first, second))
+            (fields["kind"], fields["agentId"], fields["registrationSeq"])
+            for fields in map(agents.ext_of, (first, second))
         ]
         assert "b2" == it.state.boot_id
         await it.clock.advance(28.5)
@@ -116,30 +99,30 @@ async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
 
 async def test_changes_during_a_registration_follow_in_one_delta() -> None:
     """While an answer is awaited, changes gather; a topic that came and went is only deleted."""
-    async with played() as it:
+    async with agents.played() as it:
         peer = await it.server.accept()
         question = await peer.receive()
         await it.agent.create_topic(REFUNDS)
         await it.agent.create_topic(TopicConfig("fees", 2, 2))
         await it.agent.delete_topic("refunds")
-        peer.send(native_answer(question))
+        peer.send(agents.native_answer(question))
 
         delta = await peer.receive()
-        assert ("delta", ["fees"]) == (ext_of(delta)["kind"], topics_in(delta))
+        assert ("delta", ["fees"]) == (agents.ext_of(delta)["kind"], topics_in(delta))
         assert ["refunds"] == msgspec.msgpack.decode(delta.body)["deleted_topics"]
         with pytest.raises(TimeoutError, match=rf"^not registered within 0 s: {it.server.address} \(no answer yet\)$"):
             await it.agent.registered(timeout_seconds=0)
-        peer.send(native_answer(delta))
+        peer.send(agents.native_answer(delta))
         assert 1 == await it.agent.registered()
 
 
 @pytest.mark.parametrize("code", [1, 2])
 async def test_refused_delta_is_healed_by_the_next_heartbeat(code: int) -> None:
     """It is not repeated at once, and then as a full registration."""
-    async with played() as it:
+    async with agents.played() as it:
         peer = await it.registers()
         await it.agent.create_topic(REFUNDS)
-        peer.send(native_answer(await peer.receive(), code, remark="no"))
+        peer.send(agents.native_answer(await peer.receive(), code, remark="no"))
         await until(lambda: it.state.last_error)
         assert "registration refused: no" == it.state.last_error
         await it.clock.advance(14.2)
@@ -147,38 +130,36 @@ async def test_refused_delta_is_healed_by_the_next_heartbeat(code: int) -> None:
 
         await it.clock.advance(0.05)
         question = await it.registered_over(peer)
-        assert ("full", ["orders", "bills", "refunds"]) == (ext_of(question)["kind"], topics_in(question))
+        assert ("full", ["orders", "bills", "refunds"]) == (agents.ext_of(question)["kind"], topics_in(question))
         assert 1 == await it.agent.registered()
         assert it.agent.servers[it.server.address].last_error is None
 
 
 async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(tmp_path: Path) -> None:
     """The server cannot tell whose change it is; everything follows at once."""
-    async with real(tmp_path) as it:
-        await (await it.server.connect()).call(UNREGISTER, goodbye(it.server))
-        it.server.effects.clear()
+    async with agents.real(tmp_path) as it:
+        await (await it.server.connect()).call(UNREGISTER, agents.goodbye(it.server))
+        await it.server.forget()
         await it.agent.create_topic(REFUNDS)
         assert 1 == await it.agent.registered()
 
-        assert [("full", 3)] == registrations(it.server)
+        assert [("full", 3)] == await agents.registrations(it.server)
 
 
 @pytest.mark.parametrize("code", [1, 22])
 async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_often(code: int) -> None:
     """A server that refuses, or says to a full one that it was not found, is asked once in a period."""
-    async with played() as it:
+    async with agents.played() as it:
         peer = await it.server.accept()
         for number in range(4):
             question = await peer.receive()
-            assert (REGISTER, number + 1) == (question.code, int(ext_of(question)["registrationSeq"]))
-            peer.send(native_answer(question, code, remark="field brokerId: taken"))
+            assert (REGISTER, number + 1) == (question.code, int(agents.ext_of(question)["registrationSeq"]))
+            peer.send(agents.native_answer(question, code, remark="field brokerId: taken"))
             await until(lambda: it.state.last_error)
             await settle()
             assert 0 == it.pending
-            assert ("connecting", "registration refused: field brokerId: taken") == (
-                it.state.status,
-                it.state.last_error,
-            )
+            said = it.state
+            assert ("connecting", "registration refused: field brokerId: taken") == (said.status, said.last_error)
             # the first one comes after the phase
             await it.clock.advance(28.5 if number else 14.25)
         await it.registered_over(peer)
@@ -187,11 +168,11 @@ async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_o
 
 async def test_refused_heartbeat_is_told_and_not_answered_with_a_registration() -> None:
     """The server has an entry, and may have it longer than its trouble lasts."""
-    async with played() as it:
+    async with agents.played() as it:
         peer = await it.registers()
         for code, error in ((2, "heartbeat refused: busy"), (0, None)):
             await passing(it.clock, lambda: it.pending)
-            peer.send(native_answer(await peer.receive(), code, remark="busy"))
+            peer.send(agents.native_answer(await peer.receive(), code, remark="busy"))
             await until(lambda: not it.pending)
             await settle()
             assert ("registered", error, 1) == (it.state.status, it.state.last_error, it.state.registrations)
@@ -202,18 +183,18 @@ async def test_refused_heartbeat_is_told_and_not_answered_with_a_registration() 
 
 async def test_delta_lost_with_its_connection_comes_with_the_next_registration(tmp_path: Path) -> None:
     """The way is cut while the delta is on it; the new connection brings everything."""
-    async with real(tmp_path) as it:
+    async with agents.real(tmp_path) as it:
         it.proxy.stall()
         await it.agent.create_topic(REFUNDS)
         await settle()
         it.proxy.cut()
         await it.passing(lambda: it.state.status == "unreachable")
-        assert queues(it.server, "refunds") is None
+        assert agents.queues(it.server, "refunds") is None
         await it.proxy.heal()
 
-        assert await it.passing(lambda: queues(it.server, "refunds")) < 1
+        assert await it.passing(lambda: agents.queues(it.server, "refunds")) < 1
         assert 1 == await it.agent.registered()
-        assert [("full", 2), ("full", 3)] == registrations(it.server)
+        assert [("full", 2), ("full", 3)] == await agents.registrations(it.server)
 
 
 async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp_path: Path) -> None:
@@ -221,15 +202,15 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
 
     The old connection is kept until the server has the registration over the new one: the broker never leaves.
     """
-    async with real(tmp_path) as it:
+    async with agents.real(tmp_path) as it:
         it.proxy.stall()
         await it.clock.advance(14.25 + 4.9)
         assert "registered" == it.state.status
 
         await it.clock.advance(0.2)
-        error = f"request 904 to {it.proxy.address}: no answer within 5.0 s"
+        error = f"request 904 to {it.proxy.address}: no answer within 5 s"
         assert ("unreachable", error) == (it.state.status, it.state.last_error)
-        with pytest.raises(TimeoutError, match=r"no answer within 5\.0 s"):
+        with pytest.raises(TimeoutError, match=r"no answer within 5 s"):
             await it.agent.registered(timeout_seconds=0)
         # long enough for the next attempt
         await it.clock.advance(1)
@@ -238,7 +219,7 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
         await until(lambda: it.proxy.connections == 1)
         await settle()
 
-        assert ([], {NAME: {0: ADDR}}) == (it.server.effects_of(Evicted), brokers(it.server))
+        assert ([], {agents.NAME: {0: agents.ADDR}}) == (it.server.events("evict"), agents.brokers(it.server))
         assert 2 == it.proxy.accepted
 
 
@@ -249,7 +230,7 @@ async def test_pauses_between_attempts_are_drawn_from_below_a_second(unit: float
     async with ScriptedServer() as server:
         address = server.address
     # nobody listens there any more
-    async with running(clock, address, options={"random_unit": lambda: unit}) as agent:
+    async with agents.running(clock, address, options={"random_unit": lambda: unit}) as agent:
         for bound in (0.1, 0.2, 0.4, 0.8, 0.8, 0.8):
             await until(lambda: agent.servers[address].status == "unreachable")
             await settle()
@@ -267,7 +248,7 @@ async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None
 
     With 5 s and 0.8 s for ever, two thousand agents would keep a starved server from ever catching up.
     """
-    async with played(options={"random_unit": lambda: unit}) as it:
+    async with agents.played(options={"random_unit": lambda: unit}) as it:
         more = [lambda number=number: it.server.connections > number for number in range(1, 7)]
         rounds = [await passing(it.clock, came) for came in more]
 
@@ -278,7 +259,7 @@ async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None
 
 async def test_a_server_that_closes_what_it_accepts_is_asked_less_and_less() -> None:
     """It has as many connections as it may have: the pauses grow as for one that has no time; one answer ends that."""
-    async with played() as it:
+    async with agents.played() as it:
         pauses = []
         for more in [lambda number=number: it.server.connections > number for number in range(1, 7)]:
             (await it.server.accept()).close()
@@ -293,9 +274,9 @@ async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path:
     """However long it refused connections: an empty server accepts them, and a second later it has everything."""
     clock = FakeClock()
     async with (
-        name_servers(tmp_path, clock, 2) as (first, second),
+        agents.name_servers(tmp_path, clock, 2) as (first, second),
         TcpProxy(first.address) as proxy,
-        running(clock, proxy.address, options={"random_unit": lambda: 1.0}) as agent,
+        agents.running(clock, proxy.address, options={"random_unit": lambda: 1.0}) as agent,
     ):
         await agent.registered()
         proxy.cut()
@@ -304,16 +285,16 @@ async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path:
         proxy.target = second.address
         await proxy.heal()
 
-        assert await passing(clock, lambda: brokers(second)) < 1
-        assert [("full", 2)] == registrations(second)
+        assert await passing(clock, lambda: agents.brokers(second)) < 1
+        assert [("full", 2)] == await agents.registrations(second)
 
 
 async def test_state_of_a_server_says_since_when_and_why(tmp_path: Path) -> None:
     """Connecting, registered, unreachable, stopped; with the last answer and the last error."""
     clock = FakeClock(wall=5_000.0)
-    async with name_servers(tmp_path, clock, 1) as (server,), TcpProxy(server.address) as proxy:
+    async with agents.name_servers(tmp_path, clock, 1) as (server,), TcpProxy(server.address) as proxy:
         proxy.stall()
-        async with running(clock, proxy.address) as agent:
+        async with agents.running(clock, proxy.address) as agent:
             link = agent._links[proxy.address]
             await clock.advance(1)
             said = link.state
@@ -331,13 +312,14 @@ async def test_state_of_a_server_says_since_when_and_why(tmp_path: Path) -> None
             proxy.cut()
             await until(lambda: link.state.status == "unreachable")
             assert (5_015.25, 5_015.25) == (link.state.since, link.state.last_answer)
-            assert f"connection to {proxy.address} was lost" == link.state.last_error
+            # by a reset, or in order: as the kernel has it
+            assert str(link.state.last_error).startswith(f"connection to {proxy.address} was ")
         assert "stopped" == link.state.status
 
 
 async def test_bug_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None:
     """The server is not asked any more then, and its state says why."""
-    async with played(options={"random_unit": lambda: 1 / 0}) as it:
+    async with agents.played(options={"random_unit": lambda: 1 / 0}) as it:
         await it.registers()
         await until(lambda: it.state.status == "unreachable")
         assert "crashed: ZeroDivisionError('division by zero')" == it.state.last_error

@@ -7,8 +7,6 @@ import asyncio
 import json
 import random
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,29 +14,12 @@ import msgpack
 import pytest
 
 from namesrv_broker_agent import TopicConfig
-from namesrv_broker_agent.dialects import BrokerIdentity, Dialect, NativeDialect, RocketmqDialect
-from namesrv_broker_agent.topics import TopicTable
-from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.bodies.compressed import read_compressed
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.codes import Permission
-from namesrv_remoting.errors import RequestTimeoutError
-from tests.support.agents import (
-    ADDR,
-    IDENTITY,
-    NAME,
-    agent_settings,
-    brokers,
-    ext_of,
-    native_answer,
-    played,
-    queues,
-    real,
-)
-from tests.support.fake_clock import FakeClock
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
-from tests.support.scripted_server import Question, ScriptedServer
+from tests.support import agents
+from tests.support.fake_clock import passing, until
+from tests.support.scripted_server import Question
 from tests.support.steps import finished
 
 REGISTER, UNREGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 322, 904, 20002
@@ -50,7 +31,7 @@ WHOLE: Final[dict[str, Any]] = {
     "enable_acting_master": True,
 }
 WHOLE_FIELDS: Final = {
-    **IDENTITY,
+    **agents.IDENTITY,
     "haServerAddr": "10.0.0.1:10912",
     "heartbeatTimeoutMillis": "60000",
     "enableActingMaster": "true",
@@ -70,38 +51,35 @@ def table_in(question: Question) -> dict[str, Any]:
 
 async def test_native_frames() -> None:
     """Registered fully, changed, alive, left: under numbers, with the kind; a heartbeat has the state as its body."""
-    async with played(TOPICS, **WHOLE, options={"state": lambda: {"queue_depth": 17}}) as it:
+    async with agents.played(TOPICS, **WHOLE, options={"state": lambda: {"queue_depth": 17}}) as it:
         peer = await it.server.accept()
         full = await it.registered_over(peer)
         await it.agent.replace_topics([TopicConfig("orders", 8, 4, 4, 1)])
         delta = await it.registered_over(peer)
         await it.clock.advance(14.25)
         heartbeat = await peer.receive()
-        peer.send(native_answer(heartbeat))
+        peer.send(agents.native_answer(heartbeat))
         await until(lambda: not it.pending)
         stopping = asyncio.create_task(it.agent.stop())
         left = await peer.receive()
-        peer.send(native_answer(left))
+        peer.send(agents.native_answer(left))
         await stopping
 
-    agent = {"agentId": ext_of(full)["agentId"]}
+    agent = {"agentId": agents.ext_of(full)["agentId"]}
     assert [
         [REGISTER, full.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "1", "kind": "full"}],
         [REGISTER, delta.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "2", "kind": "delta"}],
-        [HEARTBEAT, heartbeat.opaque, 0, 479, None, {**IDENTITY, **agent}],
-        [UNREGISTER, left.opaque, 0, 479, None, {**IDENTITY, **agent, "registrationSeq": "2"}],
+        [HEARTBEAT, heartbeat.opaque, 0, 479, None, {**agents.IDENTITY, **agent}],
+        [UNREGISTER, left.opaque, 0, 479, None, {**agents.IDENTITY, **agent, "registrationSeq": "2"}],
     ] == [question.header for question in (full, delta, heartbeat, left)]
     orders = {"topic_name": "orders", "read_queue_nums": 8, "write_queue_nums": 4, "perm": 6, "topic_sys_flag": 1}
     bills = {"topic_name": "bills", "read_queue_nums": 2, "write_queue_nums": 2, "perm": 4, "topic_sys_flag": 0}
     version = {"counter": 0, "state_version": 0, "timestamp": 1_700_000_000_000}
     # filter servers are left as they are
     rest: dict[str, object] = {"topic_queue_mapping_info_map": {}, "filter_server_list": None}
-    assert {
-        **rest,
-        "topic_configs": [orders, bills],
-        "data_version": version,
-        "deleted_topics": [],
-    } == msgpack.unpackb(full.body)
+    assert {**rest, "topic_configs": [orders, bills], "data_version": version, "deleted_topics": []} == msgpack.unpackb(
+        full.body
+    )
     assert {
         **rest,
         "topic_configs": [{**orders, "perm": 4}],
@@ -113,7 +91,7 @@ async def test_native_frames() -> None:
 
 async def test_rocketmq_frames() -> None:
     """As a 5.x broker's: CRC of the body, the body's JSON, and nothing of ours; every registration is a full one."""
-    async with played(TOPICS, protocol="rocketmq", **WHOLE) as it:
+    async with agents.played(TOPICS, protocol="rocketmq", **WHOLE) as it:
         peer = await it.server.accept()
         full = await it.registered_over(peer)
         # Apache's server would hide a lost increment for ever
@@ -129,7 +107,7 @@ async def test_rocketmq_frames() -> None:
         assert (0, 479, {**WHOLE_FIELDS, "bodyCrc32": crc}) == (
             question.header["flag"],
             question.header["version"],
-            ext_of(question),
+            agents.ext_of(question),
         )
     common = {"topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
     orders = {"topicName": "orders", "readQueueNums": 8, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 1, **common}
@@ -144,7 +122,7 @@ async def test_rocketmq_frames() -> None:
     } == json.loads(full.body)
     assert {"orders": {**orders, "perm": 4}, "bills": bills} == table_in(changed)
     assert 1 == json.loads(changed.body)["topicConfigSerializeWrapper"]["dataVersion"]["counter"]
-    assert (UNREGISTER, IDENTITY, b"") == (left.code, ext_of(left), left.body)
+    assert (UNREGISTER, agents.IDENTITY, b"") == (left.code, agents.ext_of(left), left.body)
 
 
 @pytest.mark.parametrize(
@@ -154,14 +132,14 @@ async def test_rocketmq_frames() -> None:
 async def test_rocketmq_heartbeat_asks_for_the_data_version(heartbeat_seconds: float, codes: list[int]) -> None:
     """322 says whether the server knows the broker, 904 does not; with short periods not every one has to ask."""
     how: dict[str, Any] = {"heartbeat_seconds": heartbeat_seconds, "options": {"random_unit": lambda: 1.0}}
-    async with played(protocol="rocketmq", **how) as it:
+    async with agents.played(protocol="rocketmq", **how) as it:
         peer = await it.registers()
         asked = []
         for _ in codes:
             await it.clock.advance(heartbeat_seconds)
             question = await peer.receive()
             asked.append(question.code)
-            assert IDENTITY == ext_of(question)
+            assert agents.IDENTITY == agents.ext_of(question)
             assert (DATA if question.code == DATA_VERSION else None) == (
                 json.loads(question.body) if question.body else None
             )
@@ -173,7 +151,7 @@ async def test_rocketmq_heartbeat_asks_for_the_data_version(heartbeat_seconds: f
 @pytest.mark.parametrize("answer", [{"extFields": {"changed": "true"}}, {"extFields": {}}, {}, {"code": 22}])
 async def test_rocketmq_server_with_another_data_version_gets_everything(answer: dict[str, Any]) -> None:
     """Changed, or never heard of: what follows is the same, and the next heartbeat is one that can find out."""
-    async with played(protocol="rocketmq", heartbeat_seconds=10.0) as it:
+    async with agents.played(protocol="rocketmq", heartbeat_seconds=10.0) as it:
         peer = await it.registers()
         await passing(it.clock, lambda: it.pending)
         question = await peer.receive()
@@ -190,9 +168,9 @@ async def test_rocketmq_server_with_another_data_version_gets_everything(answer:
     ("protocol", "topics", "registered"),
     [
         ("rocketmq", [], {}),
-        ("rocketmq", ["orders"], {"orders": (8, 8, 6), NAME: (1, 1, 4)}),
+        ("rocketmq", ["orders"], {"orders": (8, 8, 6), agents.NAME: (1, 1, 4)}),
         # the broker's own name is taken
-        ("rocketmq", [NAME], {NAME: (8, 8, 6), "SELF_TEST_TOPIC": (1, 1, 4)}),
+        ("rocketmq", [agents.NAME], {agents.NAME: (8, 8, 6), "SELF_TEST_TOPIC": (1, 1, 4)}),
         # the native protocol says that it is the whole table
         ("native", ["orders"], {"orders": (8, 8, 6)}),
     ],
@@ -201,11 +179,11 @@ async def test_broker_with_a_single_topic_registers(
     protocol: str, topics: list[str], registered: dict[str, tuple[int, int, int]], tmp_path: Path
 ) -> None:
     """In RocketMQ's protocol that would be refused at first; a second topic, which only reads, goes along."""
-    async with real(tmp_path, [TopicConfig(name, 8, 8) for name in topics], protocol=protocol) as it:
+    async with agents.real(tmp_path, [TopicConfig(name, 8, 8) for name in topics], protocol=protocol) as it:
         known = it.server.namesrv.manager.tables.topic_queue_table
-        assert (registered, {NAME: {0: ADDR}}) == (
-            {topic: queues(it.server, topic) for topic in known},
-            brokers(it.server),
+        assert (registered, {agents.NAME: {0: agents.ADDR}}) == (
+            {topic: agents.queues(it.server, topic) for topic in known},
+            agents.brokers(it.server),
         )
 
 
@@ -213,10 +191,10 @@ async def test_broker_with_a_single_topic_registers(
 async def test_large_registration_is_compressed(protocol: str) -> None:
     """From a mebibyte on, and the header says so, as Java's does not."""
     topics = [TopicConfig(f"AbcdefghijklmnopqrstuvwxyzAbcdefghij{number}", 8, 8) for number in range(14_000)]
-    async with played(topics, protocol=protocol) as it:
+    async with agents.played(topics, protocol=protocol) as it:
         question = await it.registered_over(await it.server.accept())
 
-    fields, body = ext_of(question), zlib.decompress(question.body)
+    fields, body = agents.ext_of(question), zlib.decompress(question.body)
     assert "true" == fields["compressed"]
     if protocol == "native":
         assert len(question.body) < 1 << 20 < len(body)
@@ -232,56 +210,34 @@ async def test_large_registration_is_compressed(protocol: str) -> None:
 # -- deadlines --------------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def scripted() -> AsyncIterator[tuple[ScriptedServer, RemotingClient, FakeClock]]:
-    """A server that a client is connected to as soon as it asks."""
-    clock = FakeClock()
-    async with ScriptedServer() as server, RemotingClient(server.address, clock=clock) as client:
-        yield server, client, clock
-
-
-def identity_of(topics: tuple[TopicConfig, ...] = TOPICS) -> BrokerIdentity:
-    """A broker with these topics."""
-    return BrokerIdentity(agent_settings("127.0.0.1:1"), TopicTable(topics), None)
-
-
-VERBS: dict[str, Callable[[Dialect, RemotingClient], Coroutine[Any, Any, object]]] = {
-    "register": lambda dialect, client: dialect.register(client, None),
-    "heartbeat": lambda dialect, client: dialect.heartbeat(client, 0.0),
-    "unregister": lambda dialect, client: dialect.unregister(client, 5.0),
-}
-
-
-@pytest.mark.parametrize("kind", [NativeDialect, RocketmqDialect])
-@pytest.mark.parametrize("verb", VERBS)
-async def test_answers_are_waited_for_as_long_as_was_said(kind: type[Dialect], verb: str) -> None:
-    """Five seconds, for a small registration too; the time for leaving is the caller's."""
-    async with scripted() as (server, client, clock):
-        waiting = asyncio.ensure_future(VERBS[verb](kind(identity_of(), 5.0), client))
-        await (await server.accept()).receive()
-        await clock.advance(4.99)
-        assert not waiting.done()
-        await clock.advance(0.02)
-
-        with pytest.raises(RequestTimeoutError):
-            await waiting
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_answers_are_waited_for_as_long_as_was_said(protocol: str, is_known: bool) -> None:
+    """Five seconds, for a small registration and for a heartbeat."""
+    async with agents.played(protocol=protocol) as it:
+        if is_known:
+            peer = await it.registers()
+            await passing(it.clock, lambda: it.pending)
+        else:
+            peer = await it.server.accept()
+        await peer.receive()
+        await it.clock.advance(4.9)
+        assert "unreachable" != it.state.status
+        await it.clock.advance(0.11)
+        assert "no answer within 5 s" in str(it.state.last_error)
 
 
 async def test_large_registration_has_more_time() -> None:
     """A second for each two mebibytes that have to be sent and read."""
     # names that cannot be compressed
     dice = random.Random(0)
-    topics = tuple(TopicConfig(dice.randbytes(100).hex()) for _ in range(20_000))
-    async with scripted() as (server, client, clock):
-        waiting = asyncio.ensure_future(NativeDialect(identity_of(topics), 5.0).register(client, None))
-        question = await (await server.accept()).receive()
+    async with agents.played(TopicConfig(dice.randbytes(100).hex()) for _ in range(20_000)) as it:
+        question = await (await it.server.accept()).receive()
         assert 2 << 20 < len(question.body) < 4 << 20
-        await clock.advance(6.0)
-        assert not waiting.done()
-        await clock.advance(1.0)
-
-        with pytest.raises(RequestTimeoutError):
-            await waiting
+        await it.clock.advance(6.0)
+        assert "connecting" == it.state.status
+        await it.clock.advance(1.0)
+        await until(lambda: it.state.status == "unreachable")
 
 
 # -- finding out ------------------------------------------------------------------------------------------------------
@@ -289,7 +245,7 @@ async def test_large_registration_has_more_time() -> None:
 
 async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
     """It asks over the connection that it then registers on."""
-    async with real(tmp_path, protocol="auto") as it:
+    async with agents.real(tmp_path, protocol="auto") as it:
         assert ("native", it.server.namesrv.boot_id) == (it.state.protocol, it.state.boot_id)
         assert 1 == it.proxy.accepted
 
@@ -297,7 +253,7 @@ async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
     """As Apache's server does on a serialize type that it does not know, twice in a row; the next connection stays."""
-    async with played(protocol="auto") as it:
+    async with agents.played(protocol="auto") as it:
         for _ in range(2):
             asked = await it.server.accept()
             assert SERVER_INFO == (await asked.receive()).code
@@ -310,45 +266,16 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
             peer.answer(question.opaque, extFields={"changed": "false"})
             await until(lambda: not it.pending)
 
-        assert (3, "registered", "rocketmq", 1) == (
-            it.server.connections,
-            it.state.status,
-            it.state.protocol,
-            it.state.registrations,
-        )
-
-
-async def test_auto_falls_back_when_the_question_is_not_supported() -> None:
-    """A server that reads type 77 and does not know 20002 keeps the connection."""
-    async with played(protocol="auto") as it:
-        peer = await it.server.accept()
-        question = await peer.receive()
-        peer.answer(question.opaque, code=3, remark=" request type 20002 not supported")
-        assert isinstance((await it.registered_over(peer)).header, dict)
-        assert 1 == it.server.connections
-
-
-@pytest.mark.parametrize(("away", "code", "header"), [(59.0, REGISTER, dict), (60.0, SERVER_INFO, list)])
-async def test_auto_asks_again_after_a_minute(away: float, code: int, header: type) -> None:
-    """Ours may have taken the place of Apache's server: a connection that is lost after a minute finds that out."""
-    async with played(protocol="auto", heartbeat_seconds=3600.0) as it:
-        for _ in range(2):
-            (await it.server.accept()).close()
-        peer = await it.registers()
-        await it.clock.advance(away)
-        peer.close()
-        await passing(it.clock, lambda: it.server.connections == 4)
-
-        question = await (await it.server.accept()).receive()
-
-        assert (code, header) == (question.code, type(question.header))
+        said = it.state
+        assert ("registered", "rocketmq", 1) == (said.status, said.protocol, said.registrations)
+        assert 3 == it.server.connections
 
 
 async def test_auto_registers_at_once_with_a_server_that_it_knows() -> None:
     """It was native a moment ago: nothing is asked first. Closed three times in a row, it is Apache's."""
-    async with played(protocol="auto") as it:
+    async with agents.played(protocol="auto") as it:
         peer = await it.server.accept()
-        peer.send(native_answer(await peer.receive()))
+        peer.send(agents.native_answer(await peer.receive()))
         await it.registered_over(peer)
         for number, code in ((2, REGISTER), (3, SERVER_INFO), (4, SERVER_INFO)):
             peer.close()

@@ -16,9 +16,6 @@ BROKER = "".join(f'{name} = "{value}"\n' for name, value in NEEDED.items())
 TOPIC = BROKER + '[[topics]]\ntopic_name = "T"\n'
 
 
-# -- settings ---------------------------------------------------------------------------------------------------------
-
-
 def test_three_values_are_enough() -> None:
     """The rest is that of a master that registers with the servers in the environment, as the README says."""
     seconds = {"heartbeat": 30.0, "answer_timeout": 5.0, "connect_timeout": 3.0, "max_backoff": 0.8}
@@ -43,27 +40,15 @@ def test_three_values_are_enough() -> None:
         settings.broker_id = -1
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("broker_name", "x" * 255),
-        ("broker_name", "брокер"),
-        ("broker_addr", "[2001:db8::1]:10911"),
-        ("broker_addr", "broker.example:65535"),
-        ("broker_id", (1 << 63) - 1),
-        ("ha_server_addr", "10.0.0.5:10912"),
-        ("zone_name", "eu-1"),
-        ("name_servers", "dns:namesrv.example:9876"),
-        ("protocol", "rocketmq"),
-        ("heartbeat_seconds", 86_400.0),
-        ("expiry_seconds", 30.1),
-        ("client_poll_seconds", 0.0),
-        ("state_file", Path("topics.json")),
-    ],
-)
-def test_value_is_taken(field: str, value: object) -> None:
-    """Values at their limits, and in every form."""
-    assert value == getattr(AgentSettings(**{**NEEDED, field: value}), field)
+def test_values_at_their_limits_are_taken() -> None:
+    """And in every form."""
+    limits: dict[str, Any] = {"broker_name": "x" * 255, "cluster_name": "кластер", "broker_addr": "[2001:db8::1]:10911"}
+    limits |= {"broker_id": (1 << 63) - 1, "ha_server_addr": "broker.example:65535", "zone_name": "eu-1"}
+    limits |= {"name_servers": "dns:namesrv.example:9876", "protocol": "rocketmq", "heartbeat_seconds": 86_400.0}
+    limits |= {"client_poll_seconds": 0.0, "state_file": Path("topics.json")}
+    assert limits.items() <= AgentSettings(**limits).model_dump().items()
+    # a little longer than a heartbeat
+    assert AgentSettings(**NEEDED, expiry_seconds=30.1).expiry_seconds == 30.1
 
 
 NAMELESS = "must be 1 to 255 printable characters without blanks"
@@ -74,19 +59,15 @@ NAMELESS = "must be 1 to 255 printable characters without blanks"
     [
         ("cluster_name", "", NAMELESS),
         ("broker_name", "x" * 256, NAMELESS),
-        ("broker_name", "a b", NAMELESS),
         ("broker_name", "a\n", NAMELESS),
         ("broker_name", None, "input should be a valid string"),
         ("zone_name", "", NAMELESS),
         ("broker_addr", "10.0.0.5", "address '10.0.0.5' is not host:port or [ipv6]:port"),
-        ("broker_addr", "a:0", "address 'a:0' is not host:port or [ipv6]:port"),
         ("broker_addr", "a :1", "must be printable characters without blanks"),
-        ("ha_server_addr", "a", "address 'a' is not host:port or [ipv6]:port"),
         ("name_servers", "a", "name servers 'a': address 'a' is not host:port or [ipv6]:port"),
         ("broker_id", -1, "input should be greater than or equal to 0"),
         ("broker_id", 1 << 63, "input should be less than 9223372036854775808"),
         ("broker_id", True, "input should be a valid integer"),
-        ("broker_id", "0", "input should be a valid integer"),
         ("protocol", "http", "input should be 'native', 'rocketmq' or 'auto'"),
         ("heartbeat_seconds", 0, "input should be greater than 0"),
         ("heartbeat_seconds", 86_401, "input should be less than or equal to 86400"),
@@ -112,9 +93,6 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         AgentSettings(**wrong)
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -163,11 +141,9 @@ def test_documented_files(path: Path) -> None:
     ("content", "message"),
     [
         ("", "missing setting cluster_name; missing setting broker_name; missing setting broker_addr"),
-        ("cluster_name =", "Invalid value (at end of document)"),
         (BROKER + 'broker_name = "b"', "Cannot overwrite a value (at end of document)"),
         (BROKER + "brokerId = 0", "unknown setting brokerId"),
         (BROKER + "[[topic]]", "unknown setting topic"),
-        (BROKER + "topics = 5", "topics: 5 is not an array of tables, [[topics]]"),
         (BROKER + '[topics]\ntopic_name = "T"', "topics: {'topic_name': 'T'} is not an array of tables, [[topics]]"),
         (BROKER + 'topics = ["T"]', "topic 1 is not a table"),
         (BROKER + "[[topics]]", "topic 1: Object missing required field `topic_name`"),
@@ -179,7 +155,6 @@ def test_documented_files(path: Path) -> None:
         ),
         (TOPIC + "perm = 8", "topic T: perm 8 is not between 0 and 7"),
         (TOPIC + 'perm = "rw"', "topic 1: Expected `int`, got `str` - at `$.perm`"),
-        (TOPIC + "perm = true", "topic 1: Expected `int`, got `bool` - at `$.perm`"),
         (TOPIC + '[[topics]]\ntopic_name = "T"\n', "topic T is listed twice"),
     ],
 )

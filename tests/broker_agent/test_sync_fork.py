@@ -1,13 +1,11 @@
 """A fork is safe: no agent and no connection in the child, and nothing lost in the parent."""
 
-import json
 import os
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -15,36 +13,15 @@ from namesrv_remoting.codes import FLAG_RESPONSE
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.serializers import encode_command
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Peer
-from tests.support.python_script import run_script
+from tests.support.talking_process import TELLS, line_of, run_script
 
 LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
 
-# Tells in lines of JSON what it finds.
-BEGIN = """
-import gc, json, os, signal, socket, sys
-
-loop, name, server, when = sys.argv[1:]
-if loop == "asyncio":
-    sys.modules["uvloop"] = None
+BEGIN = f"""{TELLS}
+name, server, when = sys.argv[2:]
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
-
-
-def tell(**news):
-    print(json.dumps(news), flush=True)
-
-
-def connections():
-    found = 0
-    for number in map(int, os.listdir("/proc/self/fd")):
-        try:
-            with socket.socket(fileno=os.dup(number)) as other:
-                found += "%s:%d" % other.getpeername()[:2] == server
-        except (OSError, TypeError):
-            pass
-    return found
-
 
 settings = AgentSettings(
     cluster_name="c1",
@@ -67,7 +44,10 @@ child = os.fork()
 if child == 0:
     # should the test not get as far as to end it
     signal.alarm(60)
+    # whatever the child opens must outlive the parent's objects
+    mine = [socket.socket() for _ in range(20)]
     gc.collect()
+    assert all(os.fstat(each.fileno()) for each in mine)
     tell(
         who="child",
         agent=repr(agent),
@@ -123,22 +103,14 @@ def running(script: str, address: tuple[str, int], *arguments: str) -> Iterator[
             process.kill()
 
 
-def line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next line that it says."""
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, "it ended"
-    news: dict[str, Any] = json.loads(line)
-    return news
-
-
 @contextmanager
 def ending(child: int) -> Iterator[None]:
-    """Its parent may be gone by then."""
+    """Its parent may be gone by then, and on a slow machine its own minute be over."""
     try:
         yield
     finally:
-        os.kill(child, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -19,17 +19,14 @@ from namesrv_client import (
 )
 from namesrv_remoting.errors import RemotingError
 from tests.support.apache_server import ApacheServer, apache_route
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import Broker, topic_config
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,
     INFO,
     SLAVE_A,
-    address_of,
     register,
     registered,
     route_client,
@@ -370,18 +367,18 @@ async def test_servers_from_a_file(tmp_path: Path) -> None:
             assert client.name_servers_error is not None
             assert "servers" in client.name_servers_error
 
-            listed.write_text(address_of(first))
+            listed.write_text(first.where)
             await clock.advance(1.0)
-            await until(lambda: client.chosen_server == address_of(first))
+            await until(lambda: client.chosen_server == first.where)
             await client.route("orders")
             assert 2 == len(first.namesrv.connections)
 
-            listed.write_text(address_of(second))
+            listed.write_text(second.where)
             await clock.advance(119.0)
-            assert [address_of(first), None] == [client.chosen_server, client.name_servers_error]
+            assert [first.where, None] == [client.chosen_server, client.name_servers_error]
             # read by a thread, while no time passes
             await clock.advance(1.0)
-            await until(lambda: client.chosen_server == address_of(second))
+            await until(lambda: client.chosen_server == second.where)
             await until(lambda: len(first.namesrv.connections) == 1)
 
 
@@ -404,7 +401,7 @@ async def test_a_bug_is_said_loudly(tmp_path: Path, caplog: pytest.LogCaptureFix
     """A client that silently stopped polling would be the worst of all."""
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
-        scene.client._keeper._changed = None  # type: ignore[assignment]  # the bug
+        scene.client._keeper.changed = None  # type: ignore[assignment]  # the bug
         scene.client._cache.forget("orders")
 
         await passing(scene.clock, lambda: "a route client task crashed" in caplog.text)

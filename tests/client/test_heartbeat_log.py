@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.support.heartbeat_files import of, only, read_log
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
-from tests.support.route_clients import address_of, registered, route_client, unregister
+from tests.support.route_clients import registered, route_client, unregister
 
 A, B = Broker("broker-a"), Broker("broker-b", addr="10.0.0.2:10911")
 
@@ -27,7 +27,7 @@ async def test_routes_that_change_are_told(tmp_path: Path) -> None:
         assert ["refreshed"] * 3 == [line["event"] for line in lines]
         a, b = ({"name": name, "master": True, "ids": [0]} for name in ("broker-a", "broker-b"))
         assert [[a], [a, b], [b]] == [line["brokers"] for line in lines]
-        common = ["orders-1", "orders", address_of(server), server.namesrv.boot_id]
+        common = ["orders-1", "orders", server.where, server.namesrv.boot_id]
         for line in lines:
             assert common == only(line, "client", "topic", "nameserver", "server_boot_id")
         revisions = [line["revision"] for line in lines]
@@ -47,8 +47,6 @@ async def test_failed_sends_and_isolations_are_told(tmp_path: Path) -> None:
         client.report("broker-b", 0.01, failed=True)
     lines = read_log(tmp_path / "log")
 
-    assert [
-        ["isolated", "broker-a", 2_000],
-        ["send_failed", "broker-b", None],
-        ["isolated", "broker-b", 10_000],
-    ] == [[line["event"], line["broker_name"], line.get("for_ms")] for line in of(lines, "send_failed", "isolated")]
+    assert [["isolated", "broker-a", 2_000], ["send_failed", "broker-b", None], ["isolated", "broker-b", 10_000]] == [
+        [line["event"], line["broker_name"], line.get("for_ms")] for line in of(lines, "send_failed", "isolated")
+    ]

@@ -11,9 +11,8 @@ import pytest
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, SyncRouteClient
 from namesrv_remoting.codes import Permission
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon
-from tests.support.peer import Peer, until
+from tests.support.peer import Broker, Peer, until
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
@@ -44,9 +43,9 @@ class Cluster:
 
     def client(self, *daemons: Daemon, **values: Any) -> SyncRouteClient:
         """A client of these servers, which are asked in this order."""
-        addresses = ";".join(f"{host}:{port}" for host, port in (daemon.address for daemon in daemons))
-        settings = {"name_servers": addresses, "attempt_timeout_seconds": 0.5, **values}
-        return self._stack.enter_context(SyncRouteClient(ClientSettings(**settings), shuffle=lambda _: None))
+        servers = ";".join(daemon.where for daemon in daemons)
+        settings = ClientSettings(**{"name_servers": servers, "attempt_timeout_seconds": 0.5, **values})
+        return self._stack.enter_context(SyncRouteClient(settings, shuffle=lambda _: None))
 
 
 @pytest.fixture
@@ -81,10 +80,9 @@ def test_a_server_that_freezes_or_is_killed_is_left_for_the_next(cluster: Cluste
 def test_agents_and_clients_meet(cluster: Cluster) -> None:
     """A broker's agent creates a topic, changes it and leaves; a client that watches follows at once."""
     daemon = cluster.namesrv()
-    host, port = daemon.address
     client = cluster.client(daemon, **WATCH, warm_up_seconds=0.0)
     settings = AgentSettings(
-        cluster_name="c1", broker_name="broker-z", broker_addr="10.0.0.26:10911", name_servers=f"{host}:{port}"
+        cluster_name="c1", broker_name="broker-z", broker_addr="10.0.0.26:10911", name_servers=daemon.where
     )
     with SyncBrokerAgent(settings, [TopicConfig("orders", 4, 4), TopicConfig("TBW102", 8, 8, 7)]) as agent:
         assert 1 == agent.registered()

@@ -18,10 +18,9 @@ from namesrv_client import (
     SyncRouteClient,
 )
 from namesrv_runtime.background_loop import StoppedError
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
-from tests.support.peer import Peer, until
+from tests.support.fake_clock import GUARD_SECONDS
+from tests.support.peer import Broker, Peer, until
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +35,7 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 def settings_of(namesrv: Daemon, **values: Any) -> ClientSettings:
     """A server that has just started may deny topics here."""
-    host, port = namesrv.address
-    return ClientSettings(**{"name_servers": f"{host}:{port}", "warm_up_seconds": 0.0, **values})
+    return ClientSettings(**{"name_servers": namesrv.where, "warm_up_seconds": 0.0, **values})
 
 
 @pytest.fixture
@@ -65,10 +63,7 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
     (lambda client: client.unreachable_brokers, []),
     (lambda client: client.broker_of(MessageQueue("orders", "broker-a", 0)), "broker-a"),
     (lambda client: client.master_of("broker-a"), "10.0.0.1:10911"),
-    (
-        lambda client: client.find_broker("broker-a", 1, only_this=True),
-        BrokerAddress("broker-a", 1, "10.0.0.11:10911"),
-    ),
+    (lambda client: client.find_broker("broker-a", 1, only_this=True), BrokerAddress("broker-a", 1, "10.0.0.11:10911")),
     (lambda client: callable(client.on_change(print)), True),
     (lambda client: client.changes() is None, False),
     (lambda client: client.is_in_use("orders"), True),
@@ -121,7 +116,7 @@ def test_stopping_ends_what_other_threads_wait_for(tmp_path: Path) -> None:
         daemon.send_signal(signal.SIGSTOP)
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(client.route, "orders")
-            until(lambda: client._client is not None and client._client._keeper._asking)
+            until(lambda: client._inner is not None and client._inner._keeper._asking)
             client.stop()
 
             with pytest.raises((RouteUnavailableError, StoppedError), match=r"closed|stopped"):
@@ -143,12 +138,22 @@ def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:
         assert ["orders", "orders"] == topics.result(GUARD_SECONDS)
 
 
+def test_changes_that_were_not_looked_at_outlast_the_client(namesrv: Daemon) -> None:
+    """Whoever is slow misses none of those until the end."""
+    client = SyncRouteClient(settings_of(namesrv))
+    with client:
+        changes = client.changes()
+        client.route("orders")
+
+    assert ["orders"] == [change.topic for change in changes]
+
+
 def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClient) -> None:
     """It may be busy."""
     client.route("orders")
     client.select_queue("orders")
     released = threading.Event()
-    client._background.tell(released.wait, GUARD_SECONDS)
+    client._tell(released.wait, GUARD_SECONDS)
     try:
         assert "orders" == client.route("orders").topic
         old = client.route("orders", max_stale=60.0)

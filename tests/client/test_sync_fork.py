@@ -1,46 +1,22 @@
 """A fork is safe: no client and no connection in the child, and nothing lost in the parent."""
 
-import json
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon
-from tests.support.peer import Peer, until
-from tests.support.python_script import run_script
+from tests.support.peer import Broker, Peer, until
+from tests.support.talking_process import TELLS, line_of, run_script
 
 LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
 
-# Tells in lines of JSON what it finds.
-BEGIN = """
-import gc, json, os, signal, socket, sys, threading
-
-loop, server = sys.argv[1:]
-if loop == "asyncio":
-    sys.modules["uvloop"] = None
+BEGIN = f"""{TELLS}
+[server] = sys.argv[2:]
 from namesrv_client import ClientSettings, SyncRouteClient
-
-
-def tell(**news):
-    print(json.dumps(news), flush=True)
-
-
-def connections():
-    found = 0
-    for number in map(int, os.listdir("/proc/self/fd")):
-        try:
-            with socket.socket(fileno=os.dup(number)) as other:
-                found += "%s:%d" % other.getpeername()[:2] == server
-        except (OSError, TypeError):
-            pass
-    return found
-
 
 client = SyncRouteClient(ClientSettings(name_servers=server, watch=True))
 client.start()
@@ -81,21 +57,11 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 @contextmanager
 def running(script: str, namesrv: Daemon, loop: str) -> Iterator["subprocess.Popen[str]"]:
     """A script that talks to the server."""
-    host, port = namesrv.address
-    with run_script(script, loop, f"{host}:{port}") as process:
+    with run_script(script, loop, namesrv.where) as process:
         try:
             yield process
         finally:
             process.kill()
-
-
-def line_of(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    """The next line that it says."""
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, "it ended"
-    news: dict[str, Any] = json.loads(line)
-    return news
 
 
 def clients(namesrv: Daemon) -> int:

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yml").read_text(enco
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 NAMESERVERS = ("namesrv-1", "namesrv-2", "namesrv-3")
 BROKERS = ("broker-a", "broker-a-slave", "broker-b", "broker-b-slave")
-EXAMPLE = ROOT / "broker_agent" / "examples" / "memory_broker.py"
+EXAMPLE = ROOT / "demo" / "memory_broker.py"
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -14,11 +14,10 @@ import yaml
 
 from namesrv.counters import Counters
 from tests.support.certificates import Authority
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, until
 from tests.support.http_peer import Scrape, scrape
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker
-from tests.support.raw_peer import until
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DASHBOARD = DOCKER / "grafana" / "namesrv.json"

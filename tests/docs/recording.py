@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import cached_property
+from io import BufferedReader
 
 from namesrv_remoting.frames import HEAD
 from namesrv_remoting.serializers import encode_command
@@ -41,16 +43,14 @@ def answers(daemon: Daemon, asked: Mapping[str, bytes]) -> dict[str, bytes]:
 class RecordedPeer(Peer):
     """A connection whose frames are wanted as they are."""
 
-    def receive_frame(self) -> bytes:
-        """The bytes of the next frame."""
-        head = self._read_exactly(HEAD.size)
-        length, _ = HEAD.unpack(head)
-        return head + self._read_exactly(length - 4)
+    @cached_property
+    def _stream(self) -> BufferedReader:
+        return self._socket.makefile("rb")
 
-    def _read_exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = self._socket.recv(size - len(data))
-            assert more, f"hung up after {len(data)} of {size} bytes"
-            data += more
-        return data
+    def receive_frame(self) -> bytes:
+        head = self._stream.read(HEAD.size)
+        return head + self._stream.read(HEAD.unpack(head)[0] - 4)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

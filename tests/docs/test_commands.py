@@ -25,22 +25,8 @@ from tests.support.talking_process import TalkingProcess
 LANGUAGES = {"hex", "ini", "java", "json", "jsonl", "nft", "properties", "python", "sh", "text", "toml", "yaml"}
 PROGRAMS = (
     *("make", "namesrv", "namesrvctl", "namesrv-broker-agent", "namesrv-staleness", "pip", "python", "python3", "curl"),
-    *(
-        "systemctl",
-        "docker",
-        "mqadmin",
-        "ssh",
-        "sudo",
-        "spark-submit",
-        "jq",
-        "git",
-        "apt",
-        "apt-get",
-        "npm",
-        "mvn",
-        "go",
-    ),
-    *(".venv/bin/namesrv", ".venv/bin/namesrvctl", ".venv/bin/python", "sh", "buildah", "kill", "ip", "nft", "apt-get"),
+    *("systemctl", "docker", "mqadmin", "ssh", "sudo", "spark-submit", "jq", "git", "apt", "apt-get", "npm", "mvn"),
+    *(".venv/bin/namesrv", ".venv/bin/namesrvctl", ".venv/bin/python", "sh", "buildah", "kill", "ip", "nft", "go"),
 )
 # programs whose commands are run: ours, and those that only read
 OWN = ("namesrv ", "namesrvctl ", "namesrv-broker-agent ", "curl ", "python -m namesrv ", ".venv/bin/namesrv ")

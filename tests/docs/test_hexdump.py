@@ -32,32 +32,6 @@ def test_no_byte_is_lost(code: int, opaque: int, ext: dict[str, str], body: obje
     assert frame == undump(dump(frame))
 
 
-def test_meaning_stands_beside_the_bytes() -> None:
-    """Of a native frame, token by token."""
-    frame = encode_command(
-        RemotingCommand(code=904, opaque=1, ext_fields={"a": "b"}, body=b"\x81\xa1x\x92\x01\xc3", serialize_type=77)
-    )
-    meanings = [line[50:] for line in dump(frame).splitlines()]
-
-    assert [
-        "25 bytes follow",
-        "serialize type 77: MSGPACK",
-        "of which 15 are the header",
-        "array of 6",
-        "  code: 904",
-        "  opaque: 1",
-        "  flag: 0",
-        "  version: 479",
-        "  remark: nil",
-        "  ext: map of 1",
-        '    "a": "b"',
-        "map of 1",
-        '  "x": array of 2',
-        "    1",
-        "    true",
-    ] == meanings
-
-
 def test_line_without_bytes_is_an_error() -> None:
     """So that a page cannot lose one."""
     with pytest.raises(ValueError, match="no bytes: 'code 105'"):

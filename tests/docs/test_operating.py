@@ -9,27 +9,11 @@ from tests.support.certificates import Authority
 from tests.support.daemon import Daemon
 from tests.support.http_peer import ask
 
-ROW = re.compile(r"^\| `(\w+)` \| (.*?) \| .*? \| (changes it|restart) \| (.*) \|$", re.MULTILINE)
-
 
 def test_settings_are_those_of_today() -> None:
     """Name, default, range and consequence, each as it is declared."""
     page = OPERATING.read_text()
     assert with_settings(page) == page, "python -m tests.docs.generated writes it anew"
-
-
-def test_every_setting_has_a_row() -> None:
-    """Exactly the fields of Settings, each once, each with its default and a consequence."""
-    rows = {name: (default, consequence) for name, default, _, consequence in ROW.findall(OPERATING.read_text())}
-
-    assert list(rows) == list(Settings.model_fields)
-    for name, field in Settings.model_fields.items():
-        default, consequence = rows[name]
-        assert consequence == " ".join((field.description or "").split()).replace("|", "\\|")
-        if field.default_factory is None:
-            assert default == (
-                str(field.default).lower() if isinstance(field.default, bool) else as_text(field.default)
-            )
 
 
 def test_metrics_are_those_of_a_server(tmp_path: Path) -> None:
@@ -44,8 +28,3 @@ def test_metrics_are_those_of_a_server(tmp_path: Path) -> None:
     shown = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE)) | set(re.findall(r"^(\w+)[{ ]", text, re.MULTILINE))
     assert len(named) > 10
     assert set() == named - shown
-
-
-def as_text(value: object) -> str:
-    """A default, as the page has it."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value) or "empty"

@@ -15,7 +15,7 @@ from tests.docs.hexdump import dump, undump
 from tests.docs.wire_examples import EXCHANGES, Exchange, body_of
 from tests.support.commands import decode
 from tests.support.daemon import Daemon
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.pages import blocks
 
 REWRITE = "python -m tests.docs.generated writes it anew"

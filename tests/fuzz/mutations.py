@@ -1,24 +1,67 @@
-"""Ways to break a frame.
+"""Draws, and ways to break a frame.
 
 Most of them keep or repair the lengths, so that what is broken reaches the serializers and the handlers and does not
 end at the frame.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
 
-from tests.fuzz.dice import Dice
+T = TypeVar("T")
 
 EDGES = (b"\0", b"\xff", b"\x7f", b"\x80", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\0")
 LENGTHS = (0, 1, 3, 4, 5, 7, 8, 16 * 1024 * 1024 - 4, 16 * 1024 * 1024 - 3, 2**31 - 1, 2**31, 2**32 - 1)
+
+
+class Dice:
+    """Draws for one frame, all of them from one number."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self.below = self._random.random
+        self.bytes = self._random.randbytes
+
+    def one_in(self, n: int) -> bool:
+        return self.below() * n < 1
+
+    def pick(self, choices: Sequence[T]) -> T:
+        return choices[int(self.below() * len(choices))]
+
+    def upto(self, most: int) -> int:
+        """From 0 to this, both included."""
+        return int(self.below() * (most + 1))
 
 
 def mutate(frame: bytes, other: bytes, dice: Dice) -> bytes:
     """The frame, broken in one of these ways, rarely in two; `other` is what it is spliced with."""
     if len(frame) < 8 or dice.one_in(60):
         return dice.bytes(1 + dice.upto(64))
-    broken = dice.pick(_IN_PARTS)(frame, other, dice) if dice.one_in(4) else _repaired(frame, other, dice)
+    broken = _in_parts(frame, other, dice) if dice.one_in(4) else _repaired(frame, other, dice)
     return mutate(broken, other, dice) if dice.one_in(12) else broken
+
+
+def edited(data: bytes, other: bytes, dice: Dice) -> bytes:
+    """Bytes with bits flipped, or with something overwritten, taken out, put in or doubled."""
+    found = bytearray(data or b"\0")
+    way, at = dice.upto(6), dice.upto(len(found) - 1)
+    if way <= 1:
+        for _ in range(1 + dice.upto(3)):
+            found[dice.upto(len(found) - 1)] ^= 1 << dice.upto(7)
+    elif way == 2:
+        edge = dice.pick(EDGES)
+        found[at : at + len(edge)] = edge
+    elif way == 3:
+        del found[at : at + 1 + dice.upto(8)]
+    elif way == 4:
+        found[at:at] = dice.bytes(1 + dice.upto(8))
+    elif way == 5:
+        found[at:at] = found[at : at + 1 + dice.upto(40)] * (1 + dice.upto(3))
+    else:
+        start = dice.upto(len(other))
+        found[at : at + dice.upto(20)] = other[start : start + dice.upto(40)]
+    return bytes(found)
 
 
 def _repaired(frame: bytes, other: bytes, dice: Dice) -> bytes:
@@ -29,9 +72,9 @@ def _repaired(frame: bytes, other: bytes, dice: Dice) -> bytes:
     elif way == 1:
         body = _parts(other)[1] if len(other) >= 8 else other
     elif way <= 5 and body:
-        body = _edited(body, other, dice)
+        body = edited(body, other, dice)
     else:
-        header = _edited(header, other, dice)
+        header = edited(header, other, dice)
     return struct.pack(">II", 4 + len(header) + len(body), frame[4] << 24 | len(header)) + header + body
 
 
@@ -40,55 +83,22 @@ def _parts(frame: bytes) -> tuple[bytes, bytes]:
     return frame[8 : 8 + size], frame[8 + size :]
 
 
-def _edited(data: bytes, other: bytes, dice: Dice) -> bytes:
-    """Bytes with bits flipped, or with something overwritten, taken out, put in or doubled."""
-    edited = bytearray(data or b"\0")
-    way, at = dice.upto(6), dice.upto(len(data or b"\0") - 1)
+def _in_parts(frame: bytes, other: bytes, dice: Dice) -> bytes:
+    """Bytes that are no longer one whole frame, or say so."""
+    way = dice.upto(7)
     if way <= 1:
-        for _ in range(1 + dice.upto(3)):
-            edited[dice.upto(len(edited) - 1)] ^= 1 << dice.upto(7)
-    elif way == 2:
-        edge = dice.pick(EDGES)
-        edited[at : at + len(edge)] = edge
-    elif way == 3:
-        del edited[at : at + 1 + dice.upto(8)]
-    elif way == 4:
-        edited[at:at] = dice.bytes(1 + dice.upto(8))
-    elif way == 5:
-        edited[at:at] = edited[at : at + 1 + dice.upto(40)] * (1 + dice.upto(3))
-    else:
-        start = dice.upto(len(other))
-        edited[at : at + dice.upto(20)] = other[start : start + dice.upto(40)]
-    return bytes(edited)
-
-
-def _flipped(frame: bytes, dice: Dice) -> bytes:
-    """Anywhere, lengths included."""
-    edited = bytearray(frame)
-    edited[dice.upto(len(edited) - 1)] ^= 1 << dice.upto(7)
-    return bytes(edited)
-
-
-def _lying_length(frame: bytes, dice: Dice) -> bytes:
-    length = dice.pick(LENGTHS) if dice.one_in(2) else max(0, len(frame) - 12 + dice.upto(16))
-    return struct.pack(">I", length) + frame[4:]
-
-
-def _lying_header_length(frame: bytes, dice: Dice) -> bytes:
-    size = dice.upto(2**24 - 1) if dice.one_in(3) else max(0, len(_parts(frame)[0]) + dice.upto(16) - 8)
-    return frame[:5] + struct.pack(">I", size)[1:] + frame[8:]
-
-
-_IN_PARTS: tuple[Callable[[bytes, bytes, Dice], bytes], ...] = (
-    lambda frame, _, __: frame * 2,
-    lambda frame, _, __: frame * 2,
-    # of another type
-    lambda frame, _, dice: frame[:4] + bytes((dice.pick((0, 1, 77, 2, 76, 255)),)) + frame[5:],
-    lambda frame, _, dice: _flipped(frame, dice),
-    # without its end: what comes next is taken for it
-    lambda frame, _, dice: frame[: 1 + dice.upto(len(frame) - 1)],
-    lambda frame, _, dice: _lying_length(frame, dice),
-    lambda frame, _, dice: _lying_header_length(frame, dice),
+        return frame * 2
+    if way <= 3:
+        # of another type
+        return frame[:4] + bytes((dice.pick((0, 1, 77, 2, 76, 255)),)) + frame[5:]
+    if way == 4:
+        # without its end: what comes next is taken for it
+        return frame[: 1 + dice.upto(len(frame) - 1)]
+    if way == 5:
+        length = dice.pick(LENGTHS) if dice.one_in(2) else max(0, len(frame) - 12 + dice.upto(16))
+        return struct.pack(">I", length) + frame[4:]
+    if way == 6:
+        size = dice.upto(2**24 - 1) if dice.one_in(3) else max(0, len(_parts(frame)[0]) + dice.upto(16) - 8)
+        return frame[:5] + struct.pack(">I", size)[1:] + frame[8:]
     # the head of one and the tail of the other, with the head's lengths
-    lambda frame, other, dice: frame[: dice.upto(len(frame))] + other[dice.upto(len(other)) :],
-)
+    return frame[: dice.upto(len(frame))] + other[dice.upto(len(other)) :]

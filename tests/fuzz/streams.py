@@ -18,10 +18,10 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame
-from tests.fuzz.dice import Dice
-from tests.fuzz.frames import FrameMaker
+from tests.fuzz.frames import PLAIN, make
+from tests.fuzz.mutations import Dice
 from tests.support.serving import LIMITS
-from tests.support.spelling import JSON, NATIVE, json_frame
+from tests.support.spelling import JSON, NATIVE
 
 PULL_ROUTES: Final = 20001
 # frames of one connection, if none of them ends it before
@@ -29,7 +29,6 @@ MAX_FRAMES: Final = 40
 
 # a frame of length 0, which ends every stream
 GARBAGE: Final = bytes(8)
-PLAIN: Final = json_frame(105, 1, {"topic": "t0"})
 _FAST_LANE: Final[dict[int, Any]] = {JSON: fast_lane._decode_json, NATIVE: fast_lane._decode_native}
 
 # how its answer is spelt, and its opaque; no opaque when the server draws one of its own
@@ -58,7 +57,6 @@ class Stream:
 
     @property
     def data(self) -> bytes:
-        """All of it."""
         return b"".join(self.pieces)
 
     def add(self, data: bytes) -> None:
@@ -125,7 +123,7 @@ def _is_too_large(begun: bytes) -> bool:
     return bool(length + 4 > LIMITS.large_frames.get(code, 0))
 
 
-def streams(numbers: Iterable[int], maker: FrameMaker) -> Iterator[Stream]:
+def streams(numbers: Iterable[int]) -> Iterator[Stream]:
     """The frames of these numbers in order.
 
     Those that end a connection get one of their own, behind some frames that are sent twice for it, so that the
@@ -133,7 +131,7 @@ def streams(numbers: Iterable[int], maker: FrameMaker) -> Iterator[Stream]:
     """
     stream, whole = Stream(), [PLAIN]
     for number in numbers:
-        frame = maker.make(number)
+        frame = make(number)
         alone = Stream()
         alone.add(frame)
         if alone.is_broken or alone.is_cut_off:

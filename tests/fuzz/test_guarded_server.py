@@ -14,8 +14,8 @@ from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_remoting.signatures import ACCESS_KEY, NATIVE_SIGNATURE, NONCE, SIGNATURE, SIGNED_AT
 from tests.fuzz.budget import FRAMES
-from tests.fuzz.dice import HOSTILE_TEXTS, Dice
-from tests.fuzz.frames import request
+from tests.fuzz.frames import HOSTILE_TEXTS, request
+from tests.fuzz.mutations import Dice
 from tests.namesrv.access.test_matrix import state
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration

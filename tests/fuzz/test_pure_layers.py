@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import pytest
@@ -19,14 +20,12 @@ from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.headers import ExtHeader
 from namesrv_remoting.proxy_header import V2_PREFIX, read_proxy_header
 from namesrv_remoting.serializers import decode_frame, encode_command
-from tests.fuzz.budget import FRAMES, GOLDEN, in_batches
-from tests.fuzz.dice import Dice
-from tests.fuzz.frames import FrameMaker, recorded_frames
-from tests.fuzz.mutations import mutate
+from tests.fuzz.budget import FRAMES, fuzzed
+from tests.fuzz.frames import make
+from tests.fuzz.mutations import Dice, mutate
 from tests.support.steps import finished
 
 WANTED: Final = FRAMES // 10
-MAKER: Final = FrameMaker(recorded_frames(GOLDEN))
 HEADERS: Final = [
     header
     for header in vars(headers).values()
@@ -67,7 +66,7 @@ PROXY_HEADERS: Final = (
 
 def frames_of(number: int) -> list[Frame]:
     """Everything that is cut from what the number makes."""
-    return FrameReader().receive_data(MAKER.make(number))
+    return FrameReader().receive_data(make(number))
 
 
 def commands_of(number: int) -> list[RemotingCommand]:
@@ -78,18 +77,8 @@ def commands_of(number: int) -> list[RemotingCommand]:
         return []
 
 
-def each(wanted: int, look_at: Callable[[int], None]) -> None:
-    """Look at what so many numbers make, one by one."""
-
-    def batch(numbers: tuple[int, ...]) -> int:
-        for number in numbers:
-            look_at(number)
-        return len(numbers)
-
-    in_batches(wanted, batch)
-
-
-def test_chopping_makes_no_difference_to_the_frame_reader() -> None:
+@fuzzed(WANTED)
+def test_chopping_makes_no_difference_to_the_frame_reader(numbers: tuple[int, ...]) -> None:
     """The same frames, the same error and the same bytes held back, whether fed at once, in pieces or by the byte."""
 
     def fed(data: bytes, cuts: list[int]) -> tuple[list[Frame], str, int]:
@@ -99,73 +88,62 @@ def test_chopping_makes_no_difference_to_the_frame_reader() -> None:
             frames += reader.receive_data(data[start:end])
         return frames, repr(reader.error), reader.is_inside_frame
 
-    def batch(numbers: tuple[int, ...]) -> int:
-        for at in range(0, len(numbers), 4):
-            dice = Dice(numbers[at])
-            data = b"".join(MAKER.make(number) for number in numbers[at : at + 4])
-            at_once = fed(data, [])
-            assert at_once == fed(data, sorted(dice.upto(len(data)) for _ in range(dice.upto(9))))
-            if len(data) < 600:
-                assert at_once == fed(data, list(range(1, len(data))))
-        return len(numbers)
-
-    in_batches(WANTED, batch)
+    for at in range(0, len(numbers), 4):
+        dice = Dice(numbers[at])
+        data = b"".join(make(number) for number in numbers[at : at + 4])
+        at_once = fed(data, [])
+        assert at_once == fed(data, sorted(dice.upto(len(data)) for _ in range(dice.upto(9))))
+        if len(data) < 600:
+            assert at_once == fed(data, list(range(1, len(data))))
 
 
-def test_headers_are_read_or_refused() -> None:
+@fuzzed(WANTED)
+def test_headers_are_read_or_refused(numbers: tuple[int, ...]) -> None:
     """Only with RemoteProtocolError; and whatever was read can be answered, and echoed in a remark."""
-
-    def look_at(number: int) -> None:
-        for command in commands_of(number):
-            for serialize_type in (0, 77):
-                echoed = RemotingCommand(
-                    code=command.code,
-                    opaque=command.opaque,
-                    remark=command.remark and command.remark[:1024],
-                    ext_fields=command.ext_fields,
-                    serialize_type=serialize_type,
-                )
-                [frame] = FrameReader(max_header_bytes=1 << 24).receive_data(encode_command(echoed))
-                assert (command.opaque or 0) == decode_frame(frame).opaque
-
-    each(WANTED, look_at)
+    for command in chain.from_iterable(map(commands_of, numbers)):
+        for serialize_type in (0, 77):
+            remark = command.remark and command.remark[:1024]
+            echoed = RemotingCommand(
+                command.code,
+                command.opaque,
+                remark=remark,
+                ext_fields=command.ext_fields,
+                serialize_type=serialize_type,
+            )
+            [frame] = FrameReader(max_header_bytes=1 << 24).receive_data(encode_command(echoed))
+            assert (command.opaque or 0) == decode_frame(frame).opaque
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_bodies_are_read_or_refused(name: str) -> None:
+@fuzzed(WANTED)
+def test_bodies_are_read_or_refused(name: str, numbers: tuple[int, ...]) -> None:
     """Only with BadRequestError, whatever the header announced; its text travels in a header, and ends up in a log."""
-
-    def look_at(number: int) -> None:
-        for frame in frames_of(number):
-            for read in READERS[name]:
-                refusal = ""
-                try:
-                    found = read(frame.body)
-                    if isinstance(found, Generator):
-                        deque(found, maxlen=0)
-                except BadRequestError as error:
-                    refusal = str(error)
-                assert len(refusal) < 1024
-
-    each(WANTED, look_at)
+    for frame in chain.from_iterable(map(frames_of, numbers)):
+        for read in READERS[name]:
+            refusal = ""
+            try:
+                found = read(frame.body)
+                if isinstance(found, Generator):
+                    deque(found, maxlen=0)
+            except BadRequestError as error:
+                refusal = str(error)
+            assert len(refusal) < 1024
 
 
-def test_ext_fields_are_read_or_refused_by_name() -> None:
+# each is read in sixteen ways
+@fuzzed(WANTED // 2)
+def test_ext_fields_are_read_or_refused_by_name(numbers: tuple[int, ...]) -> None:
     """Only with BadRequestError whose remark is short enough for a header; for each request's and answer's fields."""
-
-    def look_at(number: int) -> None:
-        for command in commands_of(number):
-            for header in HEADERS:
-                try:
-                    header.from_ext(command.ext_fields)
-                except BadRequestError as error:
-                    assert len(str(error)) < 1024  # noqa: PT017 - either outcome is right
-
-    # each is read in sixteen ways
-    each(WANTED // 2, look_at)
+    for command in chain.from_iterable(map(commands_of, numbers)):
+        for header in HEADERS:
+            try:
+                header.from_ext(command.ext_fields)
+            except BadRequestError as error:
+                assert len(str(error)) < 1024  # noqa: PT017 - either outcome is right
 
 
-def test_proxy_headers_are_read_or_refused() -> None:
+@fuzzed(WANTED)
+def test_proxy_headers_are_read_or_refused(numbers: tuple[int, ...]) -> None:
     """Only with RemoteProtocolError; and the first bytes alone never say something else than all of them."""
 
     def read(data: bytes) -> object:
@@ -174,13 +152,11 @@ def test_proxy_headers_are_read_or_refused() -> None:
         except RemoteProtocolError as error:
             return str(error)
 
-    def look_at(number: int) -> None:
+    for number in numbers:
         dice = Dice(number)
-        data = mutate(dice.pick(PROXY_HEADERS), MAKER.make(number), dice)
+        data = mutate(dice.pick(PROXY_HEADERS), make(number), dice)
         found = [read(data[:size]) for size in range(1, len(data) + 1)]
         assert len({repr(what) for what in found if what is not None}) <= 1
-
-    each(WANTED, look_at)
 
 
 def test_made_up_frames_reach_the_tables() -> None:

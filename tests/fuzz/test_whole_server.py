@@ -1,55 +1,252 @@
 """No frame disturbs a NameServer: no hang, no broken table, no hurt neighbour, no error in its log."""
 
 import asyncio
-import importlib.util
-import itertools
-from collections.abc import Callable
+import contextlib
+import json
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from namesrv_runtime.loops import new_event_loop
-from tests.fuzz.budget import FRAMES, GOLDEN, in_batches
-from tests.fuzz.dice import Dice
-from tests.fuzz.frames import FrameMaker, recorded_frames
-from tests.fuzz.server import FuzzServer
-from tests.fuzz.streams import streams
+from namesrv_runtime.log import JsonFormatter, TextFormatter
+from tests.conftest import LOOPS
+from tests.fuzz.budget import FRAMES, fuzzed
+from tests.fuzz.frames import RECORDED
+from tests.fuzz.mutations import Dice
+from tests.fuzz.streams import Due, Stream, chopped, streams
+from tests.support.fake_clock import GUARD_SECONDS, settle, until
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, registration
+from tests.support.spelling import JSON, Answer, read_answers
+from tests.support.table_invariants import violations
 
-LOOPS: Final[tuple[Callable[[], asyncio.AbstractEventLoop], ...]] = (
-    (asyncio.SelectorEventLoop, new_event_loop)
-    if importlib.util.find_spec("uvloop") is not None
-    else (asyncio.SelectorEventLoop,)
-)
+# connections that are busy at the same time
+BUSY: Final = 24
+# what a server reads at once; of a longer stream it may have read a part when it closes, and that is a reset
+ONE_READ_BYTES: Final = 1 << 16
+LOGGERS: Final = ("namesrv", "namesrv_remoting", "asyncio")
+RESPONSE_CODES: Final = frozenset({0, 1, 2, 3, 16, 17, 22})
+# small, because each change writes the whole file
+SMALL: Final[dict[str, Any]] = {"kv_max_namespaces": 4, "kv_max_keys_per_namespace": 20, "kv_max_value_bytes": 256}
+
+CONTROL: Final = Broker("control-broker", 0, "127.0.0.9:10911", "control-cluster")
+CONTROL_TOPICS: Final = ("control-topic", "control-other")
+CONTROL_ROUTE: Final = {
+    "brokerDatas": [
+        {"brokerAddrs": {"0": CONTROL.addr}, "brokerName": CONTROL.name, "cluster": CONTROL.cluster}
+        | {"enableActingMaster": False}
+    ],
+    "filterServerTable": {},
+    "queueDatas": [{"brokerName": CONTROL.name, "perm": 6, "readQueueNums": 8, "topicSysFlag": 0, "writeQueueNums": 8}],
+}
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_no_frame_disturbs_the_server(loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
+class Trouble(logging.Handler):
+    """What must not be logged: errors, tracebacks, and whatever a line cannot be made of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.found: list[str] = []
+        self._formatters = (TextFormatter(), JsonFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look at a record as the daemon's own handler would."""
+        text, as_json = (formatter.format(record) for formatter in self._formatters)
+        if record.levelno >= logging.ERROR or record.exc_info:
+            self.found.append(text)
+        if not (text.isprintable() and as_json.isascii() and isinstance(json.loads(as_json), dict)):
+            self.found.append(f"not one printable line: {text!r}")
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear everything, debug lines too, and what the loop says; keep it from pytest, which would keep all of it."""
+        before = [(logger, logger.level, logger.propagate) for logger in map(logging.getLogger, LOGGERS)]
+        for logger, _, _ in before:
+            logger.addHandler(self)
+            logger.setLevel(logging.DEBUG)
+            logger.propagate = False
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.found.append(f"loop: {context}"))
+        try:
+            yield
+        finally:
+            for logger, level, propagate in before:
+                logger.removeHandler(self)
+                logger.setLevel(level)
+                logger.propagate = propagate
+        assert not self.found, self.found
+
+
+class FuzzPeer(asyncio.Protocol):
+    """One connection: sends its stream, and collects what comes back."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.is_lost = False
+        # by a reset, which happens to who goes on sending; it may take along what had not been read
+        self.is_reset = False
+        self.transport: Any = None
+        self._rest = b""
+        self._changed = asyncio.Event()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        found, self._rest = read_answers(self._rest + data)
+        self.answers += found
+        self._changed.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost, self.is_reset = True, exc is not None
+        self._changed.set()
+
+    async def feed(self, stream: Stream, dice: Dice) -> str:
+        """Send a stream and wait until it is answered; what is wrong with that, if anything."""
+        pieces = chopped(stream, dice)
+        for piece in pieces:
+            if self.is_lost:
+                break
+            self.transport.write(piece)
+            await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(GUARD_SECONDS):
+                while not self._is_done(stream):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return "not answered in time"
+        if self.is_lost and not stream.is_broken:
+            return "closed for nothing"
+        for answer in self.answers:
+            if (
+                answer.header["flag"] != 1
+                or answer.code not in RESPONSE_CODES
+                or "internal error" in str(answer.remark)
+            ):
+                return f"answered {answer.header}"
+            if answer.serialize_type == JSON and answer.body.startswith(b"{"):
+                json.loads(answer.body)
+        if self.is_reset and len(pieces) == 1 and len(pieces[0]) <= ONE_READ_BYTES:
+            return "reset"
+        return self._miscounted(stream)
+
+    def _is_done(self, stream: Stream) -> bool:
+        if self.is_lost or stream.is_broken:
+            return self.is_lost
+        # counted only when there may be enough
+        return len(self.answers) >= stream.due.total() and not self._miscounted(stream)
+
+    def _miscounted(self, stream: Stream) -> str:
+        """Which questions were not answered, or answered too often; those without an opaque get any number."""
+        numbered = Counter({due: count for due, count in stream.due.items() if due[1] is not None})
+        without = stream.due.total() - numbered.total()
+        came: Counter[Due] = Counter((answer.serialize_type, answer.opaque) for answer in self.answers)
+        missing, rest = numbered - came, came - numbered
+        if rest.total() > without + stream.may_wait.total() or not (
+            self.is_reset or (not missing and without <= rest.total())
+        ):
+            return f"missing {dict(missing)}, besides {dict(rest)} for {without} without a number"
+        return ""
+
+
+class FuzzServer:
+    """A NameServer with a broker, two topics and a client of its own, which no fuzzed frame may disturb."""
+
+    def __init__(self, server: InProcess, control: NamesrvPeer) -> None:
+        self._server = server
+        self._control = control
+        self._peers: list[FuzzPeer] = []
+
+    async def feed(self, fed: list[Stream], dice: Dice) -> None:
+        """Send every stream over a connection of its own, a few at a time; what comes back is checked."""
+        waiting = fed[::-1]
+
+        async def work() -> None:
+            while waiting:
+                stream = waiting.pop()
+                _, peer = await asyncio.get_running_loop().create_connection(FuzzPeer, *self._server.address)
+                self._peers.append(peer)
+                problem = await peer.feed(stream, dice)
+                assert not problem, f"{problem}: {[piece.hex() for piece in stream.pieces]}"
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(BUSY):
+                tasks.create_task(work())
+
+    async def check(self) -> None:
+        """Everything: the route, the tables while brokers live, late peers, and what is left when all are gone."""
+        await self.check_control()
+        namesrv, tables = self._server.namesrv, self._server.namesrv.manager.tables
+        assert [] == violations(tables)
+        await self._check_late_peers()
+        for peer in self._peers:
+            peer.transport.abort()
+        async with asyncio.timeout(GUARD_SECONDS):
+            await until(lambda: len(namesrv.connections) == 1 == len(tables.broker_live_table))
+        await settle()
+        assert [] == violations(tables)
+        assert {CONTROL.cluster: {CONTROL.name}} == tables.cluster_addr_table
+        assert [CONTROL.name] == list(tables.broker_addr_table)
+        assert set(CONTROL_TOPICS) == tables.topic_queue_table.keys()
+        assert [] == [*tables.filter_server_table, *tables.topic_queue_mapping_info_table, *tables.wiped]
+        assert tables.digests.keys() <= {(CONTROL.cluster, CONTROL.addr)}
+        assert (0, 0) == (len(namesrv.watchers), sum(one.in_flight for one in namesrv.connections.values()))
+        await self.check_control()
+
+    async def check_control(self) -> None:
+        """The control client gets the right route at once, over every road."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            for spelling in SPELLINGS:
+                answer = await self._control.call(105, {"topic": CONTROL_TOPICS[0]}, spelling=spelling)
+                assert (0, CONTROL_ROUTE) == (answer.code, answer.java_value)
+
+    async def _check_late_peers(self) -> None:
+        """Whoever began a frame and did not end it is closed when its time is over; nobody else is."""
+        connections = self._server.namesrv.connections
+        late = {one.id for one in connections.values() if one.is_inside_frame}
+        others = {one.id for one in connections.values() if one.is_open} - late
+        await self._server.clock.advance(31.5)
+        async with asyncio.timeout(GUARD_SECONDS):
+            await until(lambda: not late & connections.keys())
+        gone = others - connections.keys()
+        assert not gone, f"closed for nothing: {gone} of {len(others)}"
+
+
+@contextlib.asynccontextmanager
+async def fuzz_server(data_dir: Path) -> AsyncIterator[FuzzServer]:
+    """Serve until the block ends, and look for trouble until the end."""
+    with Trouble().listening():
+        async with namesrv_in_process(data_dir, nameserver_name="fuzzed", admin_enabled=True, **SMALL) as server:
+            control = await server.connect()
+            assert 0 == (await control.register(CONTROL, registration(*CONTROL_TOPICS))).code
+            found = FuzzServer(server, control)
+            await found.check_control()
+            yield found
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=list(LOOPS))
+# what ends a connection comes behind frames that are sent once more for it: well over one for each number
+@fuzzed(FRAMES // len(LOOPS) * 5 // 6)
+def test_no_frame_disturbs_the_server(loop: Callable[[], asyncio.AbstractEventLoop], numbers: tuple[int, ...]) -> None:
     """Every question is answered or its connection closed, and after each batch everything is as it should be.
 
     What that is, `FuzzServer.check` says: the control client's route, the log, the tables, and nothing left behind.
     """
-    wanted = -(-FRAMES // len(LOOPS))
-    maker, number = FrameMaker(recorded_frames(GOLDEN)), itertools.count()
 
-    def batch(numbers: tuple[int, ...]) -> int:
-        fed = list(streams(numbers, maker))
-        dice = Dice(numbers[0])
-
-        async def feed_and_check(server: FuzzServer) -> None:
-            await server.feed(fed, dice)
+    async def feed_and_check(data_dir: str) -> None:
+        async with fuzz_server(Path(data_dir)) as server:
+            await server.feed(list(streams(numbers)), Dice(numbers[0]))
             await server.check()
 
-        runner.run(FuzzServer(tmp_path / str(next(number))).run(feed_and_check))
-        return sum(stream.frames for stream in fed)
-
-    with asyncio.Runner(loop_factory=loop) as runner:
-        # what ends a connection comes behind frames that are sent once more for it: well over one for each number
-        in_batches(wanted, batch, numbers=wanted * 5 // 6)
+    with tempfile.TemporaryDirectory() as data_dir, asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(feed_and_check(data_dir))
 
 
 def test_recorded_frames_are_begun_with() -> None:
     """The scenarios of the golden tests are found, all three header types among them."""
-    frames = recorded_frames(GOLDEN)
-    assert len(frames) > 150
-    assert {0, 1} <= {frame[4] for frame in frames if len(frame) > 8}
+    assert len(RECORDED) > 150
+    assert {0, 1} <= {frame[4] for frame in RECORDED if len(frame) > 8}

@@ -68,18 +68,16 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     deviations = str(HERE / "deviations.toml")
 
     with Daemon(tmp_path / "data", *AS_RECORDED) as daemon:
-        host, port = daemon.address
-        assert 0 == main([f"{host}:{port}", scenario, "--deviations", deviations])
+        assert 0 == main([daemon.where, scenario, "--deviations", deviations])
         assert "50 as recorded, 7 deviating on purpose, 0 different\n" == capsys.readouterr().out
 
     with Daemon(tmp_path / "another", *AS_RECORDED) as daemon:
-        host, port = daemon.address
-        assert 1 == main([f"{host}:{port}", scenario])
+        assert 1 == main([daemon.where, scenario])
         lines = capsys.readouterr().out.splitlines()
         assert "all-codes/20: remark: want 'not set any response code', got None" in lines
         assert "50 as recorded, 0 deviating on purpose, 7 different" == lines[-1]
 
-    assert 2 == main([f"{host}:{port}", scenario])
+    assert 2 == main([daemon.where, scenario])
 
 
 SAME = {**ANSWER, "opaque": 7}
@@ -126,7 +124,7 @@ def test_every_field_is_compared() -> None:
         ("no json", "no json either", False),
     ],
 )
-def test_bodies_are_compared_as_data(recorded: str, answered: str, same: bool) -> None:  # noqa: FBT001
+def test_bodies_are_compared_as_data(recorded: str, answered: str, same: bool) -> None:
     """Order, blanks, escapes and unquoted integer keys make no difference; values do."""
     step = Step("s/1", "", 1, b"", {**ANSWER, "body": recorded}, opaque=None, is_only_code_compared=False)
 

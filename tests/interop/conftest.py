@@ -9,6 +9,7 @@ import pytest
 
 from tests.interop.peers.apache import MqAdmin
 from tests.interop.peers.driver import Driver
+from tests.interop.peers.pair import Pair
 from tests.interop.peers.place import absent_tools
 from tests.support.daemon import Daemon
 
@@ -74,7 +75,7 @@ def two_daemons(place: Path, stage: ExitStack, daemon_flags: tuple[str, ...]) ->
 @pytest.fixture(scope="module")
 def name_servers(two_daemons: tuple[Daemon, Daemon]) -> list[str]:
     """Where the two listen."""
-    return [f"{host}:{port}" for host, port in (daemon.address for daemon in two_daemons)]
+    return [daemon.where for daemon in two_daemons]
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +88,9 @@ def mqadmin(place: Path, stage: ExitStack, name_servers: list[str]) -> MqAdmin:
 def clients(place: Path, stage: ExitStack) -> Driver:
     """A JVM for producers and consumers."""
     return stage.enter_context(Driver(place / "clients"))
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
+    """A pair of a kind, which its file has started, once both NameServers know both brokers."""
+    return pairs[request.param].complete()

@@ -114,10 +114,7 @@ def record(recording: Recording, home: Path, ports: Sequence[int] = PORTS) -> li
 
 
 def _play(recording: Recording, home: Path, ports: Sequence[int], name_server: str, recorder: Recorder) -> None:
-    with (
-        MqAdmin(home / "mqadmin", name_server) as admin,
-        _broker(recording, home, ports, recorder, 0) as master,
-    ):
+    with MqAdmin(home / "mqadmin", name_server) as admin, _broker(recording, home, ports, recorder, 0) as master:
         until(lambda: recorder.exchanges(REGISTER, brokerId="0"))
         with _broker(recording, home, ports, recorder, 1) as slave:
             until(lambda: recorder.exchanges(REGISTER, brokerId="1"))

@@ -18,6 +18,9 @@ KINDS: Final = {"322": "true", "904": "false"}
 BROKER_EXPIRY_SECONDS: Final = 10
 
 
+pytestmark = pytest.mark.parametrize("pair", KINDS, indirect=True)
+
+
 @pytest.fixture(scope="module")
 def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
     """A pair of each kind, with NameServers of its own; all of them start, and are filled, at the same time."""
@@ -38,18 +41,6 @@ def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
         for kind, compatible in KINDS.items()
     }
     return {kind: pair.complete().filled(clients, f"p-{kind}") for kind, pair in pairs.items()}
-
-
-@pytest.fixture(params=KINDS)
-def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
-    """A pair of which both NameServers know both brokers."""
-    return pairs[request.param].complete()
-
-
-@pytest.fixture
-def name_servers(pair: Pair) -> list[str]:
-    """Where the two of the pair listen."""
-    return pair.name_servers
 
 
 def test_heartbeats_keep_a_broker(pair: Pair) -> None:

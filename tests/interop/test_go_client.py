@@ -33,7 +33,6 @@ class World(Restarts):
             assert self.producer.send(topic, f"body of {topic}"), self.producer
 
     def until_all_is_received(self) -> set[str]:
-        """What was acknowledged, once it was consumed."""
         sent = self.producer.bodies("acked")
         self.consumer.wait_until(lambda: sent <= self.consumer.bodies("received"))
         return sent

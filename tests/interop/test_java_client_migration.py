@@ -88,7 +88,6 @@ class Move:
         return self.daemons[-1].listening()
 
     def answer(self, number: int) -> int:
-        """The code of a server's answer to a route question."""
         with Peer(parse_address(self.addresses[number])) as peer:
             return peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": STREAM}).code
 

@@ -20,6 +20,9 @@ KINDS: Final[dict[str, tuple[BrokerPeer, Role]]] = {
 }
 
 
+pytestmark = pytest.mark.parametrize("pair", KINDS, indirect=True)
+
+
 @pytest.fixture(scope="module")
 def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
     """A pair of each kind, with NameServers of its own; all of them start, and are filled, at the same time."""
@@ -28,18 +31,6 @@ def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
         for kind, (peer, role) in KINDS.items()
     }
     return {kind: pair.complete().filled(clients, f"p-{kind}") for kind, pair in pairs.items()}
-
-
-@pytest.fixture(params=KINDS)
-def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
-    """A pair of which both NameServers know both brokers."""
-    return pairs[request.param].complete()
-
-
-@pytest.fixture
-def name_servers(pair: Pair) -> list[str]:
-    """Where the two of the pair listen."""
-    return pair.name_servers
 
 
 def test_route_has_master_and_slave(pair: Pair) -> None:

@@ -62,10 +62,7 @@ class Sides:
         )
         for broker in brokers:
             broker.booted()
-        known = {
-            "broker-a": {0: self.master.address, 1: self.slave.address},
-            "broker-b": {0: self.other.address},
-        }
+        known = {"broker-a": {0: self.master.address, 1: self.slave.address}, "broker-b": {0: self.other.address}}
         until_equal([known, known], lambda: [brokers_of(address) for address in both])
         self._admins = {
             side: stack.enter_context(MqAdmin(place / f"mqadmin-{side}", address))
@@ -228,10 +225,7 @@ CHANGES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "updateOrderConf -m delete -t ordered",
             "updateOrderConf -m get -t ordered",
         ),
-        (
-            r"orderConf=\[broker-a:4;broker-b:4\]",
-            "No config item, Namespace: ORDER_TOPIC_CONFIG Key: ordered",
-        ),
+        (r"orderConf=\[broker-a:4;broker-b:4\]", "No config item, Namespace: ORDER_TOPIC_CONFIG Key: ordered"),
     ),
     # `updateTopic -o` asks for what is there and puts it back with its own broker
     "ordered topic": (
@@ -343,8 +337,7 @@ def test_settings_are_set_where_they_may_change(sides: Sides) -> None:
 def test_administration_is_off_by_default(place: Path, stage: ExitStack) -> None:
     """updateNamesrvConfig: without --admin-enabled the answer says which setting allows it."""
     daemon = stage.enter_context(Daemon(place / "closed"))
-    host, port = daemon.listening().address
-    admin = stage.enter_context(MqAdmin(place / "mqadmin-closed", f"{host}:{port}"))
+    admin = stage.enter_context(MqAdmin(place / "mqadmin-closed", daemon.listening().where))
 
     output = admin("updateNamesrvConfig", "-k", "notifyMinBrokerIdChanged", "-v", "true")
 

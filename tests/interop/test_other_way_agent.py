@@ -19,7 +19,7 @@ from tests.interop.peers.route import brokers_of, route_of, topics_of
 from tests.interop.peers.waiting import until, until_equal
 from tests.support.talking_process import TalkingProcess
 
-EXAMPLE = ROOT / "broker_agent" / "examples" / "memory_broker.py"
+EXAMPLE = ROOT / "demo" / "memory_broker.py"
 TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 2))
 
 Protocol = Literal["rocketmq", "auto"]

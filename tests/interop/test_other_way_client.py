@@ -41,7 +41,6 @@ class Pair:
         return self._stack.enter_context(ApacheNameServer(self._place / f"apache-{number}", port=port))
 
     def kill(self, number: int) -> None:
-        """As a crash would."""
         self._running[number].kill()
 
     def start_again(self, number: int) -> None:

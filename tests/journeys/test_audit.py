@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.certificates import Authority
 from tests.support.daemon import Daemon, Start
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.heartbeat_files import Line, of, read_log
-from tests.support.peer import Connect, Peer, until
+from tests.support.peer import Broker, Connect, Peer, until
 
 # nothing here depends on the loop
 pytestmark = pytest.mark.parametrize("loop", ["auto"])

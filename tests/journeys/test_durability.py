@@ -1,7 +1,6 @@
 """KV configuration that a server confirmed survives whatever happens to the server."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +12,6 @@ pytestmark = pytest.mark.parametrize("loop", ["auto"])
 
 PUT, GET, DELETE, LIST = 100, 101, 102, 219
 NOT_FOUND = 22
-
-
-def put(peer: Peer, key: str, value: str) -> int:
-    """Put into namespace NS; the code of the answer."""
-    return peer.ask(PUT, {"namespace": "NS", "key": key, "value": value}).code
 
 
 def namespace(peer: Peer, name: str = "NS") -> dict[str, str]:
@@ -58,55 +52,3 @@ def test_confirmed_puts_survive_a_kill(start: Start, connect: Connect) -> None:
         confirmed = {f"k{number}": f"v{number}" for number in range(len(answered))}
         assert {0} >= set(answered)
         assert confirmed.items() <= namespace(peer, f"NS{writer}").items()
-
-
-def test_changes_survive_restarts(start: Start, connect: Connect) -> None:
-    """What was put, replaced and deleted is so after an end in good order and after a kill."""
-    daemon = start()
-    peer = connect(daemon)
-    assert [0, 0, 0] == [put(peer, "a", "1"), put(peer, "b", 'ä \\ " 2'), put(peer, "a", "3")]
-    assert 0 == daemon.stop()
-
-    daemon = start()
-    peer = connect(daemon)
-    assert {"a": "3", "b": 'ä \\ " 2'} == namespace(peer)
-    assert 0 == peer.ask(DELETE, {"namespace": "NS", "key": "a"}).code
-    daemon.kill()
-
-    assert {"b": 'ä \\ " 2'} == namespace(connect(start()))
-
-
-def test_file_that_was_there(start: Start, connect: Connect, data_dir: Path) -> None:
-    """That of an Apache NameServer is read; a damaged one is kept under another name, said so in one line."""
-    data_dir.mkdir()
-    file = data_dir / "kvConfig.json"
-    file.write_text('{"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"broker-a:4"}}}')
-    daemon = start("--order-message-enable")
-    assert {"orders": "broker-a:4"} == namespace(connect(daemon), "ORDER_TOPIC_CONFIG")
-    daemon.stop()
-    file.write_bytes(b'{"configTable":{"NS":{"a":')
-
-    daemon = start()
-
-    line = daemon.wait_for("damaged_file_set_aside", level="warning", path=str(file))
-    assert line["kept_as"].startswith(f"{file}.damaged-")
-    assert line["reason"]
-    peer = connect(daemon)
-    assert ({}, 0, {"a": "1"}) == (namespace(peer), put(peer, "a", "1"), namespace(peer))
-    assert b'{"configTable":{"NS":{"a":' == Path(line["kept_as"]).read_bytes()
-
-
-def test_put_that_cannot_be_written_is_refused(start: Start, connect: Connect, data_dir: Path) -> None:
-    """When the directory has gone the put is refused, what was there stays, and the server goes on."""
-    daemon = start()
-    peer = connect(daemon)
-    assert 0 == put(peer, "a", "1")
-    data_dir.rename(data_dir.with_name("gone"))
-
-    answer = peer.ask(PUT, {"namespace": "NS", "key": "b", "value": "2"})
-
-    assert (1, "key-value configuration not written: No such file or directory") == (answer.code, answer.remark)
-    assert {"a": "1"} == namespace(peer)
-    assert "error" == daemon.wait_for("kv_write_failed")["level"]
-    data_dir.with_name("gone").rename(data_dir)
-    assert 0 == put(peer, "b", "2")

@@ -3,16 +3,13 @@
 import gzip
 import json
 import resource
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon, Start
-from tests.support.guard import GUARD_SECONDS
 from tests.support.heartbeat_files import of, read_log
-from tests.support.peer import Connect
+from tests.support.peer import Broker, Connect, until
 
 # nothing here depends on the loop
 pytestmark = pytest.mark.parametrize("loop", ["auto"])
@@ -23,13 +20,8 @@ ROUTE, ORDERS = 105, {"topic": "orders"}
 
 def wait_for_file(root: Path, suffix: str) -> Path:
     """The first file of a kind with a line in it, as soon as it is there."""
-    deadline = time.monotonic() + GUARD_SECONDS
-    while time.monotonic() < deadline:
-        for path in root.rglob(f"*{suffix}"):
-            if path.stat().st_size:
-                return path
-        time.sleep(0.01)
-    raise AssertionError(f"no {suffix} below {root}")
+    until(lambda: [path for path in root.rglob(f"*{suffix}") if path.stat().st_size])
+    return next(path for path in root.rglob(f"*{suffix}") if path.stat().st_size)
 
 
 def limit_files(daemon: Daemon, size: int) -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon, LoopName, Start
 from tests.support.http_peer import ask, scrape
 from tests.support.ipv6 import can_use_ipv6
-from tests.support.peer import Connect, until
+from tests.support.peer import Broker, Connect, until
 
 HTTP = ("--http-listen", "127.0.0.1:0")
 
@@ -30,25 +29,6 @@ def test_pages(host: str, start: Start) -> None:
     assert "[+] brokers: ready: no brokers expected\n" in ready.text
     assert 1 == scrape(daemon.http_address)("nameserver_ready")
     assert daemon.http_address != daemon.address
-
-
-def test_not_ready_until_the_brokers_are_back(start: Start, connect: Connect) -> None:
-    """After a restart it is alive at once, and ready when those of its last run are."""
-    first = start(*HTTP)
-    Broker().register(connect(first))
-    first.stop()
-
-    second = start(*HTTP)
-    answer = ask(second.http_address, "/readyz")
-    assert 503 == answer.status
-    assert "not ready: waiting" in answer.text
-    assert "1 of 1 expected brokers: cluster-a/broker-a/0 at 10.0.0.1:10911" in answer.text
-    assert 200 == ask(second.http_address, "/livez").status
-    assert 0 == scrape(second.http_address)("nameserver_ready")
-
-    Broker().register(connect(second))
-
-    assert 200 == ask(second.http_address, "/readyz").status
 
 
 def test_not_ready_while_it_drains(start: Start, connect: Connect) -> None:

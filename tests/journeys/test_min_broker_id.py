@@ -4,10 +4,9 @@ import socket
 
 from namesrv_remoting.codes import FLAG_ONEWAY
 from namesrv_remoting.command import RemotingCommand
-from tests.support.broker import Broker
 from tests.support.daemon import Start
-from tests.support.guard import GUARD_SECONDS
-from tests.support.peer import Connect, Peer
+from tests.support.fake_clock import GUARD_SECONDS
+from tests.support.peer import Broker, Connect, Peer
 
 NOTIFY_MIN_BROKER_ID_CHANGE = 905
 MASTER = Broker(addr="10.0.0.1:10911", enable_acting_master=True)

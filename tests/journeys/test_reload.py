@@ -5,9 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.support.broker import Broker
 from tests.support.daemon import Start
-from tests.support.peer import Connect
+from tests.support.peer import Broker, Connect
 from tests.support.terminal import Terminal
 
 

@@ -27,7 +27,7 @@ from tests.support import http_peer
 from tests.support.certificates import Authority
 from tests.support.ctl import run
 from tests.support.daemon import Daemon, Start
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.talking_process import TalkingProcess
 
 # each is one of a kind, so that it says where it came from

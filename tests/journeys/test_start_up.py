@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.daemon import Daemon, LoopName, Start
 from tests.support.ipv6 import can_use_ipv6
-from tests.support.peer import Connect
+from tests.support.peer import Broker, Connect
 
 
 def refusal(data_dir: Path, *flags: str, loop: LoopName) -> str:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.daemon import Start
 from tests.support.notify_socket import NotifySocket
-from tests.support.peer import Connect, until
+from tests.support.peer import Broker, Connect, until
 
 
 @pytest.fixture

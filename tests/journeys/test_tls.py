@@ -16,10 +16,11 @@ import pytest
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
+from tests.broker_agent.test_example import EXAMPLE
 from tests.support.certificates import Authority
 from tests.support.ctl import ctl
 from tests.support.daemon import Daemon, Start
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Connect, Peer
 from tests.support.talking_process import TalkingProcess
 
@@ -213,7 +214,7 @@ def test_side_car_and_example_over_tls(start: Start, ca: Authority, tmp_path: Pa
         assert 0 == agent.stop()
 
     environ = {"NAMESRV_TLS": "true", "NAMESRV_TLS_CA_FILE": str(ca.ca_file)}
-    script = (sys.executable, str(Path(__file__).parents[2] / "broker_agent" / "examples" / "memory_broker.py"))
+    script = (sys.executable, str(EXAMPLE))
     place = ("--name-servers", name_server(daemon), "--topic", "orders")
     with TalkingProcess(*script, "serve", "--name", "example", *place, **environ):
         daemon.wait_for("broker_registered", broker_name="example")

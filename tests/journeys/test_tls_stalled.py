@@ -14,7 +14,7 @@ import pytest
 from benchmarks.servers import resident_bytes
 from tests.support.certificates import Authority
 from tests.support.daemon import Daemon, Start
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.http_peer import ask
 from tests.support.peer import Peer, until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import NamesrvPeer
+from tests.support.namesrv_peer import SPELLINGS, NamesrvPeer, Spelling
 
 
 @pytest.fixture
@@ -22,3 +22,10 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 async def peer(server: InProcess) -> NamesrvPeer:
     """A connection to it."""
     return await server.connect()
+
+
+@pytest.fixture(params=SPELLINGS)
+def spelling(request: pytest.FixtureRequest) -> Spelling:
+    """Each header in which a question may be asked, for tests that do not choose."""
+    found: Spelling = request.param
+    return found

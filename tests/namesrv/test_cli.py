@@ -12,7 +12,7 @@ import pytest
 
 from namesrv.cli import main
 from namesrv.settings.catalog import SETTINGS
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 def environment(**changes: str) -> dict[str, str]:

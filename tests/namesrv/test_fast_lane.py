@@ -4,15 +4,7 @@ import msgpack
 import pytest
 
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import (
-    POPULATION,
-    Broker,
-    NamesrvPeer,
-    native_registration,
-    populate,
-    question,
-    value,
-)
+from tests.support.namesrv_peer import POPULATION, Broker, NamesrvPeer, native_registration, populate, question
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, RESPONSE, cut
 
 BROKER, AGENT, VERSIONLESS = POPULATION
@@ -86,9 +78,6 @@ async def test_nothing_is_answered_before_the_server_is_ready(server: InProcess,
         assert is_answered == (lane(connection, data[4], data[8:body_at], data, body_at, len(data)) is not None)
 
 
-# -- many at once ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("pieces", ["whole", "bytes", "tail"])
 async def test_questions_of_one_read_are_answered_in_their_order(
     server: InProcess, peer: NamesrvPeer, pieces: str
@@ -114,5 +103,5 @@ async def test_questions_of_one_read_are_answered_in_their_order(
     assert opaques == [answer.opaque for answer in answers]
     assert {0} == {answer.code for answer in answers}
     assert [NATIVE if n % 3 == 0 else JSON for n in range(10)] == [answer.serialize_type for answer in answers]
-    assert pieces != "whole" or {300} == {len(value(answer)["brokerDatas"]) for answer in answers[1:3]}
+    assert pieces != "whole" or {300} == {len(answer.value["brokerDatas"]) for answer in answers[1:3]}
     assert len(opaques) == server.namesrv.fast_lane.pulls

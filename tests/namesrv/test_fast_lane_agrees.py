@@ -49,13 +49,7 @@ PLAIN: list[tuple[int, dict[str, Any]]] = [
     (PULL, {"topic": "T", **ZONE, "__ZONE_MODE": "false"}),
     *itertools.product(
         (HEARTBEAT, DATA_VERSION),
-        (
-            BROKER.ext,
-            AGENT.ext,
-            VERSIONLESS.ext,
-            NOBODY.ext,
-            {**AGENT.ext, "agentId": "agent-1", "registrationSeq": 1},
-        ),
+        (BROKER.ext, AGENT.ext, VERSIONLESS.ext, NOBODY.ext, {**AGENT.ext, "agentId": "agent-1", "registrationSeq": 1}),
     ),
 ]
 BODIES = [
@@ -88,10 +82,9 @@ async def ask_both(server: InProcess, connection: ServerConnection, data: bytes)
     """A frame through each road, past the socket."""
     header_length = int.from_bytes(data[5:8])
     body_at = 8 + header_length
-    server.touches.clear()
+    before = server.heartbeats
     fast = server.namesrv.fast_lane(connection, data[4], data[8:body_at], data, body_at, len(data))
-    fast_touched = len(server.touches)
-    server.touches.clear()
+    fast_touched = server.heartbeats - before
     try:
         command = decode_frame(Frame(data[4], data[8:body_at], data[body_at:]))
     except RemoteProtocolError:
@@ -99,7 +92,7 @@ async def ask_both(server: InProcess, connection: ServerConnection, data: bytes)
     if command.is_response:
         return Both(fast, b"", fast_touched, 0)
     answer = await server.controller.server.dispatcher.answer(Request(command, connection))
-    return Both(fast, answer.data, fast_touched, len(server.touches))
+    return Both(fast, answer.data, fast_touched, server.heartbeats - before - fast_touched)
 
 
 async def check_same(server: InProcess, connection: ServerConnection, data: bytes) -> bool:

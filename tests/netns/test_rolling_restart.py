@@ -92,8 +92,9 @@ def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
     assert [] == deployment.log("ns1", "broker_evicted") + deployment.log("ns3", "broker_evicted")
     for application in applications:
         seen = counted(application)
-        # one that had asked ns2 waited for it once
-        assert seen["repeated"] in ([], ["TimeoutError"])
+        # one that had asked ns2 waited for it, or saw it close its silent connection when the cable was back
+        assert set(seen["repeated"]) <= {"TimeoutError", "EOFError", "ConnectionResetError"}
+        assert len(seen["repeated"]) <= 1
         assert seen["longest_seconds"] < 60
 
 

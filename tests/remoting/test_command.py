@@ -4,15 +4,7 @@ import dataclasses
 
 import pytest
 
-from namesrv_remoting.codes import (
-    CURRENT_VERSION,
-    VERSION_MAPPING_TAIL,
-    VERSION_REGISTER_BODY,
-    LanguageCode,
-    RequestCode,
-    ResponseCode,
-    SerializeType,
-)
+from namesrv_remoting import codes
 from namesrv_remoting.command import RemotingCommand, answer_type
 
 
@@ -28,7 +20,7 @@ from namesrv_remoting.command import RemotingCommand, answer_type
         (0x7FFFFFFC, False, False),
     ],
 )
-def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:  # noqa: FBT001 - expected values
+def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:
     """Bit 0 marks a response, bit 1 a oneway request; all others are ignored."""
     command = RemotingCommand(code=105, flag=flag)
 
@@ -36,7 +28,7 @@ def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:  # no
 
 
 @pytest.mark.parametrize(("question", "answer", "is_native"), [(0, 0, False), (1, 0, False), (77, 77, True)])
-def test_answer_is_spelt_as_its_question(question: int, answer: int, is_native: bool) -> None:  # noqa: FBT001 - expected
+def test_answer_is_spelt_as_its_question(question: int, answer: int, is_native: bool) -> None:
     """Except that a binary question is answered in JSON, as Apache's server does; only type 77 is native."""
     assert answer == answer_type(question)
     assert is_native is RemotingCommand(code=1, serialize_type=question).is_native
@@ -51,12 +43,12 @@ def test_what_we_send_unless_told_otherwise() -> None:
 def test_numbers() -> None:
     """RequestCode.java's for a NameServer and six of our own; ResponseCode.java's that a NameServer uses."""
     assert [100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327,
-            901, 904, 905, 20001, 20002, 20003, 20004, 20005, 20006] == list(RequestCode)  # fmt: skip
-    assert [0, 1, 2, 3, 16, 17, 22, 1500] == list(ResponseCode)
-    assert [0, 1, 77] == list(SerializeType)
+            901, 904, 905, 20001, 20002, 20003, 20004, 20005, 20006] == list(codes.RequestCode)  # fmt: skip
+    assert [0, 1, 2, 3, 16, 17, 22, 1500] == list(codes.ResponseCode)
+    assert [0, 1, 77] == list(codes.SerializeType)
     # V5_3_3 is 413 + 3 * 20 + 2 * 3; V3_0_11 is 37, V5_0_0 is 413
-    assert (479, 37, 413) == (CURRENT_VERSION, VERSION_REGISTER_BODY, VERSION_MAPPING_TAIL)
+    assert (479, 37, 413) == (codes.CURRENT_VERSION, codes.VERSION_REGISTER_BODY, codes.VERSION_MAPPING_TAIL)
     assert [
         "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
         "NODE_JS",
-    ] == [LanguageCode(code).name for code in range(14)]  # fmt: skip
+    ] == [codes.LanguageCode(code).name for code in range(14)]  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from namesrv_remoting.errors import LocalProtocolError
 from namesrv_remoting.frames import Frame, FrameReader, encode_frame
-from tests.support.feeding import Fed, feed
+from tests.support.commands import Fed, feed
 
 JSON_FRAME = b'\x00\x00\x00\x12\x00\x00\x00\x0c{"code":106}ab'
 
@@ -36,20 +36,15 @@ def test_frames_are_cut(stream: bytes, frames: list[Frame]) -> None:
     ("stream", "error"),
     [
         (b"\x00\x00\x00\x00", "frame length 0, minimum 4"),
-        (b"\x00\x00\x00\x02", "frame length 2, minimum 4"),
         (b"\x00\x00\x00\x03", "frame length 3, minimum 4"),
         (b"\xff\xff\xff\xfb", "frame of 4294967295 bytes, limit 16777216"),
-        (b"\x80\x00\x00\x00", "frame of 2147483652 bytes, limit 16777216"),
         (b"\x00\xff\xff\xfd", "frame of 16777217 bytes, limit 16777216"),
         (b"\x01\x00\x00\x01", "frame of 16777221 bytes, limit 16777216"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "frame of 1195725860 bytes, limit 16777216"),
         (b"\x16\x03\x01\x00\x05hello world 0123", "TLS received where plain text is expected"),
         (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "unknown serialize type 2, expected 0, 1 or 77"),
-        (b"\x00\x00\x00\x06\xff\x00\x00\x02{}", "unknown serialize type 255, expected 0, 1 or 77"),
         (b"\x00\x00\x00\x06\x4e\x00\x00\x02{}", "unknown serialize type 78, expected 0, 1 or 77"),
         (b"\x00\x00\x00\x06\x00\x00\x00\x03{}", "header of 3 bytes in a frame of 6"),
         (b"\x00\x00\x00\x06\x01\x00\x00\x03{}", "header of 3 bytes in a frame of 6"),
-        (b"\x00\x00\x00\x5e\x00\x01\x86\xa0", "header of 100000 bytes in a frame of 94"),
         (b"\x00\x02\x00\x00\x00\x01\x00\x01", "header of 65537 bytes, limit 65536"),
     ],
 )
@@ -112,9 +107,6 @@ def test_reader_knows_whether_it_is_inside_a_frame() -> None:
     assert not reader.is_inside_frame
 
 
-# -- writing ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("serialize_type", "header", "body", "expected"),
     [
@@ -130,8 +122,7 @@ def test_frame_is_written(serialize_type: int, header: bytes, body: bytes, expec
 
 
 @pytest.mark.parametrize(
-    ("serialize_type", "header_bytes", "word"),
-    [(0, 261, b"\x00\x00\x01\x05"), (1, 16_777_215, b"\x01\xff\xff\xff")],
+    ("serialize_type", "header_bytes", "word"), [(0, 261, b"\x00\x00\x01\x05"), (1, 16_777_215, b"\x01\xff\xff\xff")]
 )
 def test_type_and_header_length_share_a_word(serialize_type: int, header_bytes: int, word: bytes) -> None:
     """RemotingCommandTest: JSON 261 is 00 00 01 05, ROCKETMQ 16777215 is 01 FF FF FF."""
@@ -150,14 +141,9 @@ def test_frame_that_nobody_takes_is_not_written(header_bytes: int, body_bytes: i
     """Too large for the receiver, or a header whose length would run over into the type."""
     with pytest.raises(LocalProtocolError, match=f"^{error}$"):
         encode_frame(0, bytes(header_bytes), bytes(body_bytes), max_frame_bytes=limit)
-
-
-def test_largest_frame_is_written() -> None:
-    """16 MiB to the byte."""
+    # 16 MiB to the byte
     assert len(encode_frame(0, bytes(16), bytes(16_777_192))) == 16_777_216
 
-
-# -- whatever comes ---------------------------------------------------------------------------------------------------
 
 FRAMES = st.lists(st.tuples(st.sampled_from([0, 77]), st.binary(max_size=40), st.binary(max_size=40)), max_size=6)
 

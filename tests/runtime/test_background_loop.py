@@ -1,29 +1,49 @@
 """Threads can use what lives on a loop, and none is left waiting."""
 
 import asyncio
-import os
-import signal
-import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Self
 
 import pytest
 
-from namesrv_runtime.background_loop import BackgroundLoop, StoppedError
-from tests.support.python_script import run_script
+from namesrv_runtime.background_loop import StoppedError, Threaded
 
 # Nothing that is right takes a tenth of it.
 SECONDS = 120.0
 
 
+class Nothing:
+    """What lives on the loop: nothing."""
+
+    async def __aenter__(self) -> Self:
+        """Itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is left."""
+
+    def socket_descriptors(self) -> list[int]:
+        """It has none."""
+        return []
+
+
+class Background(Threaded[Nothing]):
+    """A thread with a loop in which nothing lives."""
+
+    def __init__(self) -> None:
+        super().__init__("test-loop", "the client", SECONDS)
+
+    def _made(self) -> Nothing:
+        return Nothing()
+
+
 @pytest.fixture
-def background() -> Iterator[BackgroundLoop]:
+def background() -> Iterator[Background]:
     """One that runs."""
-    running = BackgroundLoop("test-loop", owner="the client")
-    running.start()
-    yield running
-    running.stop()
+    with Background() as running:
+        yield running
 
 
 async def answer(value: int) -> int:
@@ -37,25 +57,26 @@ async def fail(error: type[Exception]) -> None:
     raise error("of its own")
 
 
-def test_work_is_done_in_a_thread_of_its_own(background: BackgroundLoop) -> None:
+def test_work_is_done_in_a_thread_of_its_own(background: Background) -> None:
     """Any thread may call; the result, or the exception, is the caller's."""
 
     async def where() -> str:
         return threading.current_thread().name
 
-    assert "test-loop" == background.call(where(), SECONDS)
+    assert "test-loop" == background._wait_for(where(), SECONDS)
     with ThreadPoolExecutor(8) as pool:
-        assert list(range(100)) == list(pool.map(lambda value: background.call(answer(value), SECONDS), range(100)))
+        assert list(range(100)) == list(
+            pool.map(lambda value: background._wait_for(answer(value), SECONDS), range(100))
+        )
     # one of the work's own is its result
     for error in (ZeroDivisionError, TimeoutError):
         with pytest.raises(error, match="of its own"):
-            background.call(fail(error), SECONDS)
-    with pytest.raises(RuntimeError, match="the client is started already"):
-        background.start()
-    assert "<BackgroundLoop [test-loop | running]>" == repr(background)
+            background._wait_for(fail(error), SECONDS)
+    background.start()
+    assert 1 == [thread.name for thread in threading.enumerate()].count("test-loop")
 
 
-def test_work_that_takes_too_long_is_cancelled(background: BackgroundLoop) -> None:
+def test_work_that_takes_too_long_is_cancelled(background: Background) -> None:
     """The caller gets its thread back."""
     ended = threading.Event()
 
@@ -66,56 +87,56 @@ def test_work_that_takes_too_long_is_cancelled(background: BackgroundLoop) -> No
             ended.set()
 
     with pytest.raises(TimeoutError):
-        background.call(never(), 0.01)
+        background._wait_for(never(), 0.01)
     assert ended.wait(SECONDS)
 
 
-def test_telling_waits_for_nobody(background: BackgroundLoop) -> None:
+def test_telling_waits_for_nobody(background: Background) -> None:
     """It is called with its arguments, in the loop's thread, in order."""
     told: list[tuple[int, str]] = []
     for number in range(3):
-        background.tell(lambda value: told.append((value, threading.current_thread().name)), number)
+        background._tell(lambda value: told.append((value, threading.current_thread().name)), number)
 
-    background.call(answer(0), SECONDS)
+    background._wait_for(answer(0), SECONDS)
 
     assert [(0, "test-loop"), (1, "test-loop"), (2, "test-loop")] == told
 
 
 def test_stopped_and_started_again() -> None:
     """A call in between is an error, and no warning about work that never began; each start has a new thread."""
-    background = BackgroundLoop("test-loop", owner="the client")
+    background = Background()
     for number in range(3):
         background.stop()
-        for use in (lambda: background.call(answer(1), SECONDS), lambda: background.tell(print)):
+        for use in (lambda: background._wait_for(answer(1), SECONDS), lambda: background._tell(print)):
             with pytest.raises(StoppedError, match="the client is not started"):
                 use()
-        assert (False, "<BackgroundLoop [test-loop | not running]>") == (background.is_running, repr(background))
+        assert "<Background [not started]>" == repr(background)
         background.start()
-        assert number == background.call(answer(number), SECONDS)
+        assert number == background._wait_for(answer(number), SECONDS)
         background.stop()
 
 
-def test_its_own_thread_does_not_wait_for_itself(background: BackgroundLoop) -> None:
+def test_its_own_thread_does_not_wait_for_itself(background: Background) -> None:
     """It would for ever."""
 
     async def call_and_stop() -> list[str]:
         errors = []
-        for use in (lambda: background.call(answer(1), SECONDS), background.stop):
+        for use in (lambda: background._wait_for(answer(1), SECONDS), background.stop):
             try:
                 use()
             except RuntimeError as error:
                 errors.append(str(error))
         return errors
 
-    assert ["cannot be called from the client's own callbacks: it would deadlock"] * 2 == background.call(
+    assert ["cannot be called from the client's own callbacks: it would deadlock"] * 2 == background._wait_for(
         call_and_stop(), SECONDS
     )
-    assert 1 == background.call(answer(1), SECONDS)
+    assert 1 == background._wait_for(answer(1), SECONDS)
 
 
 def test_stopping_ends_what_others_wait_for() -> None:
     """They are told, and the work is cancelled and has ended when the thread has."""
-    background = BackgroundLoop("test-loop", owner="the client")
+    background = Background()
     background.start()
     began, ended = threading.Event(), threading.Event()
 
@@ -128,7 +149,7 @@ def test_stopping_ends_what_others_wait_for() -> None:
             ended.set()
 
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(background.call, never(), SECONDS)
+        waiting = pool.submit(background._wait_for, never(), SECONDS)
         assert began.wait(SECONDS)
         background.stop()
 
@@ -141,92 +162,16 @@ def test_stopping_ends_what_others_wait_for() -> None:
 def test_whoever_calls_while_it_stops_is_not_left_waiting() -> None:
     """An answer or an error, whatever the moment."""
     for _ in range(20):
-        background = BackgroundLoop("test-loop", owner="the client")
+        background = Background()
         background.start()
         with ThreadPoolExecutor(4) as pool:
 
-            def call(number: int, background: BackgroundLoop = background) -> int:
+            def call(number: int, background: Background = background) -> int:
                 try:
-                    return background.call(answer(number), SECONDS)
+                    return background._wait_for(answer(number), SECONDS)
                 except RuntimeError:
                     return -1
 
             calls = [pool.submit(call, number) for number in range(40)]
             background.stop()
             assert all(one.result(SECONDS) in (number, -1) for number, one in enumerate(calls))
-
-
-# -- forks ------------------------------------------------------------------------------------------------------------
-
-FORK = """
-import asyncio, gc, os, signal, socket, sys
-
-if sys.argv[1] == "asyncio":
-    sys.modules["uvloop"] = None
-from namesrv_runtime.background_loop import BackgroundLoop
-
-sockets, forked, parents = [], [], []
-background = BackgroundLoop(
-    "loop", sockets=lambda: sockets, in_child=lambda: forked.append(1), in_parent=lambda found: parents.append(found)
-)
-
-
-async def connect():
-    # kept, as a client keeps its connection
-    global transport
-    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, "127.0.0.1", int(sys.argv[2]))
-    sockets.append(transport.get_extra_info("socket").fileno())
-
-
-async def nothing():
-    pass
-
-
-background.start()
-background.call(connect(), 30)
-if os.fork() == 0:
-    assert not background.is_running and forked == [1] and not parents
-    del transport
-    # whatever the child opens must outlive the parent's objects
-    mine = [socket.socket() for _ in range(20)]
-    gc.collect()
-    assert all(os.fstat(each.fileno()) for each in mine)
-    background.start()
-    background.call(nothing(), 30)
-    background.stop()
-    print("child", os.getpid(), flush=True)
-    signal.pause()
-assert background.is_running and not forked
-background.call(nothing(), 30)
-assert parents == [frozenset(sockets)]
-print("parent", os.getpid(), flush=True)
-signal.pause()
-"""
-
-
-@pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
-def test_a_fork_leaves_the_thread_and_the_sockets_to_the_parent(loop: str) -> None:
-    """The parent's loop goes on, the child may start its own, and the parent's death closes its connection."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        run_script(FORK, loop, listening.getsockname()[1]) as parent,
-    ):
-        connection, _ = listening.accept()
-        connection.settimeout(SECONDS)
-        assert parent.stdout is not None
-        said = dict(parent.stdout.readline().split() for _ in range(2))
-        try:
-            assert {"child", "parent"} == said.keys()
-            parent.kill()
-            with connection:
-                # the child lives, and yet this is the end
-                assert b"" == _rest_of(connection)
-        finally:
-            os.kill(int(said["child"]), signal.SIGKILL)
-
-
-def _rest_of(connection: socket.socket) -> bytes:
-    try:
-        return connection.recv(1)
-    except ConnectionResetError:
-        return b""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
-from tests.support.python_script import run_script
+from tests.support.talking_process import run_script
 
 
 def names_in(directory: Path) -> list[str]:
@@ -124,37 +124,6 @@ def test_every_file_is_synced_before_its_rename_and_the_directory_after(
 
     assert ["sync file", "rename", "sync directory"] == steps
     assert b"0123456789" == (tmp_path / "snapshot.json").read_bytes()
-
-
-FULL_DISK = """
-import resource, sys
-from pathlib import Path
-from namesrv_runtime.durable_file import write_atomically
-
-# as a disk with room for 5,000 bytes: takes the first part and refuses the rest
-resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY))
-try:
-    write_atomically(Path(sys.argv[1]), b"n" * 8_000)
-except OSError as error:
-    print(error.strerror)
-write_atomically(Path(sys.argv[1]).with_name("small"), b"n" * 4_000)
-# whoever measures coverage writes more
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-"""
-
-
-def test_file_that_does_not_fit(tmp_path: Path) -> None:
-    """A real write that the kernel takes half of: the old file stays, no half is left; a smaller file still fits."""
-    path = tmp_path / "snapshot.json"
-    path.write_bytes(b"old")
-
-    with run_script(FULL_DISK, path) as process:
-        output, _ = process.communicate()
-
-    assert 0 == process.returncode
-    assert f"{os.strerror(errno.EFBIG)}\n" == output
-    assert b"old" == path.read_bytes()
-    assert ["small", "snapshot.json"] == names_in(tmp_path)
 
 
 def test_writers_at_the_same_time(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import Item, LineLog
-from tests.support.raw_peer import until
+from tests.support.fake_clock import GUARD_SECONDS, until
 
 WALL = 1_772_351_990.0
 FOLDER = "dt=2026-03-01/hour=07"
@@ -28,18 +28,16 @@ class Numbers:
     def line(self, item: Item) -> bytes:
         """One line, or the bug that was put."""
         self.has_begun.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(GUARD_SECONDS)
         if isinstance(item.what, Exception):
             raise item.what
         self.count += 1
         return f"{self.count} {item.what}\n".encode()
 
     def opened(self, item: Item) -> bytes:
-        """A line that is one of ours, too."""
         return self.line(Item(item.wall, item.monotonic, "opened"))
 
     def dropped(self, count: int, item: Item) -> bytes:
-        """The same."""
         return self.line(Item(item.wall, item.monotonic, f"dropped {count}"))
 
 
@@ -60,12 +58,10 @@ class Written:
         )
 
     def put(self, *what: object, wall: float = WALL, weight: int = 1) -> None:
-        """Have something written."""
         for each in what:
             self.log.put(Item(wall, 0.0, each, weight))
 
     async def until_written(self) -> None:
-        """Wait until nothing is queued."""
         await until(lambda: self.log.queued == 0)
 
     def text(self) -> str:
@@ -81,7 +77,7 @@ async def written(tmp_path: Path) -> AsyncIterator[Written]:
     made.log.start()
     yield made
     made.encoder.gate.set()
-    await made.log.close(10)
+    await made.log.close(GUARD_SECONDS)
 
 
 async def test_what_was_put_is_written_in_its_order(written: Written) -> None:
@@ -90,7 +86,7 @@ async def test_what_was_put_is_written_in_its_order(written: Written) -> None:
     await written.until_written()
     assert (written.root / FOLDER / "ns-0a-1.jsonl.open").read_text() == "1 a\n2 b\n"
 
-    assert await written.log.close(10)
+    assert await written.log.close(GUARD_SECONDS)
     assert written.text() == "1 a\n2 b\n"
     assert [] == list(written.root.rglob("*.open"))
 
@@ -101,7 +97,7 @@ async def test_a_later_file_begins_with_its_own_first_line(written: Written) -> 
     await written.until_written()
     written.put("b")
     written.put("c", wall=WALL + 60)
-    await written.log.close(10)
+    await written.log.close(GUARD_SECONDS)
 
     hours = sorted(path.parent.name for path in written.root.rglob("*.gz"))
     assert ["hour=07", "hour=07", "hour=08"] == hours
@@ -119,7 +115,7 @@ async def test_a_full_queue_drops_and_counts(written: Written) -> None:
     written.encoder.gate.set()
     await written.until_written()
     written.put("after")
-    await written.log.close(10)
+    await written.log.close(GUARD_SECONDS)
 
     lines = written.text().splitlines()
     assert ["dropped 2", "after"] == [line.partition(" ")[2] for line in lines if "opened" not in line][-2:]
@@ -134,7 +130,7 @@ async def test_a_disk_that_fails_is_tried_again(written: Written) -> None:
     written.put("b")
     written.root.unlink()
     await until(lambda: len(written.reports) == 2)
-    await written.log.close(10)
+    await written.log.close(GUARD_SECONDS)
 
     assert ["heartbeat_log_not_written", "heartbeat_log_written_again"] == [name for name, _ in written.reports]
     assert written.text() == "1 a\n2 b\n"
@@ -167,7 +163,7 @@ async def test_files_of_a_crash_are_closed_at_the_start(tmp_path: Path) -> None:
     (root / FOLDER / "ns-99-1.jsonl.open").write_bytes(b'whole\n{"to')
     written = Written(root)
     written.log.start()
-    await written.log.close(10)
+    await written.log.close(GUARD_SECONDS)
 
     assert b'whole\n{"to' == gzip.decompress((root / FOLDER / "ns-99-1.jsonl.gz").read_bytes())
     assert [] == list(root.rglob("*.open"))

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_runtime import log
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 logger = logging.getLogger("tests.namesrv.test_log")
 
@@ -30,13 +30,11 @@ class Written:
         self.descriptor = self._file.fileno()
 
     def begin(self, level: str, log_format: str) -> None:
-        """Have the log go here."""
         self._file.truncate(0)
         self._file.seek(0)
         log.configure(level, log_format, self.descriptor)
 
     def text(self) -> str:
-        """What was logged since."""
         log.flush(GUARD_SECONDS)
         return os.pread(self.descriptor, 1 << 20, 0).decode()
 
@@ -80,62 +78,35 @@ def test_line(log_format: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "in_text", "in_json"),
     [
-        ("plain", "plain"),
-        ("10.0.0.1:10911", "10.0.0.1:10911"),
-        ("名前", "名前"),
-        ("", '""'),
-        ("two words", '"two words"'),
-        ("a=b", '"a=b"'),
-        ("a,b", '"a,b"'),
-        ('say "hi"', '"say \\"hi\\""'),
-        ("back\\slash", '"back\\\\slash"'),
-        ("line\nbreak\r\t", '"line\\nbreak\\r\\t"'),
-        ("\x1b[2Jgone", '"\\x1b[2Jgone"'),
-        ("\x00\x7f\x9b", '"\\x00\\x7f\\x9b"'),
-        ("\u2028\u202e", '"\\u2028\\u202e"'),
-        ("\U000e0001", '"\\U000e0001"'),
-        ("\xa0", '"\\xa0"'),
-        ("\udcff", '"\\\\udcff"'),
-        (None, "null"),
-        (True, "true"),
-        (False, "false"),
-        (0, "0"),
-        (-5, "-5"),
-        (0.1 + 0.2, "0.3"),
-        (float("nan"), "nan"),
-        (float("inf"), "inf"),
-        (1 << 64, "0x10000000000000000"),
-        (["a", "b c", 1], 'a,"b c",1'),
-        ((), '""'),
-        (frozenset({"x"}), "x"),
-        (Path("/var/lib"), "/var/lib"),
-        (b"\xff", "\"b'\\\\xff'\""),
-        (ValueError("no\nway"), '"ValueError: no\\nway"'),
+        *(
+            (value, in_text, value)
+            for value, in_text in (
+                *(("plain", "plain"), ("名前", "名前"), ("", '""'), ("a=b", '"a=b"'), ("a,b", '"a,b"')),
+                *(('say "hi"', '"say \\"hi\\""'), ("back\\slash", '"back\\\\slash"')),
+                *(("line\nbreak\r\t", '"line\\nbreak\\r\\t"'), ("\x1b[2Jgone", '"\\x1b[2Jgone"')),
+                *(("\x00\x7f\x9b", '"\\x00\\x7f\\x9b"'), ("\U000e0001", '"\\U000e0001"'), ("\xa0", '"\\xa0"')),
+            )
+        ),
+        *((None, "null", None), (True, "true", True), (0, "0", 0), (0.1 + 0.2, "0.3", 0.3)),
+        *((float("nan"), "nan", "nan"), (float("inf"), "inf", "inf")),
+        (1 << 64, "0x10000000000000000", "0x10000000000000000"),
+        ("\udcff", '"\\\\udcff"', "\\udcff"),
+        (["a", "b c", 1, None, 0.5], 'a,"b c",1,null,0.5', ["a", "b c", 1, None, 0.5]),
+        *((frozenset({"x"}), "x", ["x"]), (Path("/var/lib"), "/var/lib", "/var/lib")),
+        (b"\xff", "\"b'\\\\xff'\"", "b'\\xff'"),
+        (ValueError("no\nway"), '"ValueError: no\\nway"', "ValueError: no\nway"),
+        (OSError(28, "No space left"), '"OSError: [Errno 28] No space left"', "OSError: [Errno 28] No space left"),
     ],
 )
-def test_values_in_text(value: object, shown: str) -> None:
-    """A value is quoted only if it has to be, and nothing in it can begin a line or move a cursor."""
-    assert f"INFO happened value={shown}\n" == text_of("happened", value=value)
+def test_values(value: object, in_text: str, in_json: object) -> None:
+    """In text one is quoted only if it has to be, and nothing in it can begin a line or move a cursor.
 
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("line\nbreak", "line\nbreak"),
-        ("\x1b[2J\x7f", "\x1b[2J\x7f"),
-        ("\udcff", "\\udcff"),
-        (float("nan"), "nan"),
-        (1 << 64, "0x10000000000000000"),
-        (["a", None, 0.5], ["a", None, 0.5]),
-        (Path("/var/lib"), "/var/lib"),
-        (OSError(28, "No space left"), "OSError: [Errno 28] No space left"),
-    ],
-)
-def test_values_in_json(value: object, shown: object) -> None:
-    """Every value becomes valid JSON that says the same."""
-    assert {"level": "info", "event": "happened", "value": shown} == json_of("happened", value=value)
+    In JSON every value says the same.
+    """
+    assert f"INFO happened value={in_text}\n" == text_of("happened", value=value)
+    assert {"level": "info", "event": "happened", "value": in_json} == json_of("happened", value=value)
 
 
 def test_long_values_are_cut_and_fixed_names_kept() -> None:
@@ -306,9 +277,6 @@ def test_process_that_ends_writes_its_last_lines_or_gives_up() -> None:
         assert 0 == unread.wait(120)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"), [("plain text", "plain text"), ('a"b\\c', 'a"b\\c'), ("a\nb\x1b", "a\\nb\\x1b")]
-)
-def test_printable_escapes_only_what_is_not(text: str, shown: str) -> None:
+def test_printable_escapes_only_what_is_not() -> None:
     """For texts that stand alone: no quotes, no cut, no control characters."""
-    assert shown == log.printable(text)
+    assert 'plain a"b\\c\\nb\\x1b' == log.printable('plain a"b\\c\nb\x1b')

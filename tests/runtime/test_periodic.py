@@ -1,7 +1,7 @@
 """Every tick is on the schedule, and a late one knows how late it is."""
 
 import asyncio
-from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,14 +15,13 @@ class EarlyClock(FakeClock):
     """A clock whose timers fire a millisecond early, as a loop with coarse timers may."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return a millisecond before it is time."""
         await super().sleep(seconds - 0.001)
 
 
 async def ticks_of(
-    clock: FakeClock, *steps: float | Callable[[], object], takes_seconds: tuple[float, ...] = ()
+    clock: FakeClock, *steps: float | str, takes_seconds: tuple[float, ...] = ()
 ) -> list[tuple[float, float]]:
-    """When a job of every ten seconds ticked, and how late it was told to be, while the clock took these steps."""
+    """What a job of every ten seconds did while the clock took these steps, those after "stall" without the loop."""
     seen: list[tuple[float, float]] = []
     durations = list(takes_seconds)
 
@@ -34,8 +33,11 @@ async def ticks_of(
     job = Periodic(clock, 10.0, action)
     task = asyncio.create_task(job.run())
     await settle()
-    for step in steps:
-        await clock.advance(step) if isinstance(step, float) else step()
+    for before, step in pairwise(("", *steps)):
+        # the date may be any
+        clock.step_wall(3600)
+        if isinstance(step, float):
+            clock.stall(step) if before == "stall" else await clock.advance(step)
     task.cancel()
     await settle()
     assert task.cancelled()
@@ -45,35 +47,24 @@ async def ticks_of(
     return seen
 
 
-async def test_ticks_come_on_a_fixed_schedule() -> None:
-    """The first after one interval, the next at multiples of it, however long each takes and whatever the date is."""
-    clock = FakeClock(monotonic=0.0)
-    steps = (lambda: clock.step_wall(3600), 15.0, lambda: clock.step_wall(-7200), 20.0)
-
-    seen = await ticks_of(clock, *steps, takes_seconds=(3.0, 3.0, 8.0))
-
-    assert [(10.0, 0.0), (20.0, 0.0), (30.0, 0.0)] == seen
-
-
-async def test_late_tick_says_how_late_and_stands_for_the_missed_ones() -> None:
-    """A loop that stood still from 5 to 47 s ticks once, 37 s late; at 50 s it is back on the schedule."""
-    clock = FakeClock(monotonic=0.0)
-
-    assert [(47.0, 37.0), (50.0, 0.0), (60.0, 0.0)] == await ticks_of(clock, 5.0, lambda: clock.stall(42), 13.0)
-
-
-async def test_tick_that_is_exactly_one_interval_late_does_not_tick_twice() -> None:
-    """When the late tick falls on a scheduled moment, that moment has been served."""
-    clock = FakeClock(monotonic=0.0)
-
-    assert [(20.0, 10.0), (30.0, 0.0)] == await ticks_of(clock, lambda: clock.stall(20), 10.0)
-
-
-async def test_slow_action_makes_the_next_tick_late_once() -> None:
-    """An action that works from 10 to 35 s is followed at once by one tick, 15 s late, not by two."""
-    seen = await ticks_of(FakeClock(monotonic=0.0), 45.0, takes_seconds=(25.0,))
-
-    assert [(10.0, 0.0), (35.0, 15.0), (40.0, 0.0)] == seen
+@pytest.mark.parametrize(
+    ("steps", "takes_seconds", "ticks"),
+    [
+        # the first after one interval, the next at multiples of it, however long each takes
+        ((35.0,), (3.0, 3.0, 8.0), [(10.0, 0.0), (20.0, 0.0), (30.0, 0.0)]),
+        # a loop that stood still from 5 to 47 s ticks once, 37 s late; at 50 s it is back on the schedule
+        ((5.0, "stall", 42.0, 13.0), (), [(47.0, 37.0), (50.0, 0.0), (60.0, 0.0)]),
+        # exactly one interval late: the moment on which it falls has been served
+        (("stall", 20.0, 10.0), (), [(20.0, 10.0), (30.0, 0.0)]),
+        # an action that works from 10 to 35 s is followed at once by one tick, not by two
+        ((45.0,), (25.0,), [(10.0, 0.0), (35.0, 15.0), (40.0, 0.0)]),
+    ],
+)
+async def test_ticks_come_on_a_fixed_schedule(
+    steps: tuple[float | str, ...], takes_seconds: tuple[float, ...], ticks: list[tuple[float, float]]
+) -> None:
+    """When it ticks, and how late it is told to be; a tick that is late stands for those that were missed."""
+    assert ticks == await ticks_of(FakeClock(monotonic=0.0), *steps, takes_seconds=takes_seconds)
 
 
 async def test_timer_that_fires_early_is_on_time_and_ticks_once() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.notify_socket import NotifySocket
 
 # each with something short to print

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_spark_jobs.command.submit import build
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "namesrv_spark_jobs")

@@ -20,19 +20,11 @@ from tools.heartbeat_logs.files import Files
 from tools.heartbeat_logs.settings import BEGIN, HOUR, MINUTE, SECOND
 
 QUIET = Settings(duration=100 * MINUTE, brokers=20, clients=10, deaths=20.0)
-# everything at once
-WRONG: dict[str, Any] = {
-    "restarts": 2,
-    "clock_steps": 3,
-    "lates": 12,
-    "torn": True,
-    "duplicates": 0.01,
-    "told_late": 0.05,
-}
+# everything that may go wrong, at once
+ROUGH = replace(QUIET, seed=7, brokers=24, clients=30, deaths=40.0, skew=0.3, jitter=0.1, missed=0.15)
 ROUGH = replace(
-    QUIET, seed=7, brokers=24, clients=30, deaths=40.0, skew=0.3, jitter=0.1, missed=0.15, session=20 * MINUTE
+    ROUGH, session=20 * MINUTE, restarts=2, clock_steps=3, lates=12, torn=True, duplicates=0.01, told_late=0.05
 )
-ROUGH = replace(ROUGH, **WRONG)
 # of the lines that differ between versions
 LISTS = {
     1: {"route": "topic revision brokers", "served": "client topic revision", "pulls": "topic revision count"},

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark_jobs.reference import Analysis
-from tests.spark_jobs.reference.exposure import Routes
+from tests.spark_jobs.reference.lives import Routes
 from tests.support.staleness_laws import Deaths, Law, settings_for
 from tools.heartbeat_logs.world import Kind
 

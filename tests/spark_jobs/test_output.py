@@ -110,7 +110,7 @@ def test_place_that_is_none_is_named(tmp_path: Path, given: str, said: str) -> N
 @pytest.mark.parametrize(
     ("content", "is_ours"), [('["something else"]', False), ("{", False), ('{"program": "namesrv-staleness"}', True)]
 )
-def test_report_is_known_by_its_run_file(tmp_path: Path, content: str, is_ours: bool) -> None:  # noqa: FBT001
+def test_report_is_known_by_its_run_file(tmp_path: Path, content: str, is_ours: bool) -> None:
     """Not by its name, nor by any file called run.json."""
     (tmp_path / "run.json").write_text(content)
 

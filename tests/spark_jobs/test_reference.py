@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark_jobs.reference import Analysis
-from tests.spark_jobs.reference.boots import Boot
+from tests.spark_jobs.reference.lines import Boot
 from tests.spark_jobs.reference.lives import Life
 from tests.spark_jobs.reference.replay import Policy, deviations, even_scans, fixed, phi, replay
 from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
@@ -93,7 +93,7 @@ def test_the_period_is_the_median_of_the_last_ten_gaps(times: list[float], perio
     ("removed", "late_at", "is_over"),
     [(156_000, None, False), (156_001, None, True), (160_001, 100_000, False), (160_001, 20_000, True)],
 )
-def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> None:  # noqa: FBT001
+def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> None:
     """Heard at 30 s: 120 + 5 + 1 s are allowed, and the 4.5 s by which the server was late in between."""
     lines = HeartbeatLines().start().beats(0, 30_000)
     if late_at is not None:
@@ -118,7 +118,7 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
         ("silent", broker(), {**broker(), "broker_id": 1}, 1_000, False),
     ],
 )
-def test_a_false_eviction(reason: str, gone: Broker, back: Broker, after_ms: float, is_false: bool) -> None:  # noqa: FBT001
+def test_a_false_eviction(reason: str, gone: Broker, back: Broker, after_ms: float, is_false: bool) -> None:
     """The same process is heard again: its agent says so, or it is back within one expiry."""
     lines = HeartbeatLines().start().beat(0, gone).evict(121_000, gone, reason).beat(121_000 + after_ms, back)
 
@@ -264,7 +264,7 @@ def test_phi() -> None:
     # a finding that was given up is left out; a server that evicts at another scan is found out
     [(None, 27, True), (None, 26, False), (None, 28, False), (27, 28, True)],
 )
-def test_the_replay_as_logged_is_exact(fenced: int | None, scan: int, is_exact: bool) -> None:  # noqa: FBT001
+def test_the_replay_as_logged_is_exact(fenced: int | None, scan: int, is_exact: bool) -> None:
     """Heard at 10 s, found silent by the 27th scan: that at 130 s was not after its deadline yet."""
     lines = HeartbeatLines().start(0).beat(10_000)
     for number in (25, 26, 27, 28):

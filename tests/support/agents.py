@@ -8,18 +8,15 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from namesrv.routeinfo.records import Registered
 from namesrv_broker_agent import AgentSettings, BrokerAgent, ServerState, TopicConfig
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from tests.support import peer as native_peer
 from tests.support.daemon import Daemon
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.passing_time import STEP_SECONDS, passing
-from tests.support.raw_peer import until
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
+from tests.support.table_invariants import queues_of
 from tests.support.tcp_proxy import TcpProxy
 
 NAME = "broker-a"
@@ -27,12 +24,6 @@ ADDR = "10.0.0.1:10911"
 CLUSTER = "cluster-1"
 IDENTITY = {"clusterName": CLUSTER, "brokerName": NAME, "brokerAddr": ADDR, "brokerId": "0"}
 TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4))
-
-
-def address_of(server: InProcess) -> str:
-    """Where a server listens, as a list of NameServers has it."""
-    host, port = server.address
-    return f"{host}:{port}"
 
 
 def agent_settings(name_servers: str, **overrides: Any) -> AgentSettings:
@@ -78,11 +69,9 @@ class Real(NamedTuple):
 
     @property
     def state(self) -> ServerState:
-        """What the agent knows of the server."""
         return self.agent.servers[self.proxy.address]
 
     async def passing(self, happened: Callable[[], object], *, at_most: float = 30.0) -> float:
-        """Let time pass until something has happened; how much that was."""
         return await passing(self.clock, happened, at_most=at_most)
 
 
@@ -108,12 +97,10 @@ class Played(NamedTuple):
 
     @property
     def state(self) -> ServerState:
-        """What the agent knows of the server."""
         return self.agent.servers[self.server.address]
 
     @property
     def pending(self) -> int:
-        """How many questions wait for an answer."""
         client = self.agent._links[self.server.address]._client
         return 0 if client is None else client.pending_count
 
@@ -168,14 +155,14 @@ def goodbye(server: InProcess) -> dict[str, str]:
     }
 
 
-def registrations(server: InProcess) -> list[tuple[str, int]]:
-    """The registrations that a server has taken: kind, and how many topics each brought."""
-    return [(effect.kind, effect.topics) for effect in server.effects_of(Registered)]
+async def registrations(server: InProcess) -> list[tuple[str, int]]:
+    """The registrations that a server has taken: kind, and how many topics the broker had then."""
+    return [(line["kind"], line["topics"]) for line in await server.lines("register")]
 
 
-def heartbeats(server: InProcess) -> list[float]:
+async def heartbeats(server: InProcess) -> list[float]:
     """When heartbeats came, on the server's clock."""
-    return [live.last_update for _, live, _ in server.touches]
+    return [line["mono_ms"] / 1000 for line in await server.lines("heartbeat")]
 
 
 def sockets(agent: BrokerAgent) -> list[int]:
@@ -186,7 +173,7 @@ def sockets(agent: BrokerAgent) -> list[int]:
 
 def queues(server: InProcess, topic: str, broker_name: str = NAME) -> tuple[int, int, int] | None:
     """Read queues, write queues and permission of a broker's topic; None if it has none."""
-    found = server.namesrv.manager.tables.queues_of(topic, broker_name)
+    found = queues_of(server.namesrv.manager.tables, topic, broker_name)
     return None if found is None else (found.read_queue_nums, found.write_queue_nums, found.perm)
 
 
@@ -222,16 +209,15 @@ async def name_servers(data_dir: Path, clock: FakeClock, count: int = 3) -> Asyn
 
 def everywhere(servers: Iterable[InProcess | TcpProxy]) -> str:
     """All of them, as a list of NameServers."""
-    return ";".join(server.address if isinstance(server, TcpProxy) else address_of(server) for server in servers)
+    return ";".join(server.address if isinstance(server, TcpProxy) else server.where for server in servers)
 
 
-def versions(server: InProcess) -> list[tuple[str, int, int, int]]:
+async def versions(server: InProcess) -> list[tuple[str, int, int, int]]:
     """Of each registration that was taken: kind, and the DataVersion's counter, state version and timestamp."""
     found: list[tuple[str, int, int, int]] = []
-    for effect in server.effects_of(Registered):
-        version = effect.live.data_version
-        assert version is not None
-        found.append((effect.kind, version.counter, version.state_version, version.timestamp))
+    for line in await server.lines("register"):
+        state_version, timestamp, counter = map(int, line["data_version"].split("/"))
+        found.append((line["kind"], counter, state_version, timestamp))
     return found
 
 

@@ -43,13 +43,7 @@ class ApacheServer(ScriptedServer):
         return f"<{type(self).__name__} [{self.address} | {len(self.routes)} topics | {len(self.questions)} asked]>"
 
     @property
-    def accepted(self) -> int:
-        """Connections ever taken."""
-        return self.connections
-
-    @property
     def topics_asked(self) -> list[str]:
-        """The topics of the route questions, in order."""
         return [topic for code, topic in self.questions if code == 105]
 
     def _take(self, peer: Peer) -> None:

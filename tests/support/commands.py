@@ -1,17 +1,82 @@
-"""Strategies for messages that may go over the wire, and the one way in which tests read a frame."""
+"""Strategies for messages and registrations, and the one way in which tests read a frame."""
+
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from namesrv_remoting.bodies.register import RegisterBrokerBody
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.frames import Frame
+from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame
-from tests.support.feeding import feed
 
 # everything that UTF-8 has; lone surrogates have none
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 EXT_FIELDS = st.dictionaries(TEXT, TEXT, max_size=8)
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+# lone surrogates have no UTF-8
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+# what the text lines of a compressed registration can carry
+WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" "), min_size=1, max_size=20)
+VERSIONS = st.builds(DataVersion, INT64, INT64, INT64)
+MAPPINGS = st.builds(
+    TopicQueueMappingInfo,
+    topic=st.none() | NAMES,
+    bname=st.none() | NAMES,
+    scope=st.none() | NAMES,
+    epoch=INT64,
+    total_queues=INT32,
+    dirty=st.booleans(),
+    curr_id_map=st.none() | st.dictionaries(INT32, INT32, max_size=4),
+)
+REGISTRATIONS = st.builds(
+    RegisterBrokerBody,
+    topic_configs=st.lists(
+        st.builds(TopicConfig, NAMES, INT32, INT32, INT32, INT32), max_size=5, unique_by=lambda topic: topic.topic_name
+    ).map(tuple),
+    data_version=VERSIONS,
+    mappings=st.dictionaries(NAMES, MAPPINGS, max_size=3),
+    filter_servers=st.lists(NAMES, max_size=3).map(tuple),
+)
+
+# What may come behind: a whole frame (JSON header `{}`, body `t`), and one that has only begun.
+TAIL = b"\x00\x00\x00\x07\x00\x00\x00\x02{}t"
+TAIL_FRAME = Frame(0, b"{}", b"t")
+BEGUN = TAIL[:9]
+
+
+class Fed(NamedTuple):
+    """What came out of a stream: its frames, and why it ended, if it did."""
+
+    frames: list[Frame]
+    error: str | None
+
+
+def feed(stream: bytes, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> Fed:
+    """What comes out of whole frames or of a broken stream: the same at once, byte by byte, and with a tail.
+
+    Behind whole frames a tail comes out as itself; behind a broken one nothing does.
+    """
+
+    def reader() -> FrameReader:
+        return FrameReader(max_frame_bytes, max_header_bytes)
+
+    at_once = _fed(reader(), stream)
+    assert at_once == _fed(reader(), *(stream[at : at + 1] for at in range(len(stream))))
+    tail = [] if at_once.error else [TAIL_FRAME]
+    behind = Fed(at_once.frames + tail, at_once.error)
+    assert behind == _fed(reader(), stream + TAIL)
+    assert behind == _fed(reader(), stream, TAIL)
+    assert at_once == _fed(reader(), stream + BEGUN)
+    assert behind == _fed(reader(), stream + BEGUN, TAIL[len(BEGUN) :])
+    return at_once
+
+
+def _fed(reader: FrameReader, *pieces: bytes) -> Fed:
+    frames = [frame for piece in pieces for frame in reader.receive_data(piece)]
+    return Fed(frames, None if reader.error is None else str(reader.error))
 
 
 def decode(stream: bytes) -> RemotingCommand:

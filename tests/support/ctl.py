@@ -40,7 +40,6 @@ class Result(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """Standard output."""
         return self.out.splitlines()
 
     @property
@@ -50,17 +49,14 @@ class Result(NamedTuple):
 
     @property
     def problems(self) -> list[str]:
-        """What it complained of."""
         return [line.removeprefix("namesrvctl: ") for line in self.err.splitlines()]
 
     @property
     def json(self) -> Any:
-        """Standard output as JSON."""
         return json.loads(self.out)
 
     @property
     def yaml(self) -> Any:
-        """Standard output as YAML."""
         return yaml.safe_load(self.out)
 
 

@@ -51,7 +51,6 @@ class Daemon(Process):
         return self.lines(event, **fields)[count - 1]
 
     def lines(self, event: str, **fields: object) -> list[LogLine]:
-        """What was logged of an event with these fields, so far."""
         wanted = {"event": event, **fields}.items()
         return [line for line in self.log if all(line.get(name) == value for name, value in wanted)]
 
@@ -62,12 +61,15 @@ class Daemon(Process):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
         return self._listens("addresses")
 
     @property
+    def where(self) -> str:
+        """The same, as a list of NameServers has it."""
+        return str(self.wait_for("listening")["addresses"][0])
+
+    @property
     def http_address(self) -> tuple[str, int]:
-        """Where it shows health and metrics."""
         return self._listens("http")
 
     def _listens(self, name: str) -> tuple[str, int]:

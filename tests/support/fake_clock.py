@@ -1,14 +1,21 @@
-"""Clock that tests move by hand: nothing ever waits for a real second."""
+"""Clock that tests move by hand, and what they wait by: nothing ever waits for a real second."""
 
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
+from typing import Final
 
 NANOSECONDS = 1_000_000_000
 
 # Passes of the loop that a woken task is given. A chain of futures, queues and tasks needs one pass per link; this
 # is far more than any chain of ours.
 SETTLING_PASSES = 25
+# Nothing that is right takes a hundredth of it, or a tenth on a machine with a load of 20; a test that waits for what
+# never comes fails instead of hanging.
+GUARD_SECONDS: Final = 300.0
+# small against every deadline that is waited for
+STEP_SECONDS: Final = 0.1
 
 
 class FakeClock:
@@ -26,16 +33,13 @@ class FakeClock:
         self._order = itertools.count()
 
     def monotonic(self) -> float:
-        """Seconds on the clock that only `advance` moves."""
         return self._monotonic_ns / NANOSECONDS
 
     def wall(self) -> float:
-        """Seconds since 1970 on the clock that `step_wall` moves, too."""
         return self._wall_ns / NANOSECONDS
 
     @property
     def sleepers(self) -> int:
-        """How many tasks sleep on this clock."""
         return sum(1 for *_, wakes in self._sleepers if not wakes.done())
 
     def busy(self) -> float:
@@ -97,6 +101,30 @@ async def settle() -> None:
     """Let every task that can run do so, until all of them wait for something."""
     for _ in range(SETTLING_PASSES):
         await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until something is so: for what crosses a socket, which no clock of ours moves.
+
+    A condition that never comes true is ended by the guard of whoever serves (`serving`).
+    """
+    while not condition():  # noqa: ASYNC110 - it may be about anything
+        await asyncio.sleep(0)
+
+
+async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most: float = 60.0) -> float:
+    """Let time pass until something is so; how much that was.
+
+    Raises:
+        AssertionError: that much was not enough.
+    """
+    began = clock.monotonic()
+    await settle()
+    while not condition():
+        passed = clock.monotonic() - began
+        assert passed <= at_most, f"not so after {passed:g} s"
+        await clock.advance(STEP_SECONDS)
+    return clock.monotonic() - began
 
 
 def _nanoseconds(seconds: float) -> int:

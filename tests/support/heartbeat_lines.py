@@ -56,22 +56,18 @@ class HeartbeatLines:
         return self
 
     def start(self, at: float = 0, *, scan_ms: int = 5_000, expiry_ms: int = 120_000) -> Self:
-        """The first line."""
         settings = {"scan_interval_ms": scan_ms, "broker_expiry_ms": expiry_ms, "evict_on_disconnect": True}
         return self.add("start", at, **settings, version="0.1.0")
 
     def beat(self, at: float, of: Broker | None = None, **fields: Any) -> Self:
-        """A heartbeat."""
         return self.add("heartbeat", at, **(of or broker()), kind="touch", silent_ms=0, **fields)
 
     def beats(self, *times: float, of: Broker | None = None) -> Self:
-        """Some heartbeats."""
         for at in times:
             self.beat(at, of)
         return self
 
     def evict(self, at: float, of: Broker | None = None, reason: str = "silent", **fields: Any) -> Self:
-        """An eviction."""
         return self.add(
             "evict",
             at,
@@ -79,7 +75,6 @@ class HeartbeatLines:
         )
 
     def scan(self, at: float, number: int) -> Self:
-        """A scan."""
         return self.add("scan", at, scan=number, brokers=1)
 
     def late(self, at: float, late_ms: float) -> Self:
@@ -87,19 +82,15 @@ class HeartbeatLines:
         return self.add("late", at, late_ms=late_ms)
 
     def route(self, at: float, revision: int, *members: dict[str, Any], topic: str = "t") -> Self:
-        """A route after a change."""
         return self.add("route", at, topic=topic, revision=revision, brokers=list(members))
 
     def served(self, at: float, revision: int, *, client: str = "k#1", topic: str = "t") -> Self:
-        """A client is given a revision."""
         return self.add("served", at, client=client, topic=topic, revision=revision)
 
     def gone(self, at: float, client: str = "k#1") -> Self:
-        """A client's connection ends."""
         return self.add("client_gone", at, client=client)
 
     def pulls(self, at: float, revision: int, count: int, *, topic: str = "t") -> Self:
-        """Answers of a scan interval."""
         return self.add("pulls", at, topic=topic, revision=revision, count=count)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 class HttpAnswer(NamedTuple):
@@ -19,7 +19,6 @@ class HttpAnswer(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The body as text."""
         return self.body.decode()
 
 
@@ -44,16 +43,13 @@ class Scrape:
         return self._samples.get((name, _labels(labels)), 0.0)
 
     def has(self, name: str, /, **labels: str) -> bool:
-        """Whether there is a sample of that name with exactly these labels."""
         return (name, _labels(labels)) in self._samples
 
     @property
     def names(self) -> set[str]:
-        """The names of all samples."""
         return {name for name, _ in self._samples}
 
     def labels(self, name: str) -> list[dict[str, str]]:
-        """The labels of all samples of a name."""
         return [dict(labels) for known, labels in self._samples if known == name]
 
 

@@ -1,20 +1,20 @@
 """Runs a whole NameServer in the test's own process: on 127.0.0.1, port 0, and a clock that the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from namesrv.context import Namesrv
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Effect
+from namesrv.routeinfo.records import Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
+from namesrv.state.events import RING_SIZE
 from namesrv_remoting.aio.connection import ServerConnection
-from tests.support.fake_clock import FakeClock
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
+from tests.support.heartbeat_files import Line, of, read_log
 from tests.support.namesrv_peer import NamesrvPeer
-from tests.support.raw_peer import until
 
 E = TypeVar("E", bound=Effect)
 
@@ -24,34 +24,28 @@ HOST = "127.0.0.1"
 class InProcess:
     """A running server, seen from inside, and the peers that were connected to it."""
 
-    def __init__(
-        self, settings: Settings, clock: FakeClock, data_dir: Path, observers: Sequence[Callable[[Effect], None]]
-    ) -> None:
+    def __init__(self, settings: Settings, clock: FakeClock, data_dir: Path) -> None:
         self.clock = clock
         self.data_dir = data_dir
-        # what has happened and was not taken yet, oldest first
-        self.effects: list[Effect] = []
-        # heartbeats: the broker, its live entry, the silence before
-        self.touches: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
-        self.controller = NamesrvController(
-            settings,
-            clock,
-            observers=[self.effects.append, *observers],
-            touch_observers=[lambda *touch: self.touches.append(touch)],
-        )
+        self.controller = NamesrvController(settings, clock)
+        # what was told of the past, and is not told again: numbers of events, and of lines of the heartbeat log
+        self._last_event = self._last_line = 0
         # done when the server has ended
         self.serving = asyncio.create_task(self.controller.serve())
         self._peers: list[NamesrvPeer] = []
 
     @property
     def namesrv(self) -> Namesrv:
-        """The server's state."""
         return self.controller.namesrv
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
         return self.controller.addresses[0]
+
+    @property
+    def where(self) -> str:
+        """The same, as a list of NameServers has it."""
+        return "{}:{}".format(*self.address)
 
     async def connect(self) -> NamesrvPeer:
         """A peer that the server has let in."""
@@ -61,33 +55,37 @@ class InProcess:
         return peer
 
     def connection_of(self, peer: NamesrvPeer) -> ServerConnection:
-        """The server's end of a peer's connection."""
         found = self.find_connection(peer)
         assert found is not None
         return found
 
     def find_connection(self, peer: NamesrvPeer) -> ServerConnection | None:
-        """The same, if it is still there."""
         connections = self.namesrv.connections.values()
         return next((connection for connection in connections if connection.peer == peer.address), None)
 
-    async def effect(self, kind: type[E]) -> E:
-        """The next effect of a kind, once it has happened; it and those before it are taken."""
-        await until(lambda: any(isinstance(effect, kind) for effect in self.effects))
-        while True:
-            effect = self.effects.pop(0)
-            if isinstance(effect, kind):
-                return effect
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """What RECENT_EVENTS would tell of what has happened since `forget`; signs of life are no events."""
+        found = self.namesrv.events.since(self._last_event, RING_SIZE)
+        return [event for event in found if not names or event["event"] in names]
 
-    def effects_of(self, kind: type[E]) -> list[E]:
-        """All effects of a kind that were not taken yet; nothing is taken."""
-        return [effect for effect in self.effects if isinstance(effect, kind)]
+    async def lines(self, *names: str) -> list[Line]:
+        """The lines of the heartbeat log since `forget`, once they are written."""
+        log = self.namesrv.heartbeat_log
+        assert log is not None
+        await until(lambda: not log.queued)
+        lines = [line for line in read_log(self.data_dir) if line["seq"] > self._last_line]
+        return of(lines, *names) if names else lines
 
-    def taken(self, kind: type[E]) -> list[E]:
-        """All effects of a kind until now; everything until now is taken."""
-        found = self.effects_of(kind)
-        self.effects.clear()
-        return found
+    @property
+    def heartbeats(self) -> int:
+        """How many came from registered brokers."""
+        return self.namesrv.manager.heartbeats
+
+    async def forget(self) -> None:
+        """Tell nothing more of what has happened until now."""
+        self._last_event = self.namesrv.events.last_seq
+        if self.namesrv.heartbeat_log is not None:
+            self._last_line = max((line["seq"] for line in await self.lines()), default=self._last_line)
 
     async def hang_up(self, peer: NamesrvPeer) -> None:
         """Close a peer's connection, and return when the server has noticed."""
@@ -116,7 +114,6 @@ async def namesrv_in_process(
     data_dir: Path,
     *,
     clock: FakeClock | None = None,
-    observers: Sequence[Callable[[Effect], None]] = (),
     **overrides: Any,
 ) -> AsyncIterator[InProcess]:
     """Serve until the block ends, which must be within half a minute; a bug of the server's is raised there."""
@@ -124,7 +121,7 @@ async def namesrv_in_process(
     place: dict[str, Any] = {"listen_host": HOST, "listen_port": 0, "http_listen": "", "data_dir": data_dir}
     settings = Settings(**{**place, "drain_seconds": 0.0, **overrides})
     async with asyncio.timeout(GUARD_SECONDS):
-        server = InProcess(settings, clock, data_dir, observers)
+        server = InProcess(settings, clock, data_dir)
         await until(lambda: server.controller.listening.is_set() or server.serving.done())
         if server.serving.done():
             await server.serving

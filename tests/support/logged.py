@@ -8,3 +8,10 @@ import pytest
 def logged(caplog: pytest.LogCaptureFixture, *names: str) -> list[dict[str, Any]]:
     """The fields of all events of these names."""
     return [vars(record)["fields"] for record in caplog.records if record.msg in names]
+
+
+def told(caplog: pytest.LogCaptureFixture, logger: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """What one logger has said since the last look at any: level, event, fields."""
+    records = [record for record in caplog.records if record.name == logger]
+    caplog.clear()
+    return [(record.levelname, record.msg, vars(record)["fields"]) for record in records]

@@ -4,7 +4,6 @@ Headers and bodies are spelt and read here without the code under test.
 """
 
 import json
-import re
 import struct
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
@@ -12,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 import msgpack
 
 from tests.support.raw_peer import RawPeer
-from tests.support.spelling import NATIVE, Answer, binary_frame, json_frame, native_frame
+from tests.support.spelling import NATIVE, Answer, Ext, binary_frame, json_frame, native_frame
 
 Spelling = Literal["json", "binary", "native"]
 SPELLINGS: tuple[Spelling, ...] = ("json", "binary", "native")
@@ -34,12 +33,13 @@ class Broker(NamedTuple):
     @property
     def ext(self) -> dict[str, Any]:
         """The ext fields that name a broker (103, 104, 322, 904)."""
-        return {
-            "clusterName": self.cluster,
-            "brokerAddr": self.addr,
-            "brokerName": self.name,
-            "brokerId": str(self.id),
-        }
+        return {"clusterName": self.cluster, "brokerAddr": self.addr, "brokerName": self.name, "brokerId": str(self.id)}
+
+
+MASTER = Broker()
+SLAVE = Broker(id=1, addr="10.0.0.2:10911")
+OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
+ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 
 
 class How(TypedDict, total=False):
@@ -55,13 +55,10 @@ class NamesrvPeer(RawPeer):
 
     _last_opaque = 0
 
-    async def call(
-        self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", **how: Unpack[How]
-    ) -> Answer:
-        """Ask, and wait for the answer."""
+    async def call(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> Answer:
         return await self.answer_to(self.tell(code, ext, body, **how))
 
-    def tell(self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b"", **how: Unpack[How]) -> int:
+    def tell(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> int:
         """Ask and do not wait; the question's opaque."""
         self._last_opaque += 1
         self.send(question(code, ext, body, opaque=self._last_opaque, **how))
@@ -74,7 +71,6 @@ class NamesrvPeer(RawPeer):
         return answer
 
     async def receive_bytes(self) -> bytes:
-        """The next frame as it came."""
         head = await self.reader.readexactly(8)
         return head + await self.reader.readexactly(struct.unpack_from(">I", head)[0] - 4)
 
@@ -84,7 +80,7 @@ class NamesrvPeer(RawPeer):
         body: bytes | None = None,
         *,
         spelling: Spelling = "json",
-        version: int = VERSION,
+        version: int = 479,
         **ext: object,
     ) -> Answer:
         """Register a broker, with the topics T and U unless the body says otherwise."""
@@ -93,56 +89,10 @@ class NamesrvPeer(RawPeer):
         return await self.call(103, {**broker.ext, **ext}, body, spelling=spelling, version=version)
 
 
-def question(
-    code: int,
-    ext: Mapping[str, object] | None = None,
-    body: bytes = b"",
-    *,
-    spelling: Spelling = "json",
-    opaque: int = 1,
-    version: int = VERSION,
-    flag: int = 0,
-) -> bytes:
+def question(code: int, ext: Ext = None, body: bytes = b"", *, opaque: int = 1, **how: Unpack[How]) -> bytes:
     """The frame of a question in one of the spellings."""
-    if spelling == "json":
-        return json_frame(code, opaque, ext, body, version=version, flag=flag)
-    spell = binary_frame if spelling == "binary" else native_frame
-    return spell(code, opaque, ext, body, version=version, flag=flag)
-
-
-# -- bodies ----------------------------------------------------------------------------------------------------------
-
-
-def outcome(answer: Answer) -> tuple[int, str | None]:
-    """How a question ended: code and remark."""
-    return answer.code, answer.remark
-
-
-def fields(answer: Answer) -> dict[str, str]:
-    """The answer's ext fields, without the boot id that every native one carries; empty when there are none."""
-    found = dict(answer.ext_fields or {})
-    assert (answer.serialize_type == NATIVE) == ("boot_id" in found)
-    found.pop("boot_id", None)
-    return found
-
-
-def value(answer: Answer) -> Any:
-    """What the answer's body holds; None without one."""
-    if not answer.body:
-        return None
-    return native_value(answer.body) if answer.serialize_type == NATIVE else json.loads(answer.body)
-
-
-def java_value(answer: Answer) -> Any:
-    """The same in Java's names, text keys and without nulls, however it is spelt."""
-    return _java(value(answer))
-
-
-def _java(members: Any) -> Any:
-    if isinstance(members, dict):
-        camel = {re.sub("_(.)", lambda found: found[1].upper(), str(name)): each for name, each in members.items()}
-        return {name: _java(each) for name, each in camel.items() if each is not None}
-    return [_java(each) for each in members] if isinstance(members, list) else members
+    spell = {"json": json_frame, "binary": binary_frame, "native": native_frame}[how.get("spelling", "json")]
+    return spell(code, opaque, ext, body, version=how.get("version", VERSION), flag=how.get("flag", 0))
 
 
 def meaning(frame: bytes) -> Any:
@@ -157,11 +107,6 @@ def native(members: object) -> bytes:
     """A native body."""
     packed: bytes = msgpack.packb(members)
     return packed
-
-
-def native_value(body: bytes) -> Any:
-    """What a native body holds, integer keys included."""
-    return msgpack.unpackb(body, strict_map_key=False)
 
 
 def topic_config(name: str, *, read: int = 8, write: int = 8, perm: int = 6, flags: int = 0) -> dict[str, Any]:

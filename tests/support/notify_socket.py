@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 class NotifySocket:
@@ -38,7 +38,6 @@ class NotifySocket:
         return message
 
     def messages(self) -> list[dict[str, str]]:
-        """What has come and was not received yet."""
         found = []
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -46,7 +45,6 @@ class NotifySocket:
         return found
 
     def close(self) -> None:
-        """Receive nothing more."""
         self._socket.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Peer of a server, from outside: one socket, one frame after the other, no event loop."""
+"""Peer of a server, and a broker's requests over it, from outside: one socket, one frame after another, no loop."""
 
 import contextlib
 import select
@@ -6,16 +6,19 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import msgspec
 
 from namesrv_remoting.bodies.dialects import NATIVE
-from namesrv_remoting.codes import CURRENT_VERSION, SerializeType
+from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -53,16 +56,12 @@ class Peer:
 
     @property
     def native(self) -> bool:
-        """Whether it speaks natively."""
         return self._type == SerializeType.MSGPACK
 
     @property
     def address(self) -> str:
-        """This end, as a server's log shows it."""
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    # -- asking -------------------------------------------------------------------------------------------------------
 
     def send(
         self, code: int, ext_fields: ExtFields | None = None, body: bytes = b"", *, flag: int = 0, version: int = 0
@@ -75,7 +74,6 @@ class Peer:
         return self._last_opaque
 
     def send_bytes(self, data: bytes) -> None:
-        """Send whatever it is."""
         self._socket.sendall(data)
 
     def receive(self, seconds: float = GUARD_SECONDS) -> RemotingCommand:
@@ -111,8 +109,6 @@ class Peer:
         assert 0 == answer.code, answer
         return msgspec.msgpack.decode(answer.body)
 
-    # -- the end ------------------------------------------------------------------------------------------------------
-
     def is_closed_within(self, seconds: float) -> bool:
         """Whether the other side closes the connection in that time, without sending anything more."""
         if not select.select([self._socket], [], [], seconds)[0]:
@@ -123,27 +119,70 @@ class Peer:
             return True
 
     def wait_until_closed(self) -> None:
-        """Read until the other side closes the connection."""
         with contextlib.suppress(EOFError):
             while True:
                 self.receive()
 
     def close(self) -> None:
-        """Hang up in order."""
         self._socket.close()
 
     def reset(self) -> None:
-        """Hang up with a reset."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
     def __enter__(self) -> Self:
-        """Itself."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Hang up."""
         self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A broker, and its requests over a connection that the test chooses."""
+
+    name: str = "broker-a"
+    broker_id: int = 0
+    addr: str = "10.0.0.1:10911"
+    cluster: str = "cluster-a"
+    # a first registration with exactly one would be refused
+    topics: tuple[str, ...] = ("orders", "bills")
+    # as brokers from 5.x on say
+    enable_acting_master: bool = False
+
+    def register(self, peer: Peer) -> RemotingCommand:
+        opaque = self.send_registration(peer)
+        answer = peer.receive()
+        assert (opaque, 0) == (answer.opaque, answer.code), answer
+        return answer
+
+    def send_registration(self, peer: Peer) -> int:
+        """103, full, without waiting for the answer; its opaque."""
+        body = RegisterBrokerBody(
+            [TopicConfig(topic, 8, 8) for topic in self.topics], DataVersion(counter=1, timestamp=100)
+        )
+        ext_fields = {
+            **self._identity(),
+            "haServerAddr": f"{self.addr}0",
+            "enableActingMaster": str(self.enable_acting_master).lower(),
+        }
+        encoded = encode_native_body(body) if peer.native else encode_json_body(body)
+        return peer.send(RequestCode.REGISTER_BROKER, ext_fields, encoded)
+
+    def heartbeat(self, peer: Peer) -> int:
+        """904; the code of the answer, which is 22 when it was sent natively and the broker is not registered."""
+        return peer.ask(RequestCode.BROKER_HEARTBEAT, self._identity()).code
+
+    def unregister(self, peer: Peer) -> int:
+        return peer.ask(RequestCode.UNREGISTER_BROKER, self._identity()).code
+
+    def _identity(self) -> dict[str, str]:
+        return {
+            "brokerName": self.name,
+            "brokerAddr": self.addr,
+            "clusterName": self.cluster,
+            "brokerId": str(self.broker_id),
+        }
 
 
 # what a fixture hands out that connects to a daemon

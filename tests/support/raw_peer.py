@@ -3,19 +3,9 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
 from typing import Self
 
 from tests.support.spelling import Answer, read_answer
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let the loop run until something is so: for what crosses a socket, which no clock of ours moves.
-
-    A condition that never comes true is ended by the guard of whoever serves (`serving`).
-    """
-    while not condition():  # noqa: ASYNC110 - it may be about anything
-        await asyncio.sleep(0)
 
 
 class Connection:
@@ -26,11 +16,9 @@ class Connection:
         self.writer = writer
 
     def send(self, data: bytes) -> None:
-        """Send bytes, whatever they are."""
         self.writer.write(data)
 
     async def receive_frame(self) -> tuple[int, bytes, bytes]:
-        """The next frame: serialize type, header, body."""
         length, word = struct.unpack(">II", await self.reader.readexactly(8))
         rest = await self.reader.readexactly(length - 4)
         return word >> 24, rest[: word & 0xFFFFFF], rest[word & 0xFFFFFF :]
@@ -47,7 +35,6 @@ class Connection:
         self.writer.close()
 
     def reset(self) -> None:
-        """Hang up with a reset."""
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
@@ -79,7 +66,6 @@ class RawPeer(Connection):
 
     @property
     def address(self) -> str:
-        """This end, as the server's log shows it."""
         name = self.writer.get_extra_info("sockname")
         return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
@@ -93,11 +79,9 @@ class RawPeer(Connection):
                 await asyncio.sleep(0)
 
     async def receive(self) -> Answer:
-        """The next frame."""
         return read_answer(*await self.receive_frame())
 
     async def ask(self, data: bytes) -> Answer:
-        """Send a question and wait for the next frame."""
         self.send(data)
         return await self.receive()
 

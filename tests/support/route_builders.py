@@ -30,9 +30,6 @@ from tests.support.steps import finished
 ROOMY = TableLimits(*[1_000_000] * 7)
 
 
-# -- what a broker says -----------------------------------------------------------------------------------------------
-
-
 def topic(name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> TopicConfig:
     """A topic with as many queues to read as to write."""
     return TopicConfig(name, queues, queues, perm, flags)
@@ -71,9 +68,6 @@ def queue_data(broker_name: str, queues: int = 8, perm: int = 6, flags: int = 0)
 def key(broker_addr: str, cluster_name: str = "c1") -> BrokerAddrInfo:
     """The key of a live broker."""
     return BrokerAddrInfo(cluster_name, broker_addr)
-
-
-# -- tables alone -----------------------------------------------------------------------------------------------------
 
 
 def apply(tables: RouteTables, changes: Changes) -> Rerouted:
@@ -119,9 +113,6 @@ def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:
     return {name: group.broker_addrs for name, group in tables.broker_addr_table.items()}
 
 
-# -- with the manager -------------------------------------------------------------------------------------------------
-
-
 class RouteScene:
     """A manager on a clock that stands still, with both caches, every effect kept, and connections that stay open."""
 
@@ -151,11 +142,9 @@ class RouteScene:
         )
 
     async def register(self, *brokers: Registration) -> list[RegisterResult]:
-        """Register brokers, one after the other."""
         return [await self.manager.register(broker) for broker in brokers]
 
     async def close(self, connection_id: int) -> None:
-        """End a connection, and let the manager know."""
         self.closed.add(connection_id)
         await self.manager.connection_closed(connection_id)
 
@@ -165,11 +154,9 @@ class RouteScene:
         return None if live is None else live.data_version
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass with nothing happening in it."""
         self.clock.stall(seconds)
 
     def take_effects(self) -> list[Effect]:
-        """The effects since this was last asked."""
         taken, self.effects[:] = list(self.effects), []
         return taken
 

@@ -10,12 +10,9 @@ from typing import Any, TypeVar
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from tests.support.fake_clock import FakeClock
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
-from tests.support.passing_time import STEP_SECONDS
-from tests.support.raw_peer import until
 from tests.support.tcp_proxy import TcpProxy
 
 T = TypeVar("T")
@@ -29,15 +26,6 @@ SLAVE_A = Broker("broker-a", 1, "10.0.0.11:10911")
 
 # what threads and sockets get before it is the clock that somebody waits for
 PATIENCE_SECONDS = 0.02
-
-
-# -- servers and brokers ----------------------------------------------------------------------------------------------
-
-
-def address_of(server: InProcess) -> str:
-    """Where a server listens, as a list of NameServers has it."""
-    host, port = server.address
-    return f"{host}:{port}"
 
 
 async def registered(
@@ -71,9 +59,6 @@ def asked(server: InProcess, code: int) -> int:
     )
 
 
-# -- clients ----------------------------------------------------------------------------------------------------------
-
-
 def client_settings(name_servers: str, **overrides: Any) -> ClientSettings:
     """Those of a client that speaks natively, unless the test says otherwise."""
     return ClientSettings(**{"name_servers": name_servers, "protocol": "native", **overrides})
@@ -84,7 +69,7 @@ async def route_client(
     clock: FakeClock, *servers: InProcess | str, options: Mapping[str, Any] | None = None, **overrides: Any
 ) -> AsyncIterator[RouteClient]:
     """A client of these servers, which are asked in this order, until the block ends."""
-    addresses = ";".join(server if isinstance(server, str) else address_of(server) for server in servers)
+    addresses = ";".join(server if isinstance(server, str) else server.where for server in servers)
     chosen: dict[str, Any] = {
         "random_unit": lambda: 0.5,
         "shuffle": lambda _: None,
@@ -132,19 +117,15 @@ class RouteScene:
 
     @property
     def server(self) -> InProcess:
-        """The first one, which is asked first."""
         return self.servers[0]
 
     def asked(self, code: int = PULL) -> int:
-        """How many questions the first server has answered."""
         return asked(self.server, code)
 
     def names(self, topic: str = "orders") -> list[str] | None:
-        """The brokers that the client knows of."""
         return broker_names(self.client, topic)
 
     def age(self, topic: str = "orders") -> float:
-        """The age of what the client knows."""
         known = self.client.cached(topic)
         return float("inf") if known is None else known.age
 
@@ -184,9 +165,6 @@ async def route_scene(
         proxy = await stack.enter_async_context(TcpProxy(servers[0].address))
         client = await stack.enter_async_context(route_client(clock, proxy.address, *servers[1:], **settings))
         yield RouteScene(path, stack, clock, servers, peers, proxy, client)
-
-
-# -- routes -----------------------------------------------------------------------------------------------------------
 
 
 def group(name: str, *ids: int, cluster: str = "cluster-1", zone: str | None = None) -> BrokerData:

@@ -59,7 +59,6 @@ class RouteModel:
         carriers[connection_id] = (registered or carriers.get(connection_id, (False,))[0], heard_at)
 
     def move(self, key: BrokerAddrInfo, connection_id: int) -> None:
-        """A broker is on this connection now."""
         self.lives[key] = replace(self.lives[key], connection_id=connection_id)
         self.carriers.get(key, {}).pop(connection_id, None)
 
@@ -79,7 +78,6 @@ class RouteModel:
     # -- registration -------------------------------------------------------------------------------------------------
 
     def refusal(self, asked: Registration) -> type[ResponseError] | None:
-        """Why a registration is refused, if it is."""
         life = self.lives.get(asked.key)
         addrs = self.groups[asked.broker_name].addrs if asked.broker_name in self.groups else {}
         holder = addrs.get(asked.broker_id)
@@ -148,7 +146,6 @@ class RouteModel:
         return RegisterResult(group.addrs[0], master.ha_server_addr)
 
     def next_generation(self) -> int:
-        """The number of one more registration."""
         self._generation += 1
         return self._generation
 
@@ -187,13 +184,11 @@ class RouteModel:
                 self.move(key, connection_id)
 
     def hear(self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any = None, **fields: Any) -> None:
-        """Count a sign of life of a broker that is known."""
         life = self.lives[key]
         said = life.state if state is None else state
         self.lives[key] = replace(life, last_update=now, connection_id=connection_id, state=said, **fields)
 
     def silent(self, now: float) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
-        """Brokers whose time is up."""
         return {key: life for key, life in self.lives.items() if life.last_update + life.expiry_seconds < now}
 
     def remove(self, key: BrokerAddrInfo) -> None:
@@ -220,13 +215,11 @@ class RouteModel:
     # -- topics -------------------------------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, cluster_name: str | None) -> None:
-        """216."""
         for name in list(self.topics.get(topic, ())):
             if cluster_name is None or name in self.clusters.get(cluster_name, ()):
                 self._take_out(topic, name)
 
     def register_topic(self, topic: str, queue_datas: list[QueueData]) -> None:
-        """217."""
         known = list(self.topics.get(topic, {}).values())
         names = [queues.broker_name for queues in queue_datas]
         first_unknown = next((at for at, name in enumerate(names) if name not in self.groups), len(names))
@@ -239,13 +232,11 @@ class RouteModel:
             self.topics.setdefault(topic, {})[queues.broker_name] = stored
 
     def wipe(self, name: str) -> int:
-        """205."""
         if name in self.groups:
             self.wiped.add(name)
         return self._set_perms(name, lambda perm: perm & ~WRITE)
 
     def add(self, name: str) -> int:
-        """327."""
         self.wiped.discard(name)
         return self._set_perms(name, lambda perm: 6)
 
@@ -269,7 +260,6 @@ class RouteModel:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def route(self, topic: str, options: RouteOptions, order_conf: dict[str, str]) -> TopicRouteData | None:
-        """What a client should be told."""
         by_name = self.topics.get(topic)
         if by_name is None:
             return None

@@ -14,8 +14,7 @@ import msgpack
 
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.command import RemotingCommand
-from tests.support.fake_clock import settle
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, settle
 from tests.support.raw_peer import Connection
 from tests.support.spelling import JSON, NATIVE, cut
 
@@ -31,12 +30,10 @@ class Question(NamedTuple):
 
     @property
     def opaque(self) -> int:
-        """The number that the answer has to carry."""
         return int(self.header["opaque"] if isinstance(self.header, dict) else self.header[1])
 
     @property
     def code(self) -> int:
-        """What is asked."""
         return int(self.header["code"] if isinstance(self.header, dict) else self.header[0])
 
 
@@ -45,12 +42,10 @@ class Peer(Connection):
 
     @property
     def address(self) -> tuple[str, int]:
-        """The client's end."""
         name = self.writer.get_extra_info("peername")
         return name[0], name[1]
 
     async def receive(self) -> Question:
-        """The next frame."""
         serialize_type, header, body = await self.receive_frame()
         return Question(msgpack.unpackb(header) if serialize_type == NATIVE else json.loads(header), body)
 
@@ -83,20 +78,16 @@ class ScriptedServer:
 
     @property
     def address(self) -> str:
-        """What a client connects to."""
         return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
     @property
     def connections(self) -> int:
-        """How many have been accepted so far."""
         return len(self._peers)
 
     async def accept(self) -> Peer:
-        """The next one who connects."""
         return await self._accepted.get()
 
     async def __aenter__(self) -> Self:
-        """Listen."""
         await self._guard.__aenter__()
         place: dict[str, Any] = {"host": self._host, "port": 0} if self._bound is None else {"sock": self._bound}
         self._server = await asyncio.start_server(self._connected, **place)
@@ -104,14 +95,12 @@ class ScriptedServer:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Stop listening and drop everybody."""
         assert self._server is not None
         await self.stop()
         await self._server.wait_closed()
         await self._guard.__aexit__(*raised)  # type: ignore[arg-type]  # type, value, traceback
 
     async def stop(self) -> None:
-        """Listen no more, and drop everybody."""
         assert self._server is not None
         self._server.close()
         # whom the kernel has let in already gets as far as `_connected`

@@ -1,10 +1,12 @@
 """Runs a `RemotingServer` on a free port and a clock that the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
+
+import pytest
 
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
@@ -14,9 +16,9 @@ from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
 from namesrv_remoting.aio.server import ConnectionListener, RemotingServer
 from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_remoting.errors import RemoteProtocolError
-from tests.support.fake_clock import FakeClock
-from tests.support.guard import GUARD_SECONDS
-from tests.support.raw_peer import RawPeer, until
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
+from tests.support.raw_peer import RawPeer
+from tests.support.spelling import json_frame
 
 # request codes that these servers know
 ECHO = 1
@@ -40,20 +42,16 @@ class Heard:
         self.refused: list[tuple[int, str, str]] = []
 
     def connection_opened(self, connection: ServerConnection) -> None:
-        """A peer was let in."""
         self.opened.append(connection.id)
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """A peer is gone."""
         self.closed.append((connection.id, reason))
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """A peer broke a rule."""
         self.refused.append((connection.id, error.reason, str(error)))
 
     @property
     def reasons(self) -> list[str]:
-        """Why peers were refused."""
         return [reason for _, reason, _ in self.refused]
 
 
@@ -81,7 +79,6 @@ class Serving:
         )
 
     def connection_of(self, peer: RawPeer) -> ServerConnection:
-        """The server's end of a peer."""
         [found] = [one for one in self.server.connections.values() if one.peer == peer.address]
         return found
 
@@ -169,3 +166,57 @@ async def echo(request: Request) -> Reply:
 async def fail(request: Request) -> Reply:
     """A handler with a bug."""
     raise ZeroDivisionError(f"request {request.command.opaque}")
+
+
+class Gate:
+    """A handler that notes who came, and answers only when it is opened."""
+
+    def __init__(self) -> None:
+        self.came: list[int | None] = []
+        self.done: list[int | None] = []
+        self.cancelled: list[int | None] = []
+        self._opened = asyncio.Event()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    async def __call__(self, request: Request) -> Reply:
+        opaque = request.command.opaque
+        self.came.append(opaque)
+        try:
+            await self._opened.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(opaque)
+            raise
+        self.done.append(opaque)
+        return Reply()
+
+
+# -- ways in which a peer's data arrives; every frame-level test over sockets sends its own in each of them ------------
+
+Feed = Callable[[RawPeer, bytes], Awaitable[None]]
+
+
+async def whole(peer: RawPeer, data: bytes) -> None:
+    """In one write."""
+    peer.send(data)
+
+
+async def byte_by_byte(peer: RawPeer, data: bytes) -> None:
+    """One byte per read."""
+    await peer.send_slowly(data)
+
+
+async def with_a_tail(peer: RawPeer, data: bytes) -> None:
+    """In one write, the beginning of a further frame behind it."""
+    peer.send(data + json_frame(ECHO, opaque=-1)[:9])
+
+
+async def in_halves(peer: RawPeer, data: bytes) -> None:
+    """In two reads that end within a frame."""
+    peer.send(data[: len(data) // 2 + 1])
+    await settle()
+    peer.send(data[len(data) // 2 + 1 :])
+
+
+every_feeding = pytest.mark.parametrize("feed", [whole, byte_by_byte, with_a_tail, in_halves])

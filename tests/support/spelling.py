@@ -1,8 +1,10 @@
 """Writes and reads frames without the code under test."""
 
 import json
+import re
 import struct
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgpack
@@ -14,6 +16,10 @@ RESPONSE = 1
 ONEWAY = 2
 
 
+# ext fields of a question
+Ext = Mapping[str, object] | None
+
+
 class Answer(NamedTuple):
     """A frame that came back: how its header is spelt, the header's members, the body."""
 
@@ -23,25 +29,52 @@ class Answer(NamedTuple):
 
     @property
     def code(self) -> int:
-        """How the request ended."""
         return int(self.header["code"])
 
     @property
     def opaque(self) -> int:
-        """Which request it answers."""
         return int(self.header["opaque"])
 
     @property
     def remark(self) -> str | None:
-        """What the server says about it."""
         found = self.header.get("remark")
         return None if found is None else str(found)
 
     @property
     def ext_fields(self) -> dict[str, str] | None:
-        """Its ext fields, None when the header has no such member."""
         found = self.header.get("extFields")
         return None if found is None else dict(found)
+
+    @property
+    def outcome(self) -> tuple[int, str | None]:
+        """How a question ended: code and remark."""
+        return self.code, self.remark
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The ext fields without the boot id that every native answer carries; empty when there are none."""
+        found = dict(self.ext_fields or {})
+        assert (self.serialize_type == NATIVE) == ("boot_id" in found)
+        found.pop("boot_id", None)
+        return found
+
+    @property
+    def value(self) -> Any:
+        """What the body holds, integer keys included; None without one."""
+        read = partial(msgpack.unpackb, strict_map_key=False) if self.serialize_type == NATIVE else json.loads
+        return read(self.body) if self.body else None
+
+    @property
+    def java_value(self) -> Any:
+        """The same in Java's names, text keys and without nulls, however it is spelt."""
+        return _java(self.value)
+
+
+def _java(members: Any) -> Any:
+    if isinstance(members, dict):
+        camel = {re.sub("_(.)", lambda found: found[1].upper(), str(name)): each for name, each in members.items()}
+        return {name: _java(each) for name, each in camel.items() if each is not None}
+    return [_java(each) for each in members] if isinstance(members, list) else members
 
 
 def cut(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
@@ -49,13 +82,7 @@ def cut(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
     return struct.pack(">II", 4 + len(header) + len(body), serialize_type << 24 | len(header)) + header + body
 
 
-def json_frame(
-    code: int,
-    opaque: int | None = 1,
-    ext: Mapping[str, object] | None = None,
-    body: bytes = b"",
-    **members: object,
-) -> bytes:
+def json_frame(code: int, opaque: int | None = 1, ext: Ext = None, body: bytes = b"", **members: object) -> bytes:
     """A frame with a JSON header; without an opaque when that is None."""
     header: dict[str, object] = {"code": code, "flag": 0, "language": "JAVA", "version": 479, **members}
     if opaque is not None:
@@ -66,26 +93,14 @@ def json_frame(
 
 
 def native_frame(
-    code: int,
-    opaque: int = 1,
-    ext: Mapping[str, object] | None = None,
-    body: bytes = b"",
-    *,
-    flag: int = 0,
-    version: int = 479,
+    code: int, opaque: int = 1, ext: Ext = None, body: bytes = b"", *, flag: int = 0, version: int = 479
 ) -> bytes:
     """A frame with a msgpack header."""
     return cut(NATIVE, msgpack.packb([code, opaque, flag, version, None, None if ext is None else dict(ext)]), body)
 
 
 def binary_frame(
-    code: int,
-    opaque: int = 1,
-    ext: Mapping[str, object] | None = None,
-    body: bytes = b"",
-    *,
-    flag: int = 0,
-    version: int = 479,
+    code: int, opaque: int = 1, ext: Ext = None, body: bytes = b"", *, flag: int = 0, version: int = 479
 ) -> bytes:
     """A frame with RocketMQ's binary header."""
     fields = b"".join(

@@ -29,12 +29,10 @@ class Law:
 
     @property
     def mean(self) -> float:
-        """The expected value."""
         return self.constant + sum(self.widths) / 2
 
     @property
     def deviation(self) -> float:
-        """The standard deviation."""
         return math.sqrt(sum(width * width for width in self.widths) / 12)
 
     def cdf(self, x: float) -> float:

@@ -19,7 +19,7 @@ from namesrv_client import ClientSettings, RouteClient
 from namesrv_client.routes.route import RouteChange
 from tests.support.daemon import Daemon
 from tests.support.namesrv_peer import NamesrvPeer
-from tests.support.python_script import run_script
+from tests.support.talking_process import run_script
 from tests.support.tcp_proxy import TcpProxy
 
 HEARTBEAT: Final = 1.0
@@ -106,7 +106,6 @@ class BrokerProcess:
         return (await asyncio.to_thread(self._process.stdout.readline)).strip()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
         assert self._process is not None
         self._process.send_signal(number)
 
@@ -116,7 +115,6 @@ class BrokerProcess:
         return float(await self._said())
 
     def end(self) -> None:
-        """The process is gone, whatever state it is in."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -141,7 +139,6 @@ class Experiment:
         return f"<Experiment [{[death.kind for death in self.deaths]}]>"
 
     async def __aenter__(self) -> Self:
-        """Start the servers and look at them."""
         await self._stack.__aenter__()
         flags = (f"--broker-expiry-seconds={EXPIRY}", f"--scan-interval-seconds={SCAN}")
         self._daemons = [
@@ -160,8 +157,6 @@ class Experiment:
         for daemon in self._daemons:
             await asyncio.to_thread(daemon.stop)
         await self._stack.aclose()
-
-    # -- what is observed ---------------------------------------------------------------------------------------------
 
     async def _look(self, server: int, peer: NamesrvPeer) -> None:
         while True:
@@ -199,8 +194,6 @@ class Experiment:
     async def _until(self, condition: Callable[[], bool]) -> None:
         async with self._has_news:
             await self._has_news.wait_for(condition)
-
-    # -- what happens -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Start brokers and clients, let most of them die in every way, and wait until everybody has seen it."""

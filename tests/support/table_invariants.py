@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
+from namesrv_remoting.bodies.route import QueueData
 
 
 def violations(tables: RouteTables) -> list[str]:
@@ -34,6 +35,12 @@ def _index(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
     return found
 
 
+def queues_of(tables: RouteTables, topic: str, broker_name: str) -> QueueData | None:
+    """The queues of a topic on one broker."""
+    row = tables.topic_queue_table.get(topic, ())
+    return next((queues for queues in row if queues.broker_name == broker_name), None)
+
+
 def _table_violations(tables: RouteTables) -> Iterator[str]:
     groups, live = tables.broker_addr_table, tables.broker_live_table
     if frozenset().union(*tables.cluster_addr_table.values()) != frozenset(groups):
@@ -45,7 +52,7 @@ def _table_violations(tables: RouteTables) -> Iterator[str]:
         if not names or names != sorted(set(names)) or not groups.keys() >= set(names):
             yield f"row of {topic}: {names}"
     for topic, by_broker in tables.topic_queue_mapping_info_table.items():
-        if not by_broker or not all(tables.queues_of(topic, name) for name in by_broker):
+        if not by_broker or not all(queues_of(tables, topic, name) for name in by_broker):
             yield f"mappings of {topic}: {by_broker}"
     in_groups = {(name, number, addr) for name, group in groups.items() for number, addr in group.broker_addrs.items()}
     alive = {(entry.broker_name, entry.broker_id, key.broker_addr) for key, entry in live.items()}

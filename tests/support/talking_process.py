@@ -1,16 +1,18 @@
 """Runs a command that prints what it does, and waits until it has printed something."""
 
 import contextlib
+import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 class Process:
@@ -63,8 +65,6 @@ class Process:
     def _note(self, line: str) -> None:
         self._lines.append(line)
 
-    # -- what it says -------------------------------------------------------------------------------------------------
-
     def wait_until(self, condition: Callable[[], object], *, within: float = GUARD_SECONDS) -> None:
         """Return as soon as a condition on what it said is so.
 
@@ -80,25 +80,19 @@ class Process:
         return "" if self._home is None else (self._home / "printed.log").read_text(encoding="utf-8", errors="replace")
 
     def tell(self, line: str) -> None:
-        """Write a line to its input."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
-    # -- the process --------------------------------------------------------------------------------------------------
-
     @property
     def pid(self) -> int:
-        """The process's number."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
         return self._process.poll() is None
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
         self._process.send_signal(number)
 
     def stop(self) -> int:
@@ -107,7 +101,6 @@ class Process:
         return self.wait()
 
     def kill(self) -> None:
-        """End it as a power cut would."""
         self._process.kill()
         self.wait()
 
@@ -118,11 +111,9 @@ class Process:
         return code
 
     def __enter__(self) -> Self:
-        """Itself; the process runs already."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the process if it still runs."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(BrokenPipeError):
@@ -140,7 +131,6 @@ class PatternProcess(Process):
 
     @property
     def lines(self) -> list[str]:
-        """Every line so far."""
         return self._lines
 
     def said(self, pattern: str) -> list[str]:
@@ -162,3 +152,49 @@ class TalkingProcess(PatternProcess):
 
     def __init__(self, *command: str, **environ: str) -> None:
         super().__init__(command, environ=environ)
+
+
+# A script begins with it that tells in lines of JSON what it finds; `server` is the one that it talks to.
+TELLS = """
+import gc, json, os, signal, socket, sys, threading
+
+loop = sys.argv[1]
+if loop == "asyncio":
+    sys.modules["uvloop"] = None
+
+
+def tell(**news):
+    print(json.dumps(news), flush=True)
+
+
+def connections():
+    found = 0
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            with socket.socket(fileno=os.dup(number)) as other:
+                found += "%s:%d" % other.getpeername()[:2] == server
+        except (OSError, TypeError):
+            pass
+    return found
+
+
+"""
+
+
+def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
+    """A Python process of its own that imports what we import; its output is text in a pipe."""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line that such a script tells."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "it ended"
+    news: dict[str, Any] = json.loads(line)
+    return news

@@ -33,21 +33,17 @@ class TcpProxy:
 
     @property
     def address(self) -> str:
-        """Where to connect."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def connections(self) -> int:
-        """How many are open now."""
         return len(self._open)
 
     async def __aenter__(self) -> Self:
-        """Listen."""
         await self._listen()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close everything."""
         self.cut()
         for task in list(self._tasks):
             task.cancel()
@@ -71,7 +67,6 @@ class TcpProxy:
         self._flows.clear()
 
     async def heal(self) -> None:
-        """Forward again."""
         self._flows.set()
         if self._is_cut:
             self._is_cut = False
@@ -158,7 +153,6 @@ class _Connection:
             self._far.transport.abort()
 
     def abort(self) -> None:
-        """End both sides at once."""
         self.is_aborted = True
         self._near[1].transport.abort()
         if self._far is not None:

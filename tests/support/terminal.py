@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS
 
 
 class Terminal:
@@ -49,7 +49,6 @@ class Terminal:
 
     @property
     def pid(self) -> int:
-        """The command's number."""
         return self._process.pid
 
     def hang_up(self) -> None:
@@ -58,11 +57,9 @@ class Terminal:
         self._descriptor = -1
 
     def type(self, text: str) -> None:
-        """Type."""
         os.write(self._descriptor, text.encode())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
 
     def interrupt_prompt(self) -> None:
@@ -74,7 +71,6 @@ class Terminal:
             self.interrupt()
 
     def wait(self) -> int:
-        """The exit code, once all was read that can be."""
         deadline = time.monotonic() + GUARD_SECONDS
         while self._descriptor >= 0 and self._read(deadline):
             pass
@@ -93,11 +89,9 @@ class Terminal:
         return bool(data)
 
     def __enter__(self) -> Self:
-        """Itself; the command runs already."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the command, and the terminal."""
         self._process.kill()
         self._process.wait(GUARD_SECONDS)
         with contextlib.suppress(OSError):

@@ -13,10 +13,6 @@ _EXTRA: Final = frozenset({"rich", "typer", "yaml"})
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the arguments say; the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            # a terminal that cannot show a character shows its number
-            stream.reconfigure(errors="backslashreplace")
     try:
         from namesrv_client.ctl.app import app  # noqa: PLC0415  # installed with the extra only
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.options import Options
 from namesrv_remoting.codes import Permission
+from namesrv_runtime.log import printable
 
 # into a pipe or file a row is a line, however long
 _PIPE_WIDTH: Final = 1_000_000
@@ -70,7 +71,7 @@ class Output:
             self.say(report.document, *report.body, is_one_of_many=head is not None)
             complain(report.problems)
             return
-        problems = [Text(shown(problem), style="red") for problem in report.problems]
+        problems = [Text(printable(problem), style="red") for problem in report.problems]
         page = self._rendered(Text(head, style="dim"), *problems, *report.body)
         self._write(self._painted(page) if self._is_terminal else page)
 
@@ -129,7 +130,7 @@ def _speaks_unicode() -> bool:
 def complain(problems: Iterable[str]) -> None:
     """Say what is wrong, a line each, on standard error."""
     for problem in problems:
-        sys.stderr.write(f"{PROGRAM}: {shown(problem)}\n")
+        sys.stderr.write(f"{PROGRAM}: {printable(problem)}\n")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[RenderableType]:
@@ -180,10 +181,7 @@ def cell(value: object) -> Text:
         return Text(ABSENT, style="dim")
     if isinstance(value, bool):
         return Text("yes" if value else "no")
-    return Text(shown(str(value)))
-
-
-# -- values and text --------------------------------------------------------------------------------------------------
+    return Text(printable(str(value)))
 
 
 def lasting(seconds: float | None) -> str | None:
@@ -225,15 +223,6 @@ def perm_text(perm: int) -> str:
 
 # in JSON the only unprintable character outside of strings is the line break
 _BEYOND_ASCII: Final = re.compile(r"[^\n\x20-\x7e]")
-
-
-def shown(text: str) -> str:
-    r"""The text with everything that is not printable as a Python escape: ESC is `\x1b`, a line break `\n`."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
 
 
 def json_text(encoded: str, *, is_ascii: bool = False) -> str:

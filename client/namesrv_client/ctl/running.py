@@ -12,9 +12,10 @@ from rich.console import RenderableType
 from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Output, Report, complain, shown, table
+from namesrv_client.ctl.output import Output, Report, complain, table
 from namesrv_client.ctl.servers import Answers, Servers
 from namesrv_runtime import loops
+from namesrv_runtime.log import printable
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -23,8 +24,6 @@ Question = Callable[[NameServer], Awaitable[T]]
 Stream = Callable[[Servers, Output], Awaitable[int]]
 # by its head, the cell of a column for an item of the table
 Columns = Mapping[str, Callable[[Item], object]]
-
-# -- how it runs ------------------------------------------------------------------------------------------------------
 
 
 def show(options: Options, ask: Callable[[Servers], Awaitable[Report]]) -> NoReturn:
@@ -74,9 +73,6 @@ def print_once(options: Options, report: Report) -> NoReturn:
 def _check_once(options: Options) -> None:
     if options.watch_seconds is not None:
         raise typer.BadParameter("this command cannot be repeated", param_hint="--watch")
-
-
-# -- questions and changes --------------------------------------------------------------------------------------------
 
 
 def show_list(  # noqa: PLR0913 - by keyword
@@ -146,7 +142,7 @@ def change(  # noqa: PLR0913 - by keyword
     """
     _check_once(options)
     if confirming is not None and not options.yes:
-        asked = shown(f"{confirming} on {', '.join(options.addresses)}")
+        asked = printable(f"{confirming} on {', '.join(options.addresses)}")
         if not sys.stdin.isatty():
             complain([f"{asked}? No terminal to ask on; pass --yes to confirm"])
             raise typer.Exit(ExitCode.USAGE)

@@ -74,11 +74,9 @@ class Servers:
         return Answers({server.address: found for server, found in zip(self.all, outcomes, strict=True)})
 
     async def __aenter__(self) -> Self:
-        """Nothing is connected yet."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close all connections."""
         await asyncio.gather(*(server.close() for server in self.all))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import msgspec
@@ -27,39 +28,33 @@ _PROBE_SECONDS: Final = 3.0
 _PROBE_TIMEOUT_SECONDS: Final = 0.2
 
 
+@dataclass(eq=False, repr=False)
 class QueueSelector:
     """The queues that can be written to, by topic."""
 
-    def __init__(
-        self,
-        settings: ClientSettings,
-        clock: Clock,
-        cache: RouteCache,
-        *,
-        route: Callable[[str], Awaitable[Route]],
-        use: Callable[[str], None],
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._cache = cache
-        # finds a topic's route, and keeps a topic fresh
-        self._route = route
-        self._use = use
+    settings: ClientSettings
+    clock: Clock
+    cache: RouteCache
+    _: KW_ONLY
+    # finds a topic's route, and keeps a topic fresh
+    route: Callable[[str], Awaitable[Route]]
+    use: Callable[[str], None]
+
+    def __post_init__(self) -> None:
         # by topic, until its route changes
         self._infos: dict[str, PublishInfo] = {}
         # topics that do not exist yet: the default topic's queues, and until when they stand in
         self._defaults: dict[str, tuple[PublishInfo, float]] = {}
-        self._ttl = settings.cache_ttl_seconds
 
     def ready(self, topic: str) -> PublishInfo | None:
         """The queues to write to, if they are known and young enough, without asking anybody."""
-        info = self._infos.get(topic)
-        if info is not None and self._ttl is not None:
-            known = self._cache.get(topic)
-            return info if known is not None and known.age <= self._ttl else None
+        info, ttl = self._infos.get(topic), self.settings.cache_ttl_seconds
+        if info is not None and ttl is not None:
+            known = self.cache.get(topic)
+            return info if known is not None and known.age <= ttl else None
         if info is None and self._defaults:
             info, until = self._defaults.get(topic, (None, 0.0))
-            return info if self._clock.monotonic() < until else None
+            return info if self.clock.monotonic() < until else None
         return info
 
     async def find(self, topic: str) -> PublishInfo:
@@ -68,9 +63,9 @@ class QueueSelector:
         if ready is not None:
             return ready
         try:
-            found = publish_info(topic, (await self._route(topic)).data)
+            found = publish_info(topic, (await self.route(topic)).data)
         except TopicNotFoundError:
-            if topic == self._settings.default_topic:
+            if topic == self.settings.default_topic:
                 raise
             return await self._stand_in(topic)
         except RouteUnavailableError:
@@ -85,7 +80,7 @@ class QueueSelector:
 
     async def _stand_in(self, topic: str) -> PublishInfo:
         """A few queues on each of the default topic's brokers, as a broker will create them."""
-        default, most = await self._route(self._settings.default_topic), self._settings.default_topic_queue_nums
+        default, most = await self.route(self.settings.default_topic), self.settings.default_topic_queue_nums
         queues = [
             msgspec.structs.replace(row, write_queue_nums=min(most, row.read_queue_nums))
             for row in default.data.queue_datas
@@ -94,12 +89,12 @@ class QueueSelector:
         if not found.count:
             raise NoQueueError(f"topic {topic} does not exist, and {default.topic} has no queue that can be written to")
         # the poll asks about it as well, until a broker has created it
-        self._use(topic)
+        self.use(topic)
         known, _ = self._defaults.get(topic, (None, 0.0))
         if known is not None and known.runs == found.runs:
             # goes on with the turns that were taken
             found = known
-        self._defaults[topic] = (found, self._clock.monotonic() + _DEFAULT_SECONDS)
+        self._defaults[topic] = (found, self.clock.monotonic() + _DEFAULT_SECONDS)
         return found
 
     def forget(self, topic: str) -> None:
@@ -112,7 +107,7 @@ class BrokerFaults:
     """Which brokers are left alone after slow and failed sends. Any thread may report."""
 
     def __init__(self, settings: ClientSettings, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._is_tolerant = settings.fault_tolerance
         # without anybody who would find out that a broker is back, its pause has to be enough
         self._is_probed = settings.probe != "off"
@@ -137,7 +132,7 @@ class BrokerFaults:
         pause = next((pause for threshold, pause in self._table if latency_ms >= threshold), 0)
         if pause:
             # an isolation that runs is not made shorter by a slow answer, only by a good one
-            until = self._clock.monotonic() + pause / 1000
+            until = self.clock.monotonic() + pause / 1000
             self._isolated[broker] = max(self._isolated.get(broker, until), until)
         else:
             self._isolated.pop(broker, None)
@@ -149,7 +144,7 @@ class BrokerFaults:
 
     def is_available(self, broker: str) -> bool:
         """Whether it is to be used."""
-        return self.is_reachable(broker) and self._clock.monotonic() >= self._isolated.get(broker, 0.0)
+        return self.is_reachable(broker) and self.clock.monotonic() >= self._isolated.get(broker, 0.0)
 
     def is_reachable(self, broker: str) -> bool:
         """Whether it could be reached the last time somebody tried."""
@@ -176,7 +171,7 @@ class BrokerFaults:
     async def probe(self, master_of: Callable[[str], str | None]) -> None:
         """Try every 3 s to reach the brokers that could not be reached, until cancelled."""
         while True:
-            await self._clock.sleep(_PROBE_SECONDS)
+            await self.clock.sleep(_PROBE_SECONDS)
             await asyncio.gather(*(self._probe(broker, master_of(broker)) for broker in self.unreachable()))
 
     async def _probe(self, broker: str, address: str | None) -> None:
@@ -184,7 +179,7 @@ class BrokerFaults:
             # nothing can be sent to it anyway
             self._isolated.pop(broker, None)
             self.reached(broker)
-        elif await connects(address, self._clock):
+        elif await connects(address, self.clock):
             self.reached(broker)
 
 

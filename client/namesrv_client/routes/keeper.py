@@ -7,6 +7,7 @@ something changes, and the poll is the net under it.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -41,25 +42,19 @@ _JOIN_SECONDS: Final = 0.2
 _REFRESH_SECONDS: Final = 1.0
 
 
+@dataclass(eq=False, repr=False)
 class RouteKeeper:
     """Asks about topics, once for all who want to know, and keeps what is in use up to date in the cache."""
 
-    def __init__(  # noqa: PLR0913 - what it keeps together
-        self,
-        settings: ClientSettings,
-        clock: Clock,
-        session: ServerSession,
-        cache: RouteCache,
-        *,
-        changed: Callable[[RouteChange], None],
-        random_unit: Callable[[], float],
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._session = session
-        self._cache = cache
-        self._changed = changed
-        self._random_unit = random_unit
+    settings: ClientSettings
+    clock: Clock
+    session: ServerSession
+    cache: RouteCache
+    _: KW_ONLY
+    changed: Callable[[RouteChange], None]
+    random_unit: Callable[[], float]
+
+    def __post_init__(self) -> None:
         # topics that are polled: all that anybody ever asked for
         self.in_use: set[str] = set()
         # topic -> what those await who have asked for it
@@ -78,7 +73,7 @@ class RouteKeeper:
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What has to run as long as the client does."""
-        is_watching = self._settings.watch and self._settings.protocol != "rocketmq"
+        is_watching = self.settings.watch and self.settings.protocol != "rocketmq"
         return [self._poll(), self._watch(), self._ping()] if is_watching else [self._poll()]
 
     async def close(self) -> None:
@@ -100,7 +95,7 @@ class RouteKeeper:
     def forget(self, topic: str) -> None:
         """Keep it no longer."""
         self.in_use.discard(topic)
-        self._cache.forget(topic)
+        self.cache.forget(topic)
 
     async def fetch(self, topic: str) -> Route:
         """What a server says of a topic now: one question for all who ask at the same time. Raises RouteError."""
@@ -126,7 +121,7 @@ class RouteKeeper:
         wanted, self._wanted = self._wanted, {}
         reasons: Mapping[str, str] = {}
         try:
-            reasons = await self._session.routes(list(wanted), self._take_fetched)
+            reasons = await self.session.routes(list(wanted), self._take_fetched)
         finally:
             for topic, asking in wanted.items():
                 # nobody is left waiting, not even by a bug
@@ -140,15 +135,15 @@ class RouteKeeper:
                 self.use(topic)
         self._take("pull", answer, is_sync=False)
         for topic, route in answer.routes.items():
-            known = self._cache.get(topic)
+            known = self.cache.get(topic)
             if known is None and topic not in self.in_use:
                 # it has joined the sync point, and nobody will ask about it again
-                self._cache.forget(topic)
+                self.cache.forget(topic)
             if route is None and not answer.can_deny and (known is None or known.confirmed_absent_since is None):
                 # the next server may know
                 continue
             if known is None:
-                reason = f"topic {topic} does not exist, according to {self._session.chosen}"
+                reason = f"topic {topic} does not exist, according to {self.session.chosen}"
                 self._fail(topic, TopicNotFoundError(reason))
             elif (asking := self._asking.pop(topic, None)) is not None and not asking.done():
                 self.use(topic)
@@ -162,23 +157,23 @@ class RouteKeeper:
             asking.exception()
 
     def _take(self, source: Source, answer: Answer, *, is_sync: bool = True) -> None:
-        doubted = len(self._cache.doubted)
-        for change in self._cache.apply(answer, source, is_sync=is_sync):
-            self._changed(change)
-        if len(self._cache.doubted) < doubted:
+        doubted = len(self.cache.doubted)
+        for change in self.cache.apply(answer, source, is_sync=is_sync):
+            self.changed(change)
+        if len(self.cache.doubted) < doubted:
             # believed again: the watch may have it back
             self._watch_again.set()
 
     async def refresh(self) -> bool:
         """Ask for what changed of all topics in use, now; whether a server answered."""
-        self._cache.point.retain(self.in_use)
+        self.cache.point.retain(self.in_use)
         return await self._refresh(sorted(self.in_use))
 
     async def _refresh(self, topics: list[str]) -> bool:
         if not topics:
             return True
         try:
-            await self._session.changes(topics, partial(self._take, "pull"))
+            await self.session.changes(topics, partial(self._take, "pull"))
         except RemotingError as error:
             logger.info("routes not refreshed: %s", error)
             return False
@@ -186,11 +181,11 @@ class RouteKeeper:
 
     async def _poll(self) -> None:
         # full jitter on the first: a thousand clients that start together do not ask together
-        await self._clock.sleep(self._settings.poll_seconds * self._random_unit())
+        await self.clock.sleep(self.settings.poll_seconds * self.random_unit())
         while True:
             await self.refresh()
-            spread = 1 + _JITTER * (2 * self._random_unit() - 1)
-            await self._clock.sleep(self._settings.poll_seconds * spread)
+            spread = 1 + _JITTER * (2 * self.random_unit() - 1)
+            await self.clock.sleep(self.settings.poll_seconds * spread)
 
     def suspect(self, broker: str) -> None:
         """A send to the broker failed: ask about its topics, once a second at most."""
@@ -201,34 +196,34 @@ class RouteKeeper:
     async def _refresh_suspects(self) -> None:
         while self._suspects:
             suspects, self._suspects = self._suspects, set()
-            await self._refresh(sorted(self._cache.topics_of(suspects) & self.in_use))
-            await self._clock.sleep(_REFRESH_SECONDS)
+            await self._refresh(sorted(self.cache.topics_of(suspects) & self.in_use))
+            await self.clock.sleep(_REFRESH_SECONDS)
 
     async def _watch(self) -> None:
         while True:
             self._watch_again.clear()
             # what a young server said and nobody believed is the poll's business: a watch would be told it at once
-            topics = sorted(self.in_use - self._cache.doubted)
+            topics = sorted(self.in_use - self.cache.doubted)
             if not topics:
                 await self._watch_again.wait()
                 continue
-            began = self._clock.monotonic()
+            began = self.clock.monotonic()
             try:
                 has_news = await self._watch_once(topics)
             except RemotingError as error:
                 logger.info("watch ended: %s", error)
                 has_news = False
-            if not has_news and self._clock.monotonic() - began < _WATCH_RETRY_SECONDS:
-                await self._clock.sleep(_WATCH_RETRY_SECONDS * (1 + self._random_unit()) / 2)
+            if not has_news and self.clock.monotonic() - began < _WATCH_RETRY_SECONDS:
+                await self.clock.sleep(_WATCH_RETRY_SECONDS * (1 + self.random_unit()) / 2)
 
     async def _watch_once(self, topics: list[str]) -> bool:
         """Ask once; whether something has changed, in the routes or in what is to be watched."""
-        held = asyncio.create_task(self._session.watch(topics, _WATCH_SECONDS, partial(self._take, "watch")))
+        held = asyncio.create_task(self.session.watch(topics, _WATCH_SECONDS, partial(self._take, "watch")))
         again = asyncio.create_task(self._watch_again.wait())
         try:
             await asyncio.wait((held, again), return_when=asyncio.FIRST_COMPLETED)
             if not held.done():
-                await self._clock.sleep(_JOIN_SECONDS)
+                await self.clock.sleep(_JOIN_SECONDS)
         finally:
             held.cancel()
             again.cancel()
@@ -240,9 +235,9 @@ class RouteKeeper:
 
     async def _ping(self) -> None:
         while True:
-            await self._clock.sleep(_PING_SECONDS)
+            await self.clock.sleep(_PING_SECONDS)
             try:
-                if self.in_use and await self._session.ping():
+                if self.in_use and await self.session.ping():
                     # the one that holds the watch is gone, and its connection may be a proxy's
                     self._watch_again.set()
             except RemotingError as error:

@@ -135,12 +135,21 @@ class RouteChanges:
         return self
 
     async def __anext__(self) -> RouteChange:
-        while not self._changes:
-            if self._is_ended:
-                raise StopAsyncIteration
+        await self.arrival()
+        change = self.take()
+        if change is None:
+            raise StopAsyncIteration
+        return change
+
+    async def arrival(self) -> None:
+        """Return once there is a change to take, or will be no more."""
+        while not self._changes and not self._is_ended:
             self._has_news.clear()
             await self._has_news.wait()
-        return self._changes.popleft()
+
+    def take(self) -> RouteChange | None:
+        """The next change, if there is one; any thread may take it, also when the client is gone."""
+        return self._changes.popleft() if self._changes else None
 
 
 class RouteListeners:

@@ -118,11 +118,7 @@ class AccessGuard:
         self.file, self.enforces = file, enforces
 
     async def __call__(self, request: Request) -> Request:
-        """The request with its account, if it is allowed.
-
-        Raises:
-            NoPermissionError: it is not.
-        """
+        """The request with its account, if it is allowed; raises NoPermissionError if not."""
         account = ""
         try:
             identity = await self._identify(request)

@@ -102,11 +102,7 @@ class RequestLimiter:
         return admit
 
     async def admit(self, request: Request) -> None:
-        """Return when a request may go on.
-
-        Raises:
-            SystemBusyError: too many of them come.
-        """
+        """Return when a request may go on. Raises SystemBusyError when too many of them come."""
         about, mode = CODES.get(request.command.code), self.quotas.mode
         if mode == "off":
             return

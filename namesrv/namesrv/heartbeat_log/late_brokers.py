@@ -1,13 +1,12 @@
 """Pulls of topics that have a late broker: one that should have been heard from by now."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from collections.abc import Collection
 from typing import Final
 
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.base import Steps, parts
 
 # Silence in usual periods after which a broker is late: one heartbeat was lost, or it is dead.
 LATE_PERIODS: Final = 1.5
@@ -51,11 +50,12 @@ class LateBrokers:
             return
         found: set[str] = set()
         for name in late:
-            for part in _parts(self._tables.topics_of_broker.get(name, ())):
+            # copies: they may change between two steps
+            for part in parts(list(self._tables.topics_of_broker.get(name, ())), _STEP_TOPICS):
                 found.update(part)
                 self.topics.update(part)
                 yield
-        for part in _parts(self.topics):
+        for part in parts(list(self.topics), _STEP_TOPICS):
             self.topics.difference_update(topic for topic in part if topic not in found)
             yield
         self._made_of = made_of
@@ -75,10 +75,3 @@ class LateBrokers:
         """The topics (of these; None: all) that were pulled, with their counts, which begin anew."""
         found = list(self.pulls) if topics is None else [topic for topic in self.pulls if topic in topics]
         return [(topic, self.pulls.pop(topic)) for topic in found]
-
-
-def _parts(topics: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    # a copy: they may change between two steps
-    left = iter(list(topics))
-    while part := tuple(islice(left, _STEP_TOPICS)):
-        yield part

@@ -38,10 +38,6 @@ class RegisteredWith(NamedTuple):
     topics: int
 
 
-# a heartbeat: who, its entry, and the seconds since it was heard before
-Touch = tuple[BrokerAddrInfo, BrokerLiveInfo, float]
-
-
 @dataclass(slots=True)
 class _Beating:
     """What is known of a broker between its lines."""
@@ -151,6 +147,7 @@ class HeartbeatLines:
         return _identity(effect.key, effect.live, topics)
 
     def _touched(self, item: Item) -> bytes:
+        # of a heartbeat: who, its entry, and the seconds since it was heard before
         key, live, silent_seconds = item.what
         beating = self._beating.get(key)
         if beating is None or beating.generation != live.generation:

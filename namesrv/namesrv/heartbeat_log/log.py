@@ -4,10 +4,10 @@ The contract is docs/heartbeat-log.md.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from sys import intern
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from namesrv import version
 from namesrv.heartbeat_log.late_brokers import LateBrokers
@@ -28,14 +28,13 @@ from namesrv.routeinfo.tables import Rerouted, RouteTables
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.steps import run_in_steps
+from namesrv_remoting.bodies.base import parts
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import Item, LineLog
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _new_tuple: Final = tuple.__new__
 
@@ -104,9 +103,6 @@ class HeartbeatLog(LineLog):
             report=lambda level, name, fields: event(logger, level, name, **fields),
         )
 
-    def __repr__(self) -> str:
-        return f"<HeartbeatLog [{super().__repr__()} | {len(self.late.topics)} late topics]>"
-
     def start(self) -> None:
         """Begin to write."""
         super().start()
@@ -154,7 +150,7 @@ class HeartbeatLog(LineLog):
             self._note_pulls(self.late.take(rerouted.before.keys()))
         groups = dict(self._tables.broker_addr_table)
         now = self._clock.monotonic()
-        for part in _parts(tuple(rerouted.before)):
+        for part in parts(rerouted.before, _TOPICS_PER_LINE):
             published = RoutesPublished(revision, part, rerouted, groups)
             self._note(now, published, _weight(part) + len(groups) // _GROUPS_PER_WEIGHT)
 
@@ -218,7 +214,7 @@ class HeartbeatLog(LineLog):
 
     def _note_pulls(self, pulls: list[tuple[str, int]]) -> None:
         find, now = self._last_change, self._clock.monotonic()
-        for part in _parts(pulls):
+        for part in parts(pulls, _TOPICS_PER_LINE):
             topics, counts = zip(*part, strict=True)
             fields = {"topics": topics, "revisions": [find(topic) for topic in topics], "counts": counts}
             self._note(now, Told(b"pulls", fields), _weight(part))
@@ -232,10 +228,6 @@ class HeartbeatLog(LineLog):
 
     def _read_wall(self) -> None:
         self._wall_offset = self._clock.wall() - self._clock.monotonic()
-
-
-def _parts(entries: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (entries[at : at + _TOPICS_PER_LINE] for at in range(0, len(entries), _TOPICS_PER_LINE))
 
 
 def _weight(topics: Sequence[object]) -> int:

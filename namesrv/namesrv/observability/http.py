@@ -78,11 +78,7 @@ class HttpListener:
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
-        """Start to accept; the addresses that it listens on.
-
-        Raises:
-            OSError: the address cannot be bound.
-        """
+        """Start to accept; the addresses that it listens on. Raises OSError if the address cannot be bound."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, host, port, backlog=_BACKLOG)
         names = [listening.getsockname() for listening in self._server.sockets]

@@ -25,11 +25,7 @@ _PACKAGES: Final = ("prometheus_client", "starlette", "uvicorn")
 
 @asynccontextmanager
 async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[list[tuple[str, int]]]:
-    """Show the server, if it is to be shown, and measure its loop; the addresses that it is shown on.
-
-    Raises:
-        OSError: the address cannot be bound.
-    """
+    """Show the server, if it is to be shown, and measure its loop; the addresses of the port. Raises OSError."""
     address = namesrv.settings.http_address
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if address is not None and missing:

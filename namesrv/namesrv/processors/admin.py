@@ -18,11 +18,10 @@ from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemE
 from namesrv_remoting.headers import (
     BrokerNameRequestHeader,
     ClusterRequestHeader,
-    DeleteTopicRequestHeader,
     KVConfigKeyRequestHeader,
     NamespaceRequestHeader,
     PutKVConfigRequestHeader,
-    RegisterTopicRequestHeader,
+    TopicRequestHeader,
 )
 from namesrv_remoting.signatures import CREDENTIALS
 from namesrv_runtime.log import event
@@ -63,19 +62,17 @@ class AdminProcessor:
 
     async def delete_topic(self, request: Request) -> Reply:
         """216."""
-        header = DeleteTopicRequestHeader.from_ext(request.command.ext_fields)
+        header = TopicRequestHeader.from_ext(request.command.ext_fields)
         await self._manager.delete_topic(header.topic, header.cluster_name)
         return SUCCESS
 
     async def register_topic(self, request: Request) -> Reply:
         """217."""
-        header = RegisterTopicRequestHeader.from_ext(request.command.ext_fields)
+        header = TopicRequestHeader.from_ext(request.command.ext_fields)
         if request.command.body:
             queue_datas = read_queue_datas(dialect_of(request.command), request.command.body)
             await self._manager.register_topic(header.topic, queue_datas)
         return SUCCESS
-
-    # -- lists --------------------------------------------------------------------------------------------------------
 
     async def system_topics(self, request: Request) -> Reply:
         """304."""
@@ -112,8 +109,6 @@ class AdminProcessor:
         encoded = await self._lists.encoded(dialect_of(request.command), kind, is_wanted)
         self._large_lists.give(request.connection.ip, len(encoded))
         return Reply(encoded)
-
-    # -- settings and the key-value configuration ---------------------------------------------------------------------
 
     async def update_config(self, request: Request) -> Reply:
         """318."""

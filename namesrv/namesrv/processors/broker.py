@@ -12,12 +12,12 @@ from namesrv.processors.admin import log_change
 from namesrv.routeinfo.records import BrokerAddrInfo, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
-from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.base import Steps, emptied
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, is_zlib
-from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable
+from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable, MemberGroup
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
@@ -76,6 +76,7 @@ class BrokerProcessor:
                 if request.check_topics is not None:
                     await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
                 result = await self._manager.register(self._registration(request, header, body, digest))
+                await run_in_steps(emptied(body.topic_configs))
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
         order = None
         if self._namesrv.live.return_order_topic_config_to_broker:
@@ -183,7 +184,7 @@ class BrokerProcessor:
         header = GetBrokerMemberGroupRequestHeader.from_ext(request.command.ext_fields)
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
         addrs = {} if group is None else group.broker_addrs
-        found = BrokerMemberGroup.of(header.cluster_name, header.broker_name, addrs)
+        found = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))
         return Reply(dialect_of(request.command).encode(found))
 
 

@@ -41,11 +41,7 @@ class TopicLists:
         self._making = asyncio.Lock()
 
     async def encoded(self, dialect: Dialect, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> bytes:
-        """The topics whose queues are wanted, in the order in which they came.
-
-        Raises:
-            SystemError_: they are more than an answer can hold.
-        """
+        """The wanted topics, in the order in which they came. Raises SystemError_ if no answer can hold them."""
         key = (id(dialect), kind)
         made = self._found(key)
         if made is None:
@@ -91,11 +87,7 @@ class LargeLists:
         self._given: dict[str, tuple[float, float]] = {}
 
     def give(self, address: str, size: int) -> None:
-        """Count a list that an address is about to get.
-
-        Raises:
-            SystemBusyError: it got too much lately.
-        """
+        """Count a list that an address is about to get. Raises SystemBusyError if it got too much lately."""
         if size <= _LARGE_BYTES:
             return
         now = self._clock.monotonic()

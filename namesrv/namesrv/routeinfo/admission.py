@@ -188,11 +188,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does 
     most: int,
     dropped: Steps[set[str]] | None = None,
 ) -> Steps[None]:
-    """Refuse too many topics: `named`, of which there are at most `most`, are for a broker that leaves `dropped`.
-
-    Raises:
-        BadRequestError: with the limit.
-    """
+    """Refuse too many topics: `named`, at most `most`, for a broker that leaves `dropped`. Raises BadRequestError."""
     table, known = tables.topic_queue_table, tables.topics_of_broker.get(broker_name, set())
     if (
         len(known) + most <= limits.max_topics_per_broker

@@ -61,6 +61,3 @@ class LivenessClock:
             self._credits.append((now, granted))
             self.late_seconds += granted
         return max(0.0, granted)
-
-    def __repr__(self) -> str:
-        return f"<LivenessClock [{self.now():.3f} s | {self.late_seconds:.3f} s late]>"

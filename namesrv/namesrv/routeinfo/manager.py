@@ -151,11 +151,7 @@ class RouteInfoManager:
         return await run_in_steps(self.tables.prepare(changes))
 
     async def register(self, registration: Registration) -> RegisterResult:
-        """Apply a registration.
-
-        Raises:
-            ResponseError: it is refused (see `check_registration`); nothing has changed.
-        """
+        """Apply a registration. Raises ResponseError if it is refused; nothing has changed then."""
         contested, excess, result = None, None, RegisterResult()
         async with self._changing() as effects:
             if self._quotas.mode != "off" and (excess := await self._over_quota(registration)) is not None:
@@ -429,11 +425,7 @@ class RouteInfoManager:
             await self._change_topic(plan_delete_topic(self.tables, topic, cluster_name), row, effects)
 
     async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
-        """Put one topic's queues on brokers that are known.
-
-        Raises:
-            BadRequestError: the tables would hold too much; nothing has changed.
-        """
+        """Put a topic's queues on brokers that are known. Raises BadRequestError if the tables would hold too much."""
         async with self._changing() as effects:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)

@@ -1,8 +1,9 @@
 """Numbers of route changes, and which topics have changed since a client last asked."""
 
-from collections.abc import Collection, Generator, Iterable
-from itertools import islice
+from collections.abc import Collection, Iterable
 from typing import Final
+
+from namesrv_remoting.bodies.base import Steps, parts
 
 # Of at most so many topics without a route the last change is remembered; a client that asks for changes since before a
 # forgotten one gets everything.
@@ -41,20 +42,18 @@ class RouteRevisions:
         self.floor = self.revision
         return self.revision
 
-    def settle(self, routed: Collection[str]) -> Generator[None, None, None]:
+    def settle(self, routed: Collection[str]) -> Steps[None]:
         """Enter large changes, and forget topics that have no route if there are too many; one at a time, in steps."""
         last = self._last
         while self._large:
             number, topics = self._large[0]
-            left = iter(topics)
-            while part := tuple(islice(left, STEP_TOPICS)):
+            for part in parts(topics, STEP_TOPICS):
                 # a small change may have come in between
                 last.update((topic, number) for topic in part if last.get(topic, 0) < number)
                 yield
             del self._large[0]
         if len(last) > len(routed) + self._spare_topics:
-            known = iter(list(last))
-            while part := tuple(islice(known, STEP_TOPICS)):
+            for part in parts(list(last), STEP_TOPICS):
                 for topic in part:
                     if topic not in routed:
                         self.floor = max(self.floor, last.pop(topic))

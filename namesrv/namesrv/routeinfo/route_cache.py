@@ -6,6 +6,7 @@ that ten thousand topics of one broker group cost one encoding and one body.
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Final, Generic, TypeVar
 
@@ -22,26 +23,21 @@ DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_ZONES: Final = 32
 
 
+@dataclass(eq=False, repr=False)
 class RouteCache(Generic[T]):
     """Encoded answers in one dialect: `entries[topic]`, or `fill(topic)` when that has none."""
 
-    def __init__(
-        self,
-        tables: RouteTables,
-        options: RouteOptions,
-        order_topic_conf: Callable[[str], str | None],
-        encode: Callable[[TopicRouteData], tuple[T, int]],
-        max_bytes: int = DEFAULT_MAX_BYTES,
-    ) -> None:
+    tables: RouteTables
+    options: RouteOptions
+    order_topic_conf: Callable[[str], str | None]
+    encode: Callable[[TopicRouteData], tuple[T, int]]
+    max_bytes: int = DEFAULT_MAX_BYTES
+
+    def __post_init__(self) -> None:
         # topic -> its answer, ready but for the opaque
         self.entries: dict[str, T] = {}
         # zone (casefolded) -> topic -> answer
         self.zones: dict[str, dict[str, T]] = {}
-        self._tables = tables
-        self._options = options
-        self._order_topic_conf = order_topic_conf
-        self._encode = encode
-        self._max_bytes = max_bytes
         self._bytes = 0
         # id of a row -> the row (which keeps the id its own) and its answer
         self._by_row: dict[int, tuple[QueueRow, T]] = {}
@@ -51,13 +47,13 @@ class RouteCache(Generic[T]):
 
     def fill(self, topic: str) -> T | None:
         """The answer for a topic that has no entry; None when it has no route."""
-        row = self._tables.topic_queue_table.get(topic)
+        row = self.tables.topic_queue_table.get(topic)
         if row is None:
             return None
         is_shareable = (
-            topic not in self._tables.topic_queue_mapping_info_table
-            and not self._options.order_message_enable
-            and not self._options.support_acting_master
+            topic not in self.tables.topic_queue_mapping_info_table
+            and not self.options.order_message_enable
+            and not self.options.support_acting_master
         )
         shared = self._by_row.get(id(row)) if is_shareable else None
         if shared is not None:
@@ -65,7 +61,7 @@ class RouteCache(Generic[T]):
         else:
             route = self.route(topic)
             assert route is not None  # noqa: S101 - it has a row
-            answer = self._counted(*self._encode(route))
+            answer = self._counted(*self.encode(route))
             if is_shareable:
                 self._by_row[id(row)] = (row, answer)
         self.entries[topic] = answer
@@ -80,7 +76,7 @@ class RouteCache(Generic[T]):
         route = self.route(topic)
         if route is None:
             return None
-        answer, size = self._encode(in_zone(route, zone_name))
+        answer, size = self.encode(in_zone(route, zone_name))
         if zone in self.zones or len(self.zones) < MAX_ZONES:
             self._counted(answer, size)
             self.zones.setdefault(zone, {})[topic] = answer
@@ -88,11 +84,11 @@ class RouteCache(Generic[T]):
 
     def route(self, topic: str) -> TopicRouteData | None:
         """The route as it is now."""
-        return views.topic_route(self._tables, topic, self._options, self._order_topic_conf(topic))
+        return views.topic_route(self.tables, topic, self.options, self.order_topic_conf(topic))
 
     def _counted(self, answer: T, size: int) -> T:
         self._bytes += size
-        if self._bytes > self._max_bytes:
+        if self._bytes > self.max_bytes:
             self.clear()
             self._bytes = size
         return answer

@@ -185,12 +185,6 @@ class RouteTables:
         for key in list(self.carried_on.get(connection_id, ())):
             self._forget_carrier(key, connection_id)
 
-    def queues_of(self, topic: str, broker_name: str) -> QueueData | None:
-        """The queues of a topic on one broker."""
-        row = self.topic_queue_table.get(topic, ())
-        at, is_there = place_in(row, broker_name)
-        return row[at] if is_there else None
-
     def forget_digests(self, broker_names: Iterable[str]) -> None:
         """Read the next registration of these brokers again, whatever it looks like."""
         for name in broker_names:
@@ -405,7 +399,6 @@ def _step_between(before: QueueRow, after: QueueRow) -> tuple[frozenset[str], fr
 
 
 def _put(table: dict[K, V], key: K, value: V) -> None:
-    """Set an entry; an empty one is none."""
     if value:
         table[key] = value
     else:

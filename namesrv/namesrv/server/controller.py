@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,7 @@ from namesrv.kv import KVConfig
 from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
 from namesrv.routeinfo.liveness import LivenessClock
-from namesrv.routeinfo.manager import RouteInfoManager, Touched
-from namesrv.routeinfo.records import Effect
+from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
@@ -122,16 +121,10 @@ class NamesrvController:
         settings: Settings,
         clock: Clock | None = None,
         service_manager: ServiceManager | None = None,
-        *,
-        observers: Sequence[Callable[[Effect], None]] = (),
-        touch_observers: Sequence[Touched] = (),
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
-        # called for every effect, and for every heartbeat, after the server's own
-        self._observers = observers
-        self._touch_observers = touch_observers
         self._stop_asked = asyncio.Event()
         # what SIGHUP asks for
         self._reload_asked = asyncio.Event()
@@ -229,7 +222,7 @@ class NamesrvController:
         was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
         tables, counters = RouteTables(), Counters()
         liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
-        tables.wiped.update(wiped.broker_name for wiped in (last.wiped if last else ()))
+        tables.wiped.update(name for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
         readiness = Readiness(
             last.brokers if last else (),
@@ -249,7 +242,7 @@ class NamesrvController:
             watchers=watchers,
             events=events,
             spawn=spawn,
-            observers=[counters, *(each for each in (log, audit, limiter) if each is not None), *self._observers],
+            observers=[counters, *(each for each in (log, audit, limiter) if each is not None)],
         )
         guard = self._guard(tables, audit)
         answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
@@ -262,7 +255,7 @@ class NamesrvController:
             is_connected=connections.__contains__,
             caches=(answers.json, answers.native),
             on_late_heartbeat=counters.late_heartbeats.observe,
-            on_touch=[*([] if log is None else [log.touched]), *self._touch_observers],
+            on_touch=[] if log is None else [log.touched],
             on_publish=None if log is None else log.routes_published,
             policy=limits.takeover,
             quotas=limits.quotas,

@@ -100,8 +100,6 @@ class Housekeeping:
             # clients that ask now get no routes
             event(logger, logging.ERROR, "ready_without_brokers", reason=reason)
 
-    # -- the server's connections -------------------------------------------------------------------------------------
-
     def connection_opened(self, connection: ServerConnection) -> None:
         """A peer was let in."""
         event(logger, logging.DEBUG, "connection_opened", connection=connection.id, peer=connection.peer)

@@ -8,7 +8,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.state import snapshot
-from namesrv.state.snapshot import ExpectedBroker, Snapshot, WipedBroker
+from namesrv.state.snapshot import ExpectedBroker, Snapshot
 from namesrv_runtime.log import event
 from namesrv_runtime.periodic import Periodic
 
@@ -74,5 +74,5 @@ class Snapshotter:
             saved_ms=int(namesrv.clock.wall() * 1000),
             boot_id=namesrv.boot_id,
             brokers=tuple(brokers[key] for key in sorted(brokers)),
-            wiped=tuple(WipedBroker(None, name) for name in sorted(tables.wiped)),
+            wiped=tuple((None, name) for name in sorted(tables.wiped)),
         )

@@ -58,11 +58,7 @@ class Loaded:
 
 
 def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
-    """The settings by command line, environment, files and defaults, in this order.
-
-    Raises:
-        SettingsError: with everything that is wrong.
-    """
+    """The settings by command line, environment, files and defaults, in this order. Raises SettingsError."""
     sources = [
         _from_properties(line.tls_properties_file, translate_tls),
         _from_properties(line.properties_file, translate),

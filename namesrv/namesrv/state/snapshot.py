@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -35,13 +35,6 @@ class ExpectedBroker:
         return f"{self.cluster}/{self.broker_name}/{self.broker_id} at {self.broker_addr}"
 
 
-class WipedBroker(NamedTuple):
-    """A broker name whose write permission an operator has wiped; in every cluster if none is given."""
-
-    cluster: str | None
-    broker_name: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What a server wants its next life to know."""
@@ -49,16 +42,13 @@ class Snapshot:
     saved_ms: int
     boot_id: str
     brokers: tuple[ExpectedBroker, ...] = ()
-    wiped: tuple[WipedBroker, ...] = ()
+    # (cluster, name) of brokers whose write permission an operator has wiped; in every cluster if none is given
+    wiped: tuple[tuple[str | None, str], ...] = ()
     version: int = VERSION
 
 
 def decode(data: bytes) -> Snapshot:
-    """The snapshot of a file, as it was saved.
-
-    Raises:
-        SealedFileError: torn, damaged, or of another version.
-    """
+    """The snapshot of a file. Raises SealedFileError if it is torn, damaged, or of another version."""
     try:
         return msgspec.convert(unseal(data, VERSION), Snapshot)
     except msgspec.ValidationError as error:
@@ -66,11 +56,7 @@ def decode(data: bytes) -> Snapshot:
 
 
 def save(path: Path, snapshot: Snapshot) -> int:
-    """Replace the file; blocks until it is on disk. Returns its size.
-
-    Raises:
-        OSError: it could not be written, and is as it was.
-    """
+    """Replace the file, and return its size when it is on disk. Raises OSError; then it is as it was."""
     return write_sealed(path, msgspec.to_builtins(snapshot))
 
 

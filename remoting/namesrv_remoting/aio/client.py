@@ -76,7 +76,6 @@ class RemotingClient:
     credentials: Credentials | None = None
 
     def __post_init__(self) -> None:
-        """Read the address; nothing is connected before the first question."""
         self._host, self._port = parse_address(self.address)
         # the connection in use, or the attempt to make one, or neither
         self._connection: ClientConnection | None = None
@@ -84,8 +83,6 @@ class RemotingClient:
         # None after a connect that succeeded
         self._failure: ConnectFailure | None = None
         self._closed = False
-
-    # -- asking -------------------------------------------------------------------------------------------------------
 
     async def invoke(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> RemotingCommand:
         """The answer to a request, if it is a success.
@@ -104,11 +101,7 @@ class RemotingClient:
         return answer
 
     async def invoke_raw(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> RemotingCommand:
-        """The answer to a request, whatever its code.
-
-        Raises:
-            RemotingError: as `invoke`, but no ResponseError.
-        """
+        """The answer to a request, whatever its code. Raises RemotingError as `invoke`, but no ResponseError."""
         try:
             async with timeout_on(self.clock, timeout_seconds):
                 return await (await self._connected()).call(RemotingCommand(code, **question))
@@ -128,18 +121,12 @@ class RemotingClient:
         except TimeoutError:
             raise self._timed_out("not sent", code, timeout_seconds) from None
 
-    # -- its protocol -------------------------------------------------------------------------------------------------
-
     def speaks_native(self) -> bool | None:
         """Whether the server speaks the native protocol, as far as this process knows; None when it has to be asked."""
         return self.protocols.is_native(self.address, self.clock.monotonic())
 
     async def server_info(self, timeout_seconds: float) -> bytes | None:
-        """What the server says of itself natively (SERVER_INFO); None when it speaks RocketMQ's protocol only.
-
-        Raises:
-            RemotingError: as `invoke`; what it speaks is not known then.
-        """
+        """What the server says of itself natively, None from one that speaks RocketMQ's only. Raises RemotingError."""
         for _ in range(self.protocols.attempts(self.address)):
             try:
                 answer = await self.invoke(
@@ -161,9 +148,7 @@ class RemotingClient:
         return None
 
     def _timed_out(self, what: str, code: int, seconds: float) -> RequestTimeoutError:
-        return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds} s")
-
-    # -- connecting ---------------------------------------------------------------------------------------------------
+        return RequestTimeoutError(f"request {int(code)} to {self.address}: {what} within {seconds:.3g} s")
 
     async def _connected(self) -> ClientConnection:
         """The connection in use, or a new one."""
@@ -243,8 +228,6 @@ class RemotingClient:
         if self.on_connection_lost is not None and not self._closed:
             self.on_connection_lost(error)
 
-    # -- state and end ------------------------------------------------------------------------------------------------
-
     @property
     def connected(self) -> bool:
         """Whether there is a connection now."""
@@ -283,11 +266,9 @@ class RemotingClient:
         return ConnectionClosedError(f"client of {self.address} is closed")
 
     async def __aenter__(self) -> Self:
-        """Nothing is connected yet: the first question does that."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close."""
         await self.close()
 
     def __repr__(self) -> str:

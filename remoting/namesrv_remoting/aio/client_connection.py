@@ -123,27 +123,15 @@ class ClientConnection(asyncio.Protocol):
             raise self._closed()
         return self._transport
 
-    # -- asking -------------------------------------------------------------------------------------------------------
-
     async def call(self, question: RemotingCommand) -> RemotingCommand:
-        """Send a question, with an opaque of ours, and wait for its answer.
-
-        Raises:
-            ConnectionClosedError: the connection ended first.
-            LocalProtocolError: the question cannot be put on the wire.
-        """
+        """Send a question, with an opaque of ours, and wait for its answer. Raises as RemotingClient.invoke_raw."""
         await self._until_writable()
         with self._pending.opened() as (opaque, answer):
             self._write(self._signed(replace(question, opaque=opaque)))
             return await answer
 
     async def send(self, notice: RemotingCommand) -> None:
-        """Send what is not answered; returns when it is on its way, not when it has arrived.
-
-        Raises:
-            ConnectionClosedError: the connection ended first.
-            LocalProtocolError: the notice cannot be put on the wire.
-        """
+        """Send what is not answered; returns when it is on its way, not when it has arrived. Raises as `call`."""
         await self._until_writable()
         self._write(self._signed(replace(notice, opaque=self._pending.draw_opaque())))
 
@@ -162,8 +150,6 @@ class ClientConnection(asyncio.Protocol):
 
     def _write(self, command: RemotingCommand) -> None:
         self.transport.write(encode_command(command, max_frame_bytes=self._max_frame_bytes))
-
-    # -- reading ------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Hand out the answers that are complete; the frames before broken ones still count."""
@@ -201,8 +187,6 @@ class ClientConnection(asyncio.Protocol):
     def _broken(self, error: RemoteProtocolError) -> None:
         self._end(f"broke the protocol: {error}", error)
         self.abort()
-
-    # -- life ---------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected."""

@@ -62,7 +62,6 @@ class RemotingServer:
     bytes_sent: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Begin without connections."""
         self.handler: RequestHandler = self.dispatcher
         self._sockets_per_ip: Counter[str] = Counter()
         # who came when only brokers' places were left, and may not have begun as one yet; longest ago first
@@ -73,12 +72,9 @@ class RemotingServer:
     # -- listening ----------------------------------------------------------------------------------------------------
 
     async def listen(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
-        """Start to accept on every host; the addresses that it listens on.
+        """Start to accept on every host; the addresses that it listens on. Raises OSError.
 
         Port 0 takes a free port for the first host and the same one for the others.
-
-        Raises:
-            OSError: an address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         bound: list[tuple[str, int]] = []

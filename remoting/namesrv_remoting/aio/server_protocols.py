@@ -38,9 +38,6 @@ class ServerProtocols:
         """A connection closed before anything was answered on it: another server may be there now."""
         self._rocketmq_until.pop(address, None)
 
-    def __repr__(self) -> str:
-        return f"<ServerProtocols [{len(self._rocketmq_until)} servers]>"
-
 
 # shared by everything in this process, so that a thousand clients learn it once
 PROCESS_PROTOCOLS: Final = ServerProtocols()

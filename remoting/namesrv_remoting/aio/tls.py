@@ -63,11 +63,7 @@ def _stamp(path: Path | None) -> _Stamp:
 
 
 def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
-    """The context of a server; `client_auth` says whether clients show certificates of `ca_file`'s authorities.
-
-    Raises:
-        TlsError: a file cannot be used.
-    """
+    """The context of a server; clients show certificates of `ca_file`'s authorities or not. Raises TlsError."""
     if files.cert_file is None:
         raise TlsError("no certificate")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -84,11 +80,7 @@ def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
 
 
 def client_context(files: TlsFiles, *, verify_host: bool) -> ssl.SSLContext:
-    """The context of a client, which always verifies that the server's certificate is from an authority.
-
-    Raises:
-        TlsError: a file cannot be used.
-    """
+    """The context of a client, which verifies that an authority signed the server's certificate. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = verify_host
     _load(context, files)
@@ -98,11 +90,7 @@ def client_context(files: TlsFiles, *, verify_host: bool) -> ssl.SSLContext:
 
 
 def expires_at(cert_file: Path) -> float:
-    """When the first of the certificates in a file expires, as wall clock time.
-
-    Raises:
-        TlsError: the file has no certificate.
-    """
+    """When the first of the certificates in a file expires, as wall clock time. Raises TlsError if there is none."""
     text = _text(cert_file)
     try:
         # there may be a key, or comments, in front of each
@@ -199,11 +187,7 @@ class ClientTls:
         self._stamps: tuple[_Stamp, ...] = ()
 
     def context(self) -> ssl.SSLContext:
-        """The context for the next connection; reads files, so not on a loop.
-
-        Raises:
-            TlsError: a file cannot be used.
-        """
+        """The context for the next connection; reads files, so not on a loop. Raises TlsError."""
         stamps = self._files.stamps()
         if self._context is None or stamps != self._stamps:
             self._context = client_context(self._files, verify_host=self._verify_host)

@@ -77,11 +77,6 @@ class _Pieces:
         start, self.at = self.at, self.at + length
         return self.data[start : self.at]
 
-    def rest(self) -> Steps[None]:
-        """To the end, where the stream is found to be whole."""
-        for _ in self._chunks:
-            yield
-
 
 def _checked(what: str, value: int, limit: int) -> int:
     if 0 <= value <= limit:
@@ -90,11 +85,7 @@ def _checked(what: str, value: int, limit: int) -> int:
 
 
 def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tally) -> Steps[Compressed]:
-    """Topics, DataVersion, mappings and filter servers of an inflated body.
-
-    Raises:
-        BadRequestError: a length that cannot be, a line without its five parts, or JSON that is none.
-    """
+    """Topics, DataVersion, mappings and filter servers of an inflated body. Raises BadRequestError."""
     pieces = _Pieces(chunks)
     data = yield from pieces.piece("DataVersion", MAX_DATA_VERSION_BYTES)
     version = read_json(_version_decoder, data, f"{_WHAT} (DataVersion)")
@@ -102,8 +93,9 @@ def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tall
     data = yield from pieces.piece("filter servers", MAX_FILTER_SERVERS_BYTES)
     filters = read_json(_filters_decoder, data, f"{_WHAT} (filter servers)")
     mappings = (yield from _mappings(pieces, tally)) if with_mappings else {}
-    # an old server does not look at the mappings of a new broker
-    yield from pieces.rest()
+    # to the end, where the stream is found to be whole: an old server does not look at the mappings of a new broker
+    for _ in chunks:
+        yield
     return (
         topics,
         msgspec.convert(version, DataVersion, from_attributes=True),

@@ -23,57 +23,54 @@ T = TypeVar("T")
 _anything: Final = msgspec.json.Decoder(Any)
 
 # what Java's fields hold when nobody sets them
-_ZEROS: Final[tuple[tuple[type, Callable[[], Any]], ...]] = ((int, int), (str, str), (Sequence, list), (Mapping, dict))
+_ZEROS: Final[tuple[tuple[type, Any], ...]] = ((int, 0), (str, ""), (Sequence, []), (Mapping, {}))
 
 
 @functools.cache
-def java(kind: Any) -> Any:
-    """The same type with structs as Java spells them.
+def java(kind: Any, *, written: bool = False) -> Any:
+    """The same type with structs as Java spells them, to be read, or to be written.
 
-    Names in camelCase, members in alphabetical order and without those that are null. Where one is missing its default
-    counts, or zero: nothing is required but what must not be empty.
+    Names in camelCase, members in alphabetical order. Written, those that are null are left out. Read, a missing one
+    has its default, or zero: nothing is required but what must not be empty.
     """
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _java_struct(kind)
+        return _java_struct(kind, written=written)
     arguments = get_args(kind)
     if not arguments or get_origin(kind) is Annotated:
         return kind
-    spelt = tuple(map(java, arguments))
+    spelt = tuple(java(argument, written=written) for argument in arguments)
     return Union[spelt] if type(None) in spelt else get_origin(kind)[spelt]  # noqa: UP007 - of a tuple
 
 
-def _java_struct(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    fields = [
-        (field.name, java(field.type), _default(field))
-        for field in sorted(msgspec.structs.fields(struct), key=lambda field: field.name)
-    ]
+def _java_struct(struct: type[msgspec.Struct], *, written: bool) -> type[msgspec.Struct]:
+    fields = []
+    for field in sorted(msgspec.structs.fields(struct), key=lambda field: field.name):
+        default = _default(field)
+        # no other default: it would be left out as well
+        has_default = default is None if written else default is not msgspec.NODEFAULT
+        fields.append((field.name, java(field.type, written=written), *([default] if has_default else ())))
     return msgspec.defstruct(
-        struct.__name__, fields, rename="camel", kw_only=True, omit_defaults=True, frozen=True, gc=False
+        struct.__name__, fields, rename="camel", kw_only=True, omit_defaults=written, frozen=True, gc=False
     )
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
-    if field.default is None:
-        return None
-    # only null is left out: what a function makes is no default that msgspec compares with
     if field.default is not msgspec.NODEFAULT:
-        return msgspec.field(default_factory=lambda: field.default)
-    make: Any = field.default_factory
-    if field.required:
-        kind = get_origin(field.type) or field.type
-        if kind is Annotated:
-            # a number of some range; or a text that must not be empty, and stays required
-            kind = int if get_args(field.type)[0] is int else None
-        make = next((zero for base, zero in _ZEROS if isinstance(kind, type) and issubclass(kind, base)), make)
-    if make is msgspec.NODEFAULT:
-        return msgspec.field()
-    return msgspec.field(default_factory=lambda: make())  # noqa: PLW0108 - an empty `dict` would be left out
+        return field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        return msgspec.field(default_factory=field.default_factory)
+    kind = get_origin(field.type) or field.type
+    if kind is Annotated:
+        # a number of some range; or a text that must not be empty, and stays required
+        kind = int if get_args(field.type)[0] is int else None
+    zeros = (zero for base, zero in _ZEROS if isinstance(kind, type) and issubclass(kind, base))
+    return next(zeros, msgspec.NODEFAULT)
 
 
 def in_java(value: object, kind: Any = None) -> Any:
     """The value, or what it holds, as Java spells it; as another type when that is given."""
     native: Any = kind or type(value)
-    return msgspec.convert(value, java(native), from_attributes=True)
+    return msgspec.convert(value, java(native, written=True), from_attributes=True)
 
 
 @functools.cache
@@ -85,7 +82,7 @@ def _encode_json(value: Any) -> bytes:
     kind = type(value)
     if issubclass(kind, msgspec.Struct) and _is_flat(kind):
         # nothing in it is spelt otherwise, and looking through a list of 16 MiB takes 30 ms
-        return msgspec.json.encode(java(kind)(**msgspec.structs.asdict(value)))
+        return msgspec.json.encode(java(kind, written=True)(**msgspec.structs.asdict(value)))
     return msgspec.json.encode(in_java(value))
 
 
@@ -99,37 +96,23 @@ def _native_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind)
 
 
-def _read_json(kind: Any, body: bytes, what: str, max_bytes: int) -> Any:
-    return msgspec.convert(read_json(_json_decoder(kind), body, what, max_bytes=max_bytes), kind, from_attributes=True)
-
-
-def _read_native(kind: Any, body: bytes, what: str, max_bytes: int) -> Any:
-    return read_msgpack(_native_decoder(kind), body, what, max_bytes=max_bytes)
-
-
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How bodies are spelt in one of the protocols."""
 
     encode: Callable[[object], bytes]
-    _read: Callable[[Any, bytes, str, int], Any]
-    _read_data_version: Callable[[bytes], DataVersion | None]
+    # makes the decoder of a type, and reads a body with it
+    _decoder: Callable[[Any], Any]
+    _read: Callable[..., Any]
+    _data_version: Any
 
     def read(self, kind: type[T], body: bytes, *, what: str = "", max_bytes: int = MAX_FRAME_BYTES) -> T:
-        """The value in the body of a question.
-
-        Raises:
-            BadRequestError: it is not of that type, or larger than it may be.
-        """
-        found: T = self._read(kind, body, what or kind.__name__, max_bytes)
-        return found
+        """The value in the body of a question. Raises BadRequestError if it is of another type, or too large."""
+        found: Any = self._read(self._decoder(kind), body, what or kind.__name__, max_bytes=max_bytes)
+        return msgspec.convert(found, kind, from_attributes=True) if self is JSON else found
 
     def read_answer(self, kind: type[T], body: bytes) -> T:
-        """The value in the body of an answer.
-
-        Raises:
-            RemoteProtocolError: it is not of that type; that is the server's fault.
-        """
+        """The value in the body of an answer. Raises RemoteProtocolError if the server sent anything else."""
         try:
             return self.read(kind, body)
         except ResponseError as error:
@@ -142,28 +125,15 @@ class Dialect:
 
     def read_data_version(self, body: bytes) -> DataVersion | None:
         """The DataVersion in the body of a question, None when there is none. Raises BadRequestError."""
-        return self._read_data_version(body) if body else None
+        if not body:
+            return None
+        found = self._read(self._data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES)
+        # every heartbeat of a RocketMQ broker has one, and built by hand it takes half the time
+        return found and DataVersion(found.counter, found.state_version, found.timestamp)
 
 
-_java_data_version: Final = msgspec.json.Decoder(java(DataVersion | None))
-_native_data_version: Final = msgspec.msgpack.Decoder(DataVersion | None)
-
-
-def _read_json_data_version(body: bytes) -> DataVersion | None:
-    # every heartbeat of a RocketMQ broker has one, and built by hand it takes half the time
-    found = read_json(_java_data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES)
-    return found and DataVersion(found.counter, found.state_version, found.timestamp)
-
-
-def _read_native_data_version(body: bytes) -> DataVersion | None:
-    found: DataVersion | None = read_msgpack(
-        _native_data_version, body, "DataVersion", max_bytes=MAX_DATA_VERSION_BYTES
-    )
-    return found
-
-
-JSON: Final = Dialect(_encode_json, _read_json, _read_json_data_version)
-NATIVE: Final = Dialect(msgspec.msgpack.encode, _read_native, _read_native_data_version)
+JSON: Final = Dialect(_encode_json, _json_decoder, read_json, _json_decoder(DataVersion | None))
+NATIVE: Final = Dialect(msgspec.msgpack.encode, _native_decoder, read_msgpack, _native_decoder(DataVersion | None))
 
 
 def dialect_of(message: RemotingCommand) -> Dialect:

@@ -31,8 +31,6 @@ MAX_STATE_BYTES: Final = 16 * 1024
 # a route of a topic that positively does not exist
 ABSENT_ROUTE: Final = msgspec.Raw(b"\xc0")
 
-# -- questions --------------------------------------------------------------------------------------------------------
-
 
 class Question(msgspec.Struct, gc=False):
     """What a client asks."""
@@ -141,19 +139,12 @@ _heartbeat_decoder: Final = msgspec.msgpack.Decoder(_Heartbeat)
 
 
 def heartbeat_state(body: bytes) -> dict[str, Any] | None:
-    """The broker's own state (queue depth, disk use, whatever) in a native 904, None when it sends none.
-
-    Raises:
-        BadRequestError: not a small flat map.
-    """
+    """The broker's own state in a native 904, None when it sends none. Raises BadRequestError unless small and flat."""
     if not body:
         return None
     if len(body) > MAX_STATE_BYTES:
         raise BadRequestError(f"state of {len(body)} bytes, limit {MAX_STATE_BYTES}")
     return read_msgpack(_heartbeat_decoder, body, "BROKER_HEARTBEAT").state
-
-
-# -- answers ----------------------------------------------------------------------------------------------------------
 
 
 class RoutesAnswer(msgspec.Struct):

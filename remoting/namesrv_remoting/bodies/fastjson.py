@@ -64,8 +64,7 @@ def quote_bare_keys(data: bytes) -> bytes:
 def loads(data: bytes, kind: Any = Any) -> Any:
     """The value of a document in fastjson's dialect; integer keys become strings, numeric strings numbers.
 
-    Raises:
-        FastjsonError: it is too long, not a document, or not of that type; nothing else is ever raised.
+    Raises FastjsonError, and nothing else, if it is too long, not a document, or not of that type.
     """
     if len(data) > MAX_BYTES:
         raise FastjsonError(f"json of {len(data)} bytes, limit {MAX_BYTES}")
@@ -117,10 +116,7 @@ def _usual(found: re.Match[str]) -> str:
 def coerce_ext_fields(members: dict[str, Any]) -> dict[str, str]:
     """What fastjson makes of an object for a `Map<String,String>`; a null member counts as absent.
 
-    Numbers and booleans become their JSON text, containers become compact JSON.
-
-    Raises:
-        FastjsonError: nested too deeply.
+    Numbers and booleans become their JSON text, containers compact JSON. Raises FastjsonError if nested too deeply.
     """
     try:
         return {name: _text(member) for name, member in members.items() if member is not None}

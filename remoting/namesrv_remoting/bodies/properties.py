@@ -18,11 +18,7 @@ class PropertiesError(ValueError):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """All keys and values; of a repeated key the last value.
-
-    Raises:
-        PropertiesError: for a broken Unicode escape, the only thing that the syntax forbids.
-    """
+    """All keys and values, of a repeated key the last. Raises PropertiesError for a broken Unicode escape only."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key = _KEY.match(line)

@@ -63,21 +63,18 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     cluster_addr_table: Mapping[str, Sequence[str]]
 
 
-class _MemberGroup(msgspec.Struct, frozen=True):
+class MemberGroup(msgspec.Struct, frozen=True):
+    """One group, without addresses when nobody is in it."""
+
     cluster: str
     broker_name: str
     broker_addrs: Mapping[int, str]
 
 
 class BrokerMemberGroup(msgspec.Struct, frozen=True):
-    """901: one group, without addresses when nobody is in it."""
+    """901."""
 
-    broker_member_group: _MemberGroup
-
-    @classmethod
-    def of(cls, cluster: str, broker_name: str, broker_addrs: Mapping[int, str]) -> "BrokerMemberGroup":
-        """The answer about one group."""
-        return cls(_MemberGroup(cluster, broker_name, broker_addrs))
+    broker_member_group: MemberGroup
 
 
 class TopicList(msgspec.Struct, frozen=True):
@@ -98,11 +95,7 @@ class _QueueDatas(msgspec.Struct, frozen=True):
 
 
 def read_queue_datas(dialect: Dialect, body: bytes) -> list[QueueData]:
-    """The queues in a TopicRouteData body: all that 217 uses of it.
-
-    Raises:
-        BadRequestError: the body is none, or a number is missing in its queues: natively none has a default.
-    """
+    """The queues in a TopicRouteData body, all that 217 uses; natively no default counts. Raises BadRequestError."""
     found = dialect.read(_QueueDatas, body, what="TopicRouteData", max_bytes=MAX_QUEUE_DATAS_BYTES)
     return found.queue_datas or []
 

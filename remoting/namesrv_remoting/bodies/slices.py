@@ -85,11 +85,7 @@ class JsonSlices:
         self._guesses = True
 
     def read(self, members: Mapping[str, Member | Group]) -> Steps[None]:
-        """Read the document, an object with a few members; others than these are skipped, and not checked.
-
-        Raises:
-            BadRequestError: it is not JSON, or beyond a limit.
-        """
+        """Read the document, an object with a few members; others are skipped unchecked. Raises BadRequestError."""
         end = yield from self._object(self._blanks(0), members)
         if self._blanks(end) != len(self._data):
             self._fail("expected the end", end)
@@ -251,11 +247,7 @@ class MsgpackSlices:
         self._base = 0
 
     def read(self, members: Mapping[str, Member]) -> Steps[None]:
-        """Read the document, a map with a few members; others than these are skipped.
-
-        Raises:
-            BadRequestError: it is not msgpack, or beyond a limit.
-        """
+        """Read the document, a map with a few members; others than these are skipped. Raises BadRequestError."""
         for _ in range((yield from self._opened(_MAP32, "members", _MAX_MEMBERS))):
             member = members.get((yield from self._value(_names, _MAX_NAME_BYTES)))
             if member is None:

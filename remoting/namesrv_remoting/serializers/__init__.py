@@ -21,21 +21,13 @@ _DECODE: Final[Mapping[int, Callable[[Frame], RemotingCommand]]] = {
 
 
 def encode_command(command: RemotingCommand, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> bytes:
-    """The bytes of a whole frame.
-
-    Raises:
-        LocalProtocolError: it cannot be spelt, or is larger than the receiver accepts.
-    """
+    """The bytes of a whole frame. Raises LocalProtocolError if it cannot be spelt, or is too large for the receiver."""
     header = _ENCODE[command.serialize_type](command)
     return encode_frame(command.serialize_type, header, command.body, max_frame_bytes=max_frame_bytes)
 
 
 def decode_frame(frame: Frame) -> RemotingCommand:
-    """The command in a frame that was cut from the stream.
-
-    Raises:
-        RemoteProtocolError: the header is not one.
-    """
+    """The command in a frame that was cut from the stream. Raises RemoteProtocolError if the header is not one."""
     return _DECODE[frame.serialize_type](frame)
 
 

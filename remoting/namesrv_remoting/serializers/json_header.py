@@ -58,11 +58,7 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame.
-
-    Raises:
-        RemoteProtocolError: the header is not a JSON object, or a member of it cannot be what it has to be.
-    """
+    """The command in a frame. Raises RemoteProtocolError for what is no JSON object, or has a member that cannot be."""
     try:
         header = _decoder.decode(frame.header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

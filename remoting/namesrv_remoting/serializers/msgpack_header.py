@@ -36,11 +36,7 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame.
-
-    Raises:
-        RemoteProtocolError: not an array of six, or a member of a type or size that it cannot have.
-    """
+    """The command in a frame. Raises RemoteProtocolError for what is no array of six, or has a wrong member."""
     try:
         header = _decoder.decode(frame.header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

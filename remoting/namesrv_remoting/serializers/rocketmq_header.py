@@ -21,11 +21,7 @@ _LANGUAGES: Final = frozenset(LanguageCode)
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """The header's bytes.
-
-    Raises:
-        LocalProtocolError: code or version does not fit 16 bits.
-    """
+    """The header's bytes. Raises LocalProtocolError if code or version does not fit 16 bits."""
     remark = (command.remark or "").encode()
     ext = b"".join(
         _INT16.pack(check_sendable("ext field name length", len(key), 16)) + key + _INT32.pack(len(value)) + value
@@ -42,13 +38,10 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame.
+    """The command in a frame. Raises RemoteProtocolError for a length that cannot be, or text that is not UTF-8.
 
     The body begins where the ext fields end and keeps its length, whatever the declared header length says: that is
     what Java's decoder does.
-
-    Raises:
-        RemoteProtocolError: a length is beyond its limit or the header, or text is not UTF-8.
     """
     data, body = frame.header, frame.body
     declared = len(data)

@@ -166,11 +166,7 @@ def _checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def read_settings(argv: Sequence[str]) -> Settings:
-    """Read the command line; argparse itself ends the process on --help and on errors.
-
-    Raises:
-        UsageError: what was given does not go together.
-    """
+    """Read the command line; argparse itself ends the process on --help and on errors. Raises UsageError."""
     given = parser().parse_args(argv)
     given.conf, given.submit_line = dict(given.conf), None
     try:

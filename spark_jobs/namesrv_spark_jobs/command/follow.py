@@ -38,11 +38,7 @@ def followed_directory(inputs: Sequence[str]) -> Path:
 
 
 def inherit(out: Path, aside: Path, source: Path) -> None:
-    """Begin with what the last run took in. Links: the old report stays whole until the new one takes its place.
-
-    Raises:
-        UsageError: that was from another directory.
-    """
+    """Begin with what the last run took in, linked: the old report stays whole. Raises UsageError."""
     state = aside / STATE
     if not (out / STATE).is_dir():
         state.mkdir()

@@ -55,11 +55,7 @@ def _refuse_foreign(out: Path) -> None:
 
 @contextmanager
 def written_aside(out: Path) -> Iterator[Path]:
-    """A directory beside `out` that takes its place at the end; whatever is raised, `out` stays as it was.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
+    """A directory beside `out` that takes its place at the end; whatever is raised, `out` stays. Raises UsageError."""
     _remove_leftovers(out)
     aside = out.with_name(f".{out.name}.tmp-{socket.gethostname()}-{os.getpid()}")
     try:

@@ -96,11 +96,7 @@ def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable
 def analysed(
     spark: SparkSession, sources: Sources, settings: Settings, aside: Path, progress: Callable[[str], None]
 ) -> tuple[Sources, Analysis]:
-    """Run the analysis; a file that was renamed meanwhile, because its server closed it, is read by its new name.
-
-    Raises:
-        UsageError: there is nothing to read, or nothing that can be read.
-    """
+    """Run the analysis; a file that its server closed meanwhile is read by its new name. Raises UsageError."""
     named = " ".join(settings.inputs)
     staging = f"file://{aside / _STAGING}"
     for attempt in range(1, _ATTEMPTS + 1):

@@ -81,11 +81,7 @@ def require_java(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def require_master(master: str, *, seconds: float = MASTER_SECONDS) -> None:
-    """Dial a standalone master: Spark itself would go on for a minute before it says anything.
-
-    Raises:
-        UsageError: none of its addresses (one or several of `host:port`) accepts a connection in time.
-    """
+    """Dial a standalone master, or raise UsageError: Spark itself would go on for a minute before it says anything."""
     if not master.startswith("spark://"):
         return
     addresses = []
@@ -111,11 +107,7 @@ def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
 
 @contextmanager
 def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = False) -> Iterator["SparkSession"]:
-    """A session that is stopped at the end, unless it was there before.
-
-    Raises:
-        UsageError: pyspark or Java is missing, or the master does not answer.
-    """
+    """A session, stopped at the end unless it was there before. Raises UsageError without pyspark, Java or a master."""
     require_packages()
     from pyspark.sql import SparkSession  # noqa: PLC0415  # half a gigabyte, installed with the extra only
 

@@ -36,6 +36,8 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
     It needs nothing from anywhere, and allows nothing but its own style.
     """
     style = _resource("style.css")
+    # no script, no request, no form; of styles only the one of this page
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     settings = [
         Setting(_label(row), row["policy"], row["false"], row["client"]["p99"])
         for row in charts["what_if"]
@@ -49,7 +51,7 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
         .get_template("report.html")
         .render(
             style=Markup(style),  # noqa: S704 - a file of this package
-            policy=_policy(style),
+            policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
             summary=summary,
             charts=charts,
             pictures=_pictures(summary, charts, settings),
@@ -91,12 +93,6 @@ def _environment() -> Environment:
 def _resource(name: str) -> str:
     # not by path: under spark-submit the package is a zip
     return files("namesrv_spark_jobs.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _policy(style: str) -> str:
-    """No script, no request, no form; of styles only the one of this page."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
 def _pictures(

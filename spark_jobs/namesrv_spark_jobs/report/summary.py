@@ -159,7 +159,11 @@ def charts(told: Mapping[str, Sequence[Row]], made: Mapping[str, Any]) -> dict[s
     """What the page draws, beside the summary; `analysis.Analysis` says what is in it."""
     points = {row["measure"]: row["points"] for row in told["curves"]}
     return {
-        **{f"{measure}_cdf": _curve(points.get(measure)) for measure in ("registry", "client")},
+        # points (milliseconds, share), ascending
+        **{
+            f"{measure}_cdf": [[whole_ms(ms), step / CURVE_STEPS] for step, ms in enumerate(points.get(measure) or ())]
+            for measure in ("registry", "client")
+        },
         "timeline": {
             "from_ms": made["input"]["from_ms"] or 0,
             "to_ms": made["input"]["until_ms"] or 0,
@@ -218,8 +222,3 @@ def _gap_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
         }
         for number in (range(min(counts), max(counts) + 1) if counts else ())
     ]
-
-
-def _curve(points: Sequence[float] | None) -> list[list[float]]:
-    """A distribution as points (milliseconds, share), ascending."""
-    return [[whole_ms(value), step / CURVE_STEPS] for step, value in enumerate(points or ())]

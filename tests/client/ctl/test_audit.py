@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.ctl import COMMAND, run
 from tests.support.daemon import Daemon
-from tests.support.peer import Peer
+from tests.support.peer import Broker, Peer
 from tests.support.talking_process import PatternProcess
 
 # 2026-03-01 08:00 UTC

@@ -7,9 +7,9 @@ import pytest
 from namesrv_client.ctl.commands.bench import percentile
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl, nobody
+from tests.support.fake_clock import until
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration
-from tests.support.raw_peer import until
 
 QUICK = ("--seconds", "0.1", "--connections", "2")
 

@@ -7,10 +7,8 @@ import pytest
 
 from tests.support.ctl import asked, at, ctl, nobody, run, two_asked
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import Broker, registration, topic_config
+from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
 
-MASTER = Broker()
-ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 BOTH = pytest.mark.parametrize("spoken", ["native", "rocketmq"])
 
 
@@ -190,9 +188,6 @@ async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: Sequenc
         assert not server.namesrv.connections
 
 
-# -- mqadmin ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
@@ -206,10 +201,7 @@ async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: Sequenc
         ("addWritePerm -b broker-a -y", "add-write-perm broker-a -y"),
         ("updateKvConfig -s ns -k k -v v", "kv put ns k v"),
         ("deleteKvConfig -s ns -k k -y", "kv delete ns k -y"),
-        (
-            "updateNamesrvConfig -k orderMessageEnable -v true --yes",
-            "config set orderMessageEnable=true --yes",
-        ),
+        ("updateNamesrvConfig -k orderMessageEnable -v true --yes", "config set orderMessageEnable=true --yes"),
         ("updateOrderConf -m put -t T -v broker-a:4", "kv put ORDER_TOPIC_CONFIG T broker-a:4"),
         ("updateOrderConf -m get -t X", "kv get ORDER_TOPIC_CONFIG X"),
         ("updateOrderConf -m delete -t T -y", "kv delete ORDER_TOPIC_CONFIG T -y"),

@@ -93,9 +93,6 @@ def test_bug_is_seventy_with_a_traceback(capsys: pytest.CaptureFixture[str], mon
     assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 
 
-# -- completion -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("shell", "begin"),
     [

@@ -1,11 +1,10 @@
 """The commands `diff` and `explain`: in what NameServers differ."""
 
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-from namesrv_client.ctl.commands.diff import Difference, View, differences, grouped, view_of
+from namesrv_client.ctl.commands.diff import Difference, View, differences, view_of
 from namesrv_client.ctl.commands.explain import Instance
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
@@ -13,11 +12,8 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
 from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import TIMESTAMP, Broker, registration, topic_config
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, TIMESTAMP, registration, topic_config
 
-MASTER: Final = Broker()
-SLAVE: Final = Broker(id=1, addr="10.0.0.2:10911")
-OTHER: Final = Broker("broker-b", 0, "10.0.0.3:10911")
 RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 
 
@@ -47,16 +43,6 @@ def test_differences_name_what_each_server_says() -> None:
     assert [] == differences({"s1": views["s1"]}) == differences({})
 
 
-def test_topics_that_differ_alike_are_told_together() -> None:
-    """A broker that one server lacks is missed in all its topics; brokers are told one by one."""
-    values = {"s1": True, "s2": False}
-    found = [Difference("broker", name, "present", values) for name in ("a", "b")]
-    found += [Difference("topic", name, "present", values) for name in ("T", "V")]
-    found.insert(3, Difference("topic", "U", "present", {"s1": False, "s2": True}))
-
-    assert [(["a"], found[0]), (["b"], found[1]), (["T", "V"], found[2]), (["U"], found[3])] == grouped(found)
-
-
 def test_facts_are_those_of_each_instance_and_of_each_topics_queues() -> None:
     """Permission, flags, order configuration and static queues, without the brokers' addresses."""
     group = BrokerData("c", "b", {0: "a:1", 1: "a:2"}, "z", enable_acting_master=True)
@@ -78,12 +64,8 @@ def test_facts_are_those_of_each_instance_and_of_each_topics_queues() -> None:
 @pytest.mark.parametrize(
     ("age", "left", "verdict"),
     [
-        (0.0, 120.0, "fine"),
-        (60.0, 60.0, "fine"),
-        (60.1, 59.9, "late"),
-        (120.0, 0.0, "late"),
-        (120.1, -0.1, "overdue"),
-        (None, None, "unknown"),
+        *((0.0, 120.0, "fine"), (60.0, 60.0, "fine"), (60.1, 59.9, "late"), (120.0, 0.0, "late")),
+        *((120.1, -0.1, "overdue"), (None, None, "unknown")),
     ],
 )
 def test_verdict(age: float | None, left: float | None, verdict: str) -> None:
@@ -93,9 +75,6 @@ def test_verdict(age: float | None, left: float | None, verdict: str) -> None:
 
     assert verdict == Instance("c", "b", 0, "a:1", queues, live, tells_liveness=True).verdict
     assert "gone" == Instance("c", "b", 0, "a:1", queues, None, tells_liveness=True).verdict
-
-
-# -- diff -------------------------------------------------------------------------------------------------------------
 
 
 async def test_servers_that_say_the_same(tmp_path: Path) -> None:
@@ -167,9 +146,6 @@ async def test_server_that_cannot_be_compared_is_a_no(tmp_path: Path) -> None:
     assert (1, "", [f"{not_ready}: refused with code 1: name server not ready"]) == (*refused[:2], refused.problems)
     alone = await ctl("diff")
     assert (2, True) == (alone.code, "at least two servers" in alone.err)
-
-
-# -- explain ----------------------------------------------------------------------------------------------------------
 
 
 async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:

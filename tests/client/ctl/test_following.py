@@ -8,21 +8,19 @@ from typing import Any
 
 import pytest
 
-from namesrv_client.ctl.commands.following import missed_between, what
+from namesrv_client.ctl.commands.following import missed_between
 from namesrv_remoting.bodies.extensions import Event, Events
-from tests.support import broker as sync_broker
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import COMMAND, address_of, asked, at, ctl, nobody
 from tests.support.daemon import Daemon
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, native_registration
+from tests.support.namesrv_peer import MASTER, OTHER, native_registration
+from tests.support.peer import Broker as SyncBroker
 from tests.support.peer import Peer
-from tests.support.raw_peer import until
 from tests.support.terminal import Terminal
 
-MASTER = Broker()
-OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
-FIRST, SECOND = sync_broker.Broker(), sync_broker.Broker(name="broker-b", addr="10.0.0.2:10911")
+FIRST, SECOND = SyncBroker(), SyncBroker(name="broker-b", addr="10.0.0.2:10911")
 RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 
 
@@ -85,15 +83,6 @@ async def test_what_cannot_be_followed_ends_at_once(tmp_path: Path) -> None:
             assert (2, "") == (await ctl(*at(absent), *command))[:2]
 
 
-def test_event_is_told_in_words() -> None:
-    """A broker in one word, everything else by name; what is not there is left out."""
-    broker = {"cluster": "c", "broker_name": "b", "broker_id": 1, "broker_addr": "a:1"}
-
-    assert "c/b/1 a:1" == what(broker)
-    assert "c/b/1 a:1 reason=silent" == what({**broker, "reason": "silent", "x": None})
-    assert "cluster=c topics=T,U n=0" == what({"cluster": "c", "topics": ["T", "U"], "n": 0})
-
-
 @pytest.mark.parametrize(
     ("known", "found", "missed"), [((6,), (7, 8), 0), ((6,), (), 0), ((6,), (10,), 3), ((), (3,), 2)]
 )
@@ -107,8 +96,7 @@ def test_events_that_were_overwritten_are_counted(known: Sequence[int], found: S
 def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
     """New ones within a second, told apart by server; Ctrl-C is the ordinary end."""
     with Daemon(tmp_path / "1").listening() as one, Daemon(tmp_path / "2").listening() as two:
-        (host, port), other = one.address, "{}:{}".format(*two.address)
-        where = f"{host}:{port}"
+        where, other = one.where, two.where
         with Peer(one.address) as peer:
             FIRST.register(peer)
         follow = [*COMMAND, *at(where, other), "events", "-f", "--limit", "1", "-o", "json"]
@@ -119,7 +107,7 @@ def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
                 shown.wait_for("broker-b")
             one.stop()
             shown.wait_for(f"namesrvctl: no connection to {where}")
-            flags = ("--listen-port", str(port), "--wait-for-service-seconds", "0")
+            flags = ("--listen-port", where.rpartition(":")[2], "--wait-for-service-seconds", "0")
             with Daemon(tmp_path / "1", *flags).listening() as again:
                 shown.wait_for(f"namesrvctl: {where}: restarted")
                 with Peer(again.address) as peer:
@@ -132,9 +120,6 @@ def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
     assert [where, other] == list(dict.fromkeys(event["server"] for event in told))
     assert ["evict", "route", "register"] == [event["event"] for event in told if event["server"] == where][:3]
     assert ["route", "register"] == [event["event"] for event in told if event["server"] == other][:2]
-
-
-# -- watch ------------------------------------------------------------------------------------------------------------
 
 
 def questions(server: InProcess) -> int:
@@ -191,15 +176,14 @@ async def test_apaches_server_is_asked_again_and_again(tmp_path: Path) -> None:
 def test_watch_goes_on_over_a_restart(tmp_path: Path) -> None:
     """What is different afterwards is a change; Ctrl-C is the ordinary end."""
     with Daemon(tmp_path / "data").listening() as daemon:
-        host, port = daemon.address
-        where = f"{host}:{port}"
+        where = daemon.where
         with Peer(daemon.address) as peer:
             FIRST.register(peer)
             with Terminal([*COMMAND, "-s", where, "watch", "orders", "nothing"], columns=60) as shown:
                 shown.wait_for("nothing  absent")
                 daemon.stop()
                 shown.wait_for(f"namesrvctl: no connection to {where}")
-                flags = ("--listen-port", str(port), "--wait-for-service-seconds", "0")
+                flags = ("--listen-port", where.rpartition(":")[2], "--wait-for-service-seconds", "0")
                 with Daemon(tmp_path / "data", *flags).listening() as again, Peer(again.address) as new_peer:
                     shown.wait_for("orders  vanished")
                     SECOND.register(new_peer)

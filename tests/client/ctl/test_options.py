@@ -104,12 +104,8 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("given", "refused", "unreachable", "code", "code_if_all"),
     [
-        ("ab", "", "", 0, 0),
-        ("a", "", "b", 0, 1),
-        ("a", "b", "", 1, 1),
-        ("", "ab", "", 1, 1),
-        ("", "a", "b", 1, 1),
-        ("", "", "ab", 2, 2),
+        *(("ab", "", "", 0, 0), ("a", "", "b", 0, 1), ("a", "b", "", 1, 1)),
+        *(("", "ab", "", 1, 1), ("", "a", "b", 1, 1), ("", "", "ab", 2, 2)),
     ],
 )
 def test_exit_code_of_answers(given: str, refused: str, unreachable: str, code: int, code_if_all: int) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from namesrv_client.ctl.output import cell, json_text, lasting, moment, perm_text, shown, table, yaml_text
+from namesrv_client.ctl.output import cell, json_text, lasting, moment, perm_text, table, yaml_text
+from namesrv_runtime.log import printable
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl
 from tests.support.in_process import namesrv_in_process
@@ -61,18 +62,9 @@ def test_cells(value: object, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (None, None),
-        (float("nan"), None),
-        (float("inf"), None),
-        (0.349, "0.3 s"),
-        (-0.5, "-0.5 s"),
-        (59.9, "59.9 s"),
-        (60, "1 m 0 s"),
-        (-125.9, "-2 m 5 s"),
-        (3_600, "1 h 0 m"),
-        (86_399, "23 h 59 m"),
-        (90_000, "1 d 1 h"),
-        (1e18, "11574074074074 d 1 h"),
+        *((unknown, None) for unknown in (None, float("nan"), float("inf"))),
+        *((0.349, "0.3 s"), (-0.5, "-0.5 s"), (59.9, "59.9 s"), (60, "1 m 0 s"), (-125.9, "-2 m 5 s")),
+        *((3_600, "1 h 0 m"), (86_399, "23 h 59 m"), (90_000, "1 d 1 h"), (1e18, "11574074074074 d 1 h")),
     ],
 )
 def test_lasting(seconds: float | None, said: str | None) -> None:
@@ -106,7 +98,7 @@ def test_nothing_unprintable_is_ever_shown(text: str) -> None:
     as_json = json_text(json.dumps(document, ensure_ascii=False, indent=2))
     as_yaml = yaml_text(document)
 
-    assert shown(text).isprintable()
+    assert printable(text).isprintable()
     for spelt in (as_json, as_yaml):
         assert spelt.replace("\n", "").isprintable()
     assert document == json.loads(as_json) == yaml.safe_load(as_yaml)

@@ -11,6 +11,10 @@ from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import (
+    ELSEWHERE,
+    MASTER,
+    OTHER,
+    SLAVE,
     TIMESTAMP,
     Broker,
     native,
@@ -19,19 +23,12 @@ from tests.support.namesrv_peer import (
     topic_config,
 )
 
-MASTER: Final = Broker()
-SLAVE: Final = Broker(id=1, addr="10.0.0.2:10911")
-OTHER: Final = Broker("broker-b", 0, "10.0.0.3:10911")
-ELSEWHERE: Final = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 NOT_SUPPORTED: Final = "refused with code 3: not supported by Apache's NameServer"
 
 
 def heads(text: str) -> list[str]:
     """Those of a table."""
     return text.split(" | ")
-
-
-# -- status -----------------------------------------------------------------------------------------------------------
 
 
 async def test_status_of_a_ready_server(tmp_path: Path) -> None:
@@ -110,9 +107,6 @@ async def test_apaches_server_is_counted(tmp_path: Path, topics: int | None) -> 
     assert (0, [["SERVER", "STATE", "PROTOCOL", "BROKERS", *counts]]) == (shown.code, shown.cells[:1])
     members = {"server": where, "protocol": "rocketmq", "state": "answers", "brokers": 2, "topics": topics}
     assert {"healthy": True, "servers": [members]} == found.json
-
-
-# -- brokers and connections ------------------------------------------------------------------------------------------
 
 
 async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
@@ -227,9 +221,6 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
     where = address_of(apache)
     assert (1, [f"{where}: {NOT_SUPPORTED}"]) == (refused.code, refused.problems)
     assert {"servers": [{"server": where, "error": NOT_SUPPORTED, "answered": True}]} == refused.json
-
-
-# -- topics and routes ------------------------------------------------------------------------------------------------
 
 
 async def test_topics_are_listed(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.broker import Broker
 from tests.support.ctl import COMMAND, nobody
 from tests.support.daemon import Daemon
-from tests.support.peer import Peer
+from tests.support.peer import Broker, Peer
 from tests.support.terminal import Terminal
 
 BROKER = Broker(name="broker-with-a-long-name", topics=("orders", "bills"))
@@ -22,8 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with one broker."""
     with Daemon(tmp_path_factory.mktemp("data")).listening() as daemon, Peer(daemon.address) as peer:
         BROKER.register(peer)
-        host, port = daemon.address
-        yield f"{host}:{port}"
+        yield daemon.where
 
 
 def plain(shown: str) -> list[str]:

@@ -19,8 +19,7 @@ from namesrv_client.queues.topic_queues import PublishInfo, QueueRun
 from namesrv_client.routes.cache import RouteCache
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from tests.support.dead_ends import full_queue, refusing_port
-from tests.support.fake_clock import FakeClock
-from tests.support.raw_peer import until
+from tests.support.fake_clock import FakeClock, until
 from tests.support.route_clients import group, topic_route
 from tests.support.scripted_server import ScriptedServer
 

@@ -13,11 +13,9 @@ from namesrv_client.routes.server import Server
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, RemotingError
 from tests.support.apache_server import ApacheServer, apache_route
-from tests.support.fake_clock import FakeClock
-from tests.support.guard import GUARD_SECONDS
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import namesrv_in_process
-from tests.support.raw_peer import until
-from tests.support.route_clients import BROKER_A, INFO, PULL, address_of, asked, client_settings
+from tests.support.route_clients import BROKER_A, INFO, PULL, asked, client_settings
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
@@ -223,7 +221,7 @@ async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process() -> Non
         await rocketmq.route_by_topic("t", 1.0)
 
         assert (await pulling).is_warm
-        assert (0, 1) == (apache.refused, apache.accepted)
+        assert (0, 1) == (apache.refused, apache.connections)
 
 
 @pytest.mark.parametrize("protocol", ["auto", "native"])
@@ -272,7 +270,7 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
         assert 3 == len({answer.run for answer in (first, between, second)})
         await clock.advance(45.0)
         assert (True, True) == (server.is_warm, server.can_deny)
-        assert (0, 2) == (apache.refused, apache.accepted)
+        assert (0, 2) == (apache.refused, apache.connections)
 
 
 async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
@@ -296,7 +294,7 @@ async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path, clock=clock) as namesrv:
         peer = await namesrv.connect()
         await peer.register(BROKER_A, __ZONE_NAME="east", zoneName="east")
-        async with server_at(address_of(namesrv), clock, zone_name="west") as server:
+        async with server_at(namesrv.where, clock, zone_name="west") as server:
             await server.identify(1.0)
             answer = await server.pull(["T", "none"], 1.0)
 

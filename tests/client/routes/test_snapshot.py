@@ -14,9 +14,7 @@ from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_runtime.durable_file import write_sealed
 from tests.support.dead_ends import refusing_port
-from tests.support.fake_clock import FakeClock
-from tests.support.passing_time import passing
-from tests.support.raw_peer import until
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,

@@ -31,11 +31,9 @@ class ApacheNameServer(JavaProcess):
 
     @property
     def address(self) -> str:
-        """Where it listens."""
         return f"127.0.0.1:{self.port}"
 
     def booted(self) -> Self:
-        """Return once it listens."""
         self.wait_for("The Name Server boot success", within=GUARD_SECONDS)
         return self
 
@@ -58,7 +56,6 @@ class Proxy(JavaProcess):
         super().__init__(home, "proxy-5", "org.apache.rocketmq.proxy.ProxyStartup", heap_megabytes=384, flags=flags)
 
     def booted(self) -> Self:
-        """Return once it serves."""
         self.wait_for("rocketmq-proxy startup successfully", within=BOOT_SECONDS)
         return self
 
@@ -101,6 +98,5 @@ class MqAdmin(JavaProcess):
         return output
 
     def make_topics(self, broker_addr: str, *topics: str, read: int = 4, write: int = 4) -> None:
-        """Make topics on a broker."""
         for topic in topics:
             self.succeed("updateTopic", "-b", broker_addr, "-t", topic, "-r", str(read), "-w", str(write))

@@ -17,10 +17,7 @@ _LOG: Final = logging.getLogger(__name__)
 Said = dict[str, Any]
 
 # Consumers look for queues of their own every second, not every 20 s.
-_FLAGS: Final = (
-    "-Drocketmq.client.rebalance.waitInterval=1000",
-    "-Drocketmq.client.rebalance.minInterval=1000",
-)
+_FLAGS: Final = ("-Drocketmq.client.rebalance.waitInterval=1000", "-Drocketmq.client.rebalance.minInterval=1000")
 
 
 def _events(process: PatternProcess, event: str, fields: dict[str, object]) -> list[Said]:
@@ -38,11 +35,9 @@ class Driver(JavaProcess):
         super().__init__(home, peer, "Driver", flags=(*_FLAGS, *flags))
 
     def events(self, event: str, **fields: object) -> list[Said]:
-        """What happened so far of a kind, with these fields."""
         return _events(self, event, fields)
 
     def bodies(self, event: str, **fields: object) -> set[str]:
-        """The bodies of the messages to which that happened."""
         return {str(entry["body"]) for entry in self.events(event, **fields)}
 
     def start_producer(self, name: str, name_servers: Sequence[str], **settings: int | str) -> None:
@@ -77,11 +72,9 @@ class Driver(JavaProcess):
         self._finish(name, f"halt {name}", "sent")
 
     def close(self, name: str) -> None:
-        """End a producer or consumer."""
         self._finish(name, f"close {name}", "closed")
 
     def _finish(self, name: str, order: str, event: str) -> None:
-        """Give an order, and return once this has happened once more."""
         before = len(self.events(event, name=name))
         self.tell(order)
         self.wait_until(lambda: len(self.events(event, name=name)) > before, within=GUARD_SECONDS)
@@ -118,7 +111,6 @@ class Application(Driver):
         self.start_consumer("reader", name_servers, stream, poll=500)
 
     def start(self) -> None:
-        """Begin the stream, and return once it flows."""
         self.start_stream("writer", self._stream, "s")
         self.until_more_is_read()
 
@@ -128,7 +120,6 @@ class Application(Driver):
             assert {f"new-{topic}-0"} == self.send("explorer", topic, 1, f"new-{topic}")
 
     def until_more_is_read(self) -> None:
-        """Return once the reader has read twenty messages more."""
         before = len(self.bodies("received", name="reader"))
         self.wait_until(lambda: len(self.bodies("received", name="reader")) >= before + 20, within=GUARD_SECONDS)
 
@@ -149,16 +140,13 @@ class GoProcess(PatternProcess):
         super().__init__([INTEROP / "go" / "driver", *words], home=home, environ=environ)
 
     def started(self) -> Self:
-        """Return once the client has started."""
         self.wait_until(lambda: self.events("started"), within=GUARD_SECONDS)
         return self
 
     def events(self, event: str) -> list[Said]:
-        """What happened so far of a kind."""
         return _events(self, event, {})
 
     def bodies(self, event: str) -> set[str]:
-        """The bodies of the messages to which that happened."""
         return {said["body"] for said in self.events(event)}
 
 

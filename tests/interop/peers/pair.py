@@ -38,7 +38,7 @@ class Pair:
         self._stack = ExitStack()
         names = ("namesrv-1", "namesrv-2")
         self.daemons = [self._stack.enter_context(Daemon(home / name, *flags)).listening() for name in names]
-        self.name_servers = [f"{host}:{port}" for host, port in (daemon.address for daemon in self.daemons)]
+        self.name_servers = [daemon.where for daemon in self.daemons]
         self.master = self._start(0)
         self.slave = self._start(1)
 
@@ -56,7 +56,6 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """The broker name that both share."""
         return self.master.name
 
     @property
@@ -84,8 +83,6 @@ class Pair:
         clients.close(name)
         return self
 
-    # -- what the slave got from its master ---------------------------------------------------------------------------
-
     def slave_is_filled(self) -> bool:
         """Whether the slave has the topic and all its messages; 5.3 copies topics once in a minute, 4.9 every 10 s."""
         table = self.slave.home / "store" / "config" / "topics.json"
@@ -97,11 +94,9 @@ class Pair:
         )
 
     def __enter__(self) -> Self:
-        """Itself; everything starts already."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End everything."""
         self._stack.close()
 
     def __repr__(self) -> str:

@@ -67,11 +67,9 @@ class Recorder:
             ]
 
     def __enter__(self) -> Self:
-        """Itself; it listens already."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Close everything."""
         with self._lock:
             sockets = list(self._sockets)
         for end in sockets:
@@ -79,8 +77,6 @@ class Recorder:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
-
-    # -- the threads --------------------------------------------------------------------------------------------------
 
     def _start(self, run: Any, *args: Any) -> None:
         threading.Thread(target=run, args=args, daemon=True).start()

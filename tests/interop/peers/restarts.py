@@ -11,8 +11,8 @@ from tests.interop.peers.broker import Broker
 from tests.interop.peers.ports import free_port
 from tests.interop.peers.route import topics_of
 from tests.interop.peers.waiting import until, until_equal
-from tests.support.broker import Broker as Lost
 from tests.support.daemon import Daemon
+from tests.support.peer import Broker as Lost
 from tests.support.peer import Peer
 
 HOST: Final = "127.0.0.1"

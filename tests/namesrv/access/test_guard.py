@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.records import Contested
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import Loaded, SettingsError, load
@@ -17,10 +16,8 @@ from tests.support.logged import logged
 from tests.support.namesrv_peer import (
     Broker,
     NamesrvPeer,
-    java_value,
     native,
     native_registration,
-    native_value,
     registration,
 )
 from tests.support.signing import Key
@@ -110,7 +107,7 @@ async def test_accounts_are_shown(server: InProcess, caplog: pytest.LogCaptureFi
     )
     assert {("admin-read", "not_granted", "refused"): 1} == guard.refusals
     peer.send(Key("operator", SECRET).question(20004, None, native({}), spelling="native"))
-    [shown] = native_value((await peer.receive()).body)["connections"]
+    [shown] = (await peer.receive()).value["connections"]
     assert "operator" == shown["account"]
     assert "<AccessGuard [enforces | 3 accounts | 1 refused]>" == repr(guard)
 
@@ -357,7 +354,7 @@ async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
     await open_server.clock.advance(silent)
-    open_server.effects.clear()
+    await open_server.forget()
     before = dict(open_server.namesrv.manager.tables.broker_live_table)
 
     answer = await other.register(usurper)
@@ -366,7 +363,7 @@ async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper
     told = f"{holder}; {usurper.addr} may not take its place"
     assert (NO_PERMISSION, told) == (answer.code, answer.remark)
     assert before == open_server.namesrv.manager.tables.broker_live_table
-    assert [True] == [effect.is_refused for effect in open_server.taken(Contested)]
+    assert [True] == [each["refused"] for each in open_server.events("contested")]
     assert {"refused": 1, "warned": 0} == open_server.namesrv.counters.takeovers
 
 
@@ -434,7 +431,7 @@ async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptur
     assert [logging.WARNING] == [it.levelno for it in caplog.records if it.msg == "broker_place_contested"]
     assert {"refused": 0, "warned": 1} == open_server.namesrv.counters.takeovers
     answer = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
-    assert 1 == sum(it["event"] == "contested" for it in java_value(answer)["events"])
+    assert 1 == sum(it["event"] == "contested" for it in answer.java_value["events"])
 
 
 @pytest.mark.settings(takeover="allow")
@@ -443,4 +440,4 @@ async def test_takeover_is_allowed_as_with_apaches(open_server: InProcess) -> No
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER, native_registration("T"), spelling="native")
     assert 0 == (await other.register(USURPER)).code
-    assert not open_server.effects_of(Contested)
+    assert not open_server.events("contested")

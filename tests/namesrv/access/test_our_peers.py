@@ -10,11 +10,10 @@ import pytest
 from namesrv_broker_agent import TopicConfig
 from namesrv_client import RouteUnavailableError
 from namesrv_remoting.access import parse_access_file
-from tests.support.agents import brokers, heartbeats, queues, running
-from tests.support.fake_clock import FakeClock
+from tests.support.agents import brokers, queues, running
+from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.passing_time import passing
-from tests.support.route_clients import INFO, PULL, address_of, asked, route_client
+from tests.support.route_clients import INFO, PULL, asked, route_client
 
 FILE = """
 [accounts.broker]
@@ -50,11 +49,11 @@ def refusals(server: InProcess) -> dict[tuple[str, str, str], int]:
 @BOTH
 async def test_agent_and_client_that_sign_are_served(guarded: InProcess, protocol: str) -> None:
     """A registration, heartbeats, a changed topic, routes and a goodbye: nothing of it is refused."""
-    clock, where = guarded.clock, address_of(guarded)
+    clock, where = guarded.clock, guarded.where
     async with running(clock, where, protocol=protocol, **BROKER) as agent:
         assert 1 == await agent.registered()
-        before = len(heartbeats(guarded))
-        await passing(clock, lambda: len(heartbeats(guarded)) >= before + 2)
+        before = guarded.heartbeats
+        await passing(clock, lambda: guarded.heartbeats >= before + 2)
         async with route_client(clock, where, protocol=protocol, **READER) as client:
             assert ["broker-a"] == [broker.broker_name for broker in (await client.route("orders")).data.broker_datas]
         await agent.delete_topic("bills")
@@ -78,10 +77,10 @@ async def test_agent_says_why_it_is_refused(
 
     Asked which protocol it speaks, a server that refuses to say has read the question.
     """
-    async with running(guarded.clock, address_of(guarded), protocol=protocol, **key) as agent:
+    async with running(guarded.clock, guarded.where, protocol=protocol, **key) as agent:
 
         def error() -> str:
-            return agent.servers[address_of(guarded)].last_error or ""
+            return agent.servers[guarded.where].last_error or ""
 
         await passing(guarded.clock, lambda: error().startswith("registration refused: "))
         assert remark in error()
@@ -106,7 +105,7 @@ async def test_client_says_why_it_is_refused(
     guarded: InProcess, protocol: str, topic: str, key: dict[str, Any], remark: str
 ) -> None:
     """A topic that may not be asked for is not one that does not exist."""
-    async with route_client(guarded.clock, address_of(guarded), protocol=protocol, **key) as client:
+    async with route_client(guarded.clock, guarded.where, protocol=protocol, **key) as client:
         with pytest.raises(RouteUnavailableError, match=remark):
             await client.route(topic)
 
@@ -114,7 +113,7 @@ async def test_client_says_why_it_is_refused(
 @BOTH
 async def test_topic_that_is_refused_does_not_take_others_with_it(guarded: InProcess, protocol: str) -> None:
     """Asked for at the same moment, so in one question natively."""
-    where = address_of(guarded)
+    where = guarded.where
     async with (
         running(guarded.clock, where, **BROKER) as agent,
         route_client(guarded.clock, where, protocol=protocol, **READER) as client,
@@ -127,9 +126,9 @@ async def test_topic_that_is_refused_does_not_take_others_with_it(guarded: InPro
 
 
 @pytest.mark.parametrize("watch", [False, True])
-async def test_topic_that_is_withdrawn_is_kept_and_others_are_followed(guarded: InProcess, watch: bool) -> None:  # noqa: FBT001 - a case
+async def test_topic_that_is_withdrawn_is_kept_and_others_are_followed(guarded: InProcess, watch: bool) -> None:
     """The file changes under a client: what it knew it still serves, and nobody is asked in a tight loop."""
-    clock, where, guard = guarded.clock, address_of(guarded), guarded.namesrv.guard
+    clock, where, guard = guarded.clock, guarded.where, guarded.namesrv.guard
     assert guard is not None
     async with (
         running(clock, where, **BROKER) as agent,
@@ -158,6 +157,6 @@ async def test_topic_that_is_withdrawn_is_kept_and_others_are_followed(guarded: 
 async def test_clocks_that_differ_are_found_by_the_remark(guarded: InProcess) -> None:
     """Two minutes apart; a RocketMQ signature does not care."""
     late = FakeClock(monotonic=guarded.clock.monotonic(), wall=guarded.clock.wall() - 120)
-    async with route_client(late, address_of(guarded), **READER) as client:
+    async with route_client(late, guarded.where, **READER) as client:
         with pytest.raises(RouteUnavailableError, match="signed 120 s ago by this server's clock"):
             await client.route("orders")

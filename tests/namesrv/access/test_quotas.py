@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.access.quotas import BURST_SECONDS, MAX_WAIT_SECONDS, Rank, RequestLimiter, network_of
-from namesrv.routeinfo.records import Registered
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.limits import RequestQuotas
@@ -17,7 +16,7 @@ from namesrv.settings.sources import load
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 
 PULL, TOPICS, BUSY = 105, 206, 2
 ORDERS = {"topic": "T"}
@@ -159,7 +158,7 @@ async def test_observed_quotas_let_everything_through(server: InProcess, peer: N
 
 async def registered(peer: NamesrvPeer, broker: Broker, *topics: str) -> tuple[int, str | None]:
     """The answer to a registration with these topics."""
-    return outcome(await peer.register(broker, registration(*topics)))
+    return (await peer.register(broker, registration(*topics))).outcome
 
 
 FIRST, SECOND = Broker(), Broker("broker-b", 0, "10.0.0.2:10911")
@@ -178,9 +177,9 @@ async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
         assert (0, None) == await registered(peer, SECOND, "T1", "T2")
         refusal = f"5 topics of {scope} {name}, limit 4"
         await server.clock.advance(100)
-        server.taken(Registered)
+        await server.forget()
         assert (BUSY, refusal) == await registered(peer, FIRST, "T1", "T2", "T3")
-        assert [] == server.taken(Registered)
+        assert [] == server.events("register")
         third = Broker("broker-c", 0, "10.0.0.3:10911")
         assert (BUSY, f"3 brokers of {scope} {name}, limit 2") == await registered(peer, third, "T1", "T2")
         # the same and less is no more

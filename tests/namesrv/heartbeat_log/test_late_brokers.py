@@ -1,5 +1,7 @@
 """Pulls of topics that have a late broker."""
 
+import pytest
+
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
@@ -16,18 +18,6 @@ def brokers(*, last_update: float, topics: set[str]) -> tuple[RouteTables, LateB
     return tables, LateBrokers(tables)
 
 
-def test_a_broker_that_has_shown_no_period_is_late_after_three_eighths_of_its_expiry() -> None:
-    """Four heartbeats fit into an expiry; one and a half of these periods are 45 s."""
-    _, late = brokers(last_update=0.0, topics={"T"})
-    # the fast lane looks into the same object all the time
-    topics = late.topics
-
-    finished(late.update(45.0))
-    assert set() == topics
-    finished(late.update(45.1))
-    assert {"T"} == topics
-
-
 def beats(tables: RouteTables, late: LateBrokers, *moments: float) -> None:
     """The broker is heard at these moments, and we look right after each."""
     for moment in moments:
@@ -35,26 +25,31 @@ def beats(tables: RouteTables, late: LateBrokers, *moments: float) -> None:
         finished(late.update(moment))
 
 
-def test_the_period_is_what_the_broker_shows() -> None:
-    """One that sends every second is late after one and a half."""
+@pytest.mark.parametrize(
+    ("heard", "in_time", "late_at"),
+    [
+        # four heartbeats fit into an expiry; one and a half of these periods are 45 s
+        ((), 45.0, 45.1),
+        # one that sends every second is late after one and a half
+        ((0.0, 1.0, 2.0, 3.0), 4.5, 4.6),
+        # one that was frozen for a minute is still one that sends every second: 1 + 0.25 * (2 - 1)
+        ((0.0, 1.0, 61.0), 62.8, 62.9),
+    ],
+    ids=["no period shown", "its own period", "a silence is no period"],
+)
+def test_a_broker_is_late_after_one_and_a_half_periods(
+    heard: tuple[float, ...], in_time: float, late_at: float
+) -> None:
+    """And no earlier."""
     tables, late = brokers(last_update=0.0, topics={"T"})
-    beats(tables, late, 0.0, 1.0, 2.0, 3.0)
+    # the fast lane looks into the same object all the time
+    topics = late.topics
+    beats(tables, late, *heard)
 
-    finished(late.update(4.5))
-    assert set() == late.topics
-    finished(late.update(4.6))
-    assert {"T"} == late.topics
-
-
-def test_a_silence_is_no_period() -> None:
-    """A broker that was frozen for a minute is still one that sends every second: 1 + 0.25 * (2 - 1)."""
-    tables, late = brokers(last_update=0.0, topics={"T"})
-    beats(tables, late, 0.0, 1.0, 61.0)
-
-    finished(late.update(62.8))
-    assert set() == late.topics
-    finished(late.update(62.9))
-    assert {"T"} == late.topics
+    finished(late.update(in_time))
+    assert set() == topics
+    finished(late.update(late_at))
+    assert {"T"} == topics
 
 
 def test_a_broker_that_left_begins_anew() -> None:
@@ -65,16 +60,6 @@ def test_a_broker_that_left_begins_anew() -> None:
 
     finished(late.update(45.0))
     assert set() == late.topics
-
-
-def test_counts_begin_anew_when_they_are_taken() -> None:
-    """Each pull is told once."""
-    _, late = brokers(last_update=0.0, topics={"T", "U"})
-    finished(late.update(50.0))
-    late.pulls["T"] += 2
-
-    assert [("T", 2)] == late.take()
-    assert [] == late.take()
 
 
 def test_counts_stay_when_the_broker_is_back() -> None:
@@ -99,3 +84,4 @@ def test_counts_of_some_topics() -> None:
 
     assert [("U", 2)] == late.take({"U", "V"})
     assert [("T", 1)] == late.take()
+    assert [] == late.take()

@@ -11,10 +11,9 @@ import pytest
 from namesrv.routeinfo.records import BrokerAddrInfo
 from tests.support.heartbeat_files import Line, by_topic, of, only, read_log
 from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import TIMESTAMP, Broker, NamesrvPeer, native_registration, registration
+from tests.support.namesrv_peer import SLAVE, TIMESTAMP, Broker, NamesrvPeer, native_registration, registration
 
 BROKER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
 PULL, PULL_ROUTES, UNREGISTER, HEARTBEAT, VERSION = 105, 20001, 104, 904, 322
 # the fake clock's start
 START_MS = 1_000_000

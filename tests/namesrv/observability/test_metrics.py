@@ -15,11 +15,11 @@ from namesrv import version
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.metrics import count_brokers, count_connections, exposition
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import settle, until
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native, question, registration
-from tests.support.raw_peer import RawPeer, until
+from tests.support.raw_peer import RawPeer
 
 T = TypeVar("T")
 

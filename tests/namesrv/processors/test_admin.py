@@ -9,49 +9,38 @@ import pytest
 
 from namesrv.processors.topic_lists import LargeLists
 from namesrv_remoting.errors import SystemBusyError
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
-    SPELLINGS,
+    ELSEWHERE,
+    MASTER,
+    OTHER,
+    SLAVE,
     Broker,
     NamesrvPeer,
     Spelling,
-    fields,
-    java_value,
     native,
     native_registration,
-    outcome,
     registration,
     topic_config,
 )
-from tests.support.raw_peer import until
-
-MASTER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
-OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
-ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
-in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 
 
 async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
     """What the route says who may do: broker name -> permission; asked in JSON and natively."""
     found, natively = [
-        {queues["brokerName"]: queues["perm"] for queues in java_value(answer)["queueDatas"]}
+        {queues["brokerName"]: queues["perm"] for queues in answer.java_value["queueDatas"]}
         for answer in [await peer.call(105, {"topic": topic}, spelling=spelling) for spelling in ("json", "native")]
     ]
     assert found == natively
     return found
 
 
-# -- cluster info (106) ----------------------------------------------------------------------------------------------
-
-
-@in_all_spellings
 async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java writes the ids without quotes; quoted they are read by everybody."""
     answer = await peer.call(106, spelling=spelling)
-    assert (0, None, {}) == (*outcome(answer), fields(answer))
-    assert {"brokerAddrTable": {}, "clusterAddrTable": {}} == java_value(answer)
+    assert (0, None, {}) == (*answer.outcome, answer.fields)
+    assert {"brokerAddrTable": {}, "clusterAddrTable": {}} == answer.java_value
     for broker in (MASTER, SLAVE):
         await peer.register(broker, __ZONE_NAME="zone-1", enableActingMaster="true")
     await peer.register(ELSEWHERE)
@@ -73,13 +62,9 @@ async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spellin
             },
         },
         "clusterAddrTable": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
-    } == java_value(await peer.call(106, spelling=spelling))
+    } == (await peer.call(106, spelling=spelling)).java_value
 
 
-# -- write permission (205, 327) -------------------------------------------------------------------------------------
-
-
-@in_all_spellings
 async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In routes that were cached, for this broker only, through a changed registration, until it is added back."""
     await peer.register(MASTER, registration("T", topic_config("U", perm=4), topic_config("V", perm=15)))
@@ -87,15 +72,17 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
 
     answer = await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
-    assert (0, None, {"wipeTopicCount": "3"}) == (*outcome(answer), fields(answer))
+    assert (0, None, {"wipeTopicCount": "3"}) == (*answer.outcome, answer.fields)
     assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
+    # no other bit is taken
+    assert {"broker-a": 13} == await perms(peer, "V")
 
     await peer.register(MASTER, registration("T", "U", "W", counter=2))
     assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
     assert {"broker-a": 4} == await perms(peer, "W")
 
     answer = await peer.call(327, {"brokerName": "broker-a"}, spelling=spelling)
-    assert (0, None, {"addTopicCount": "4"}) == (*outcome(answer), fields(answer))
+    assert (0, None, {"addTopicCount": "4"}) == (*answer.outcome, answer.fields)
     assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
     # 6, as in Java: inherit (1) and priority (8) are dropped
     assert {"broker-a": 6} == await perms(peer, "V")
@@ -108,14 +95,10 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
 
     for code, count in ((205, "wipeTopicCount"), (327, "addTopicCount")):
         answer = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
-        assert (0, None, {count: "0"}) == (*outcome(answer), fields(answer))
-        assert (1, "field brokerName is missing") == outcome(await peer.call(code, None, spelling=spelling))
+        assert (0, None, {count: "0"}) == (*answer.outcome, answer.fields)
+        assert (1, "field brokerName is missing") == (await peer.call(code, None, spelling=spelling)).outcome
 
 
-# -- one topic (216, 217) --------------------------------------------------------------------------------------------
-
-
-@in_all_spellings
 async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Everywhere, or in one cluster; what does not exist is a success and changes nothing."""
     await peer.register(MASTER)
@@ -127,12 +110,12 @@ async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
         ({"topic": "T", "clusterName": "cluster-1"}, {"broker-c": 6}),
     ):
         answer = await peer.call(216, ext, spelling=spelling)
-        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
         assert left == await perms(peer)
 
     await peer.call(216, {"topic": "U"}, spelling=spelling)
     assert 17 == (await peer.call(105, {"topic": "U"})).code
-    assert (1, "field topic is missing") == outcome(await peer.call(216, None, spelling=spelling))
+    assert (1, "field topic is missing") == (await peer.call(216, None, spelling=spelling)).outcome
 
 
 def route_body(spelling: Spelling, *brokers: str) -> bytes:
@@ -146,14 +129,13 @@ def route_body(spelling: Spelling, *brokers: str) -> bytes:
     return json.dumps({"queueDatas": queues, "brokerDatas": [{"anything": 1}]}).encode()
 
 
-@in_all_spellings
 async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Broker by broker; an unknown one is ignored with success, as in Java, and what stands after it."""
     await peer.register(MASTER)
     await peer.register(OTHER)
     for topic, brokers in (("T", ["broker-b"]), ("new", ["broker-b"]), ("U", ["broker-a", "nobody", "broker-b"])):
         answer = await peer.call(217, {"topic": topic}, route_body(spelling, *brokers), spelling=spelling)
-        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
     ignored = route_body(spelling, "nobody")
     assert 0 == (await peer.call(217, {"topic": "other"}, ignored, spelling=spelling)).code
 
@@ -161,7 +143,7 @@ async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> Non
     assert {"broker-a": 4, "broker-b": 6} == await perms(peer, "U")
     assert 17 == (await peer.call(105, {"topic": "other"})).code
     queues = {"brokerName": "broker-b", "readQueueNums": 3, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 1}
-    assert [queues] == java_value(await peer.call(105, {"topic": "new"}))["queueDatas"]
+    assert [queues] == (await peer.call(105, {"topic": "new"})).java_value["queueDatas"]
 
 
 @pytest.mark.parametrize(
@@ -190,18 +172,14 @@ async def test_topic_without_queues_changes_nothing(
     answer = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
 
     refused = (1, f"body of TopicRouteData cannot be read: {reason}")
-    assert ((0, None) if reason is None else refused) == outcome(answer)
-    assert [] == server.effects
+    assert ((0, None) if reason is None else refused) == answer.outcome
+    assert [] == server.events()
 
 
-# -- lists of topics (206, 224, 304, 311 to 313) ---------------------------------------------------------------------
-
-
-@in_all_spellings
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
     """All; those of a cluster; names of clusters and brokers; those whose first queues are flagged so."""
     for code in (206, 304, 311, 312, 313):
-        assert {"topicList": []} == java_value(await peer.call(code, spelling=spelling))
+        assert {"topicList": []} == (await peer.call(code, spelling=spelling)).java_value
     unit, unit_sub, both = (topic_config(name, flags=n) for n, name in enumerate(("unit", "sub", "both"), start=1))
     await peer.register(MASTER, registration(unit, unit_sub, both, "plain"))
     # only the first queues of a topic are looked at, which are those of broker-a
@@ -218,10 +196,10 @@ async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
         (313, None, ["sub"]),
     ):
         answer = await peer.call(code, {"cluster": cluster} if cluster else None, spelling=spelling)
-        assert (0, None, {}) == (*outcome(answer), fields(answer))
+        assert (0, None, {}) == (*answer.outcome, answer.fields)
         addr = {"brokerAddr": "10.0.0.1:10911"} if code == 304 else {}
-        assert {"topicList": names, **addr} == java_value(answer), (code, cluster)
-    assert (1, "field cluster is missing") == outcome(await peer.call(224, spelling=spelling))
+        assert {"topicList": names, **addr} == answer.java_value, (code, cluster)
+    assert (1, "field cluster is missing") == (await peer.call(224, spelling=spelling)).outcome
 
 
 @pytest.mark.settings(max_frame_bytes=1 << 20)
@@ -230,17 +208,17 @@ async def test_list_is_made_once_for_each_change(server: InProcess, peer: Namesr
     other, only_t = await server.connect(), {"topicList": ["T"]}
     await peer.register(MASTER, native_registration("T"), spelling="native")
     spellings: list[Spelling] = ["json", "native", "json", "native"]
-    assert [only_t] * 4 == [java_value(await peer.call(206, spelling=spelling)) for spelling in spellings]
+    assert [only_t] * 4 == [(await peer.call(206, spelling=spelling)).java_value for spelling in spellings]
     for number in range(4):
         names = [f"topic-{number}{at:0100}" for at in range(3_000)]
         broker = Broker(f"far-{number}", 0, f"10.0.2.{number}:10911", "cluster-2")
         await other.register(broker, native_registration(*names), spelling="native")
     for _ in range(2):
-        assert (1, "list of more than 1048576 bytes") == outcome(await peer.call(206))
-    assert only_t == java_value(await peer.call(224, {"cluster": "cluster-1"}))
+        assert (1, "list of more than 1048576 bytes") == (await peer.call(206)).outcome
+    assert only_t == (await peer.call(224, {"cluster": "cluster-1"})).java_value
     await server.hang_up(other)
     await until(lambda: len(server.namesrv.manager.tables.topic_queue_table) == 1)
-    assert only_t == java_value(await peer.call(206))
+    assert only_t == (await peer.call(206)).java_value
 
 
 def test_an_address_gets_so_many_large_lists_and_then_so_many_per_second() -> None:
@@ -265,28 +243,21 @@ def test_an_address_gets_so_many_large_lists_and_then_so_many_per_second() -> No
     assert len(lists._given) <= 1_000
 
 
-@in_all_spellings
 @pytest.mark.settings(enable_topic_list=False, enable_all_topic_list=False)
 async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In Java's word; the system's list has no switch."""
     for code in (206, 224, 311, 312, 313):
         answer = await peer.call(code, {"cluster": "cluster-1"}, spelling=spelling)
-        assert (1, "disable") == outcome(answer), code
+        assert (1, "disable") == answer.outcome, code
     assert 0 == (await peer.call(304, spelling=spelling)).code
 
 
-# -- what nobody answers ---------------------------------------------------------------------------------------------
-
-
-@in_all_spellings
 async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In Java's words, leading blank included; nor does anybody ask a NameServer what only brokers are told (905)."""
     for code in (0, 9999, 905, -1):
         answer = await peer.call(code, spelling=spelling)
-        assert (3, f" request type {code} not supported") == outcome(answer)
+        assert (3, f" request type {code} not supported") == answer.outcome
 
-
-# -- the log of changes ------------------------------------------------------------------------------------------------
 
 CHANGES: list[tuple[int, str, dict[str, Any], bytes]] = [
     (100, "PUT_KV_CONFIG", {"namespace": "n", "key": "k", "value": "v"}, b""),

@@ -10,25 +10,18 @@ import pytest
 
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
-    SPELLINGS,
+    MASTER,
+    SLAVE,
     TIMESTAMP,
     Broker,
     NamesrvPeer,
     Spelling,
-    fields,
-    java_value,
     native_registration,
-    outcome,
     registration,
     topic_config,
-    value,
 )
 from tests.support.spelling import JSON, NATIVE
 from tests.support.table_invariants import violations
-
-MASTER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
-in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 
 
 def is_empty(server: InProcess) -> bool:
@@ -39,17 +32,12 @@ def is_empty(server: InProcess) -> bool:
     return not any(known)
 
 
-@in_all_spellings
 async def test_master_registers_and_is_told_nothing(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
     """Success, no fields, no body; a binary question is answered in JSON."""
     answer = await peer.register(MASTER, spelling=spelling)
 
-    assert (0, None) == outcome(answer)
-    assert (NATIVE if spelling == "native" else JSON, {}, b"") == (
-        answer.serialize_type,
-        fields(answer),
-        answer.body,
-    )
+    assert (0, None) == answer.outcome
+    assert (NATIVE if spelling == "native" else JSON, {}, b"") == (answer.serialize_type, answer.fields, answer.body)
     tables = server.namesrv.manager.tables
     assert {"cluster-1": {"broker-a"}} == tables.cluster_addr_table
     assert {0: "10.0.0.1:10911"} == tables.broker_addr_table["broker-a"].broker_addrs
@@ -69,25 +57,23 @@ async def test_answer_to_a_master_is_this_to_the_byte(peer: NamesrvPeer) -> None
     assert struct.pack(">II", 4 + len(header), len(header)) + header == answered
 
 
-@in_all_spellings
 async def test_registration_is_answered_with_the_order_configuration(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
     """As soon as its namespace exists, even empty; not at all when the setting is off."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
-    assert value(await peer.register(MASTER, spelling=spelling)) is None
+    assert (await peer.register(MASTER, spelling=spelling)).value is None
 
     await peer.call(100, {**order, "value": "broker-a:8"})
-    assert {"table": {"T": "broker-a:8"}} == value(await peer.register(MASTER, spelling=spelling))
+    assert {"table": {"T": "broker-a:8"}} == (await peer.register(MASTER, spelling=spelling)).value
 
     await peer.call(102, order)
-    assert {"table": {}} == value(await peer.register(MASTER, spelling=spelling))
+    assert {"table": {}} == (await peer.register(MASTER, spelling=spelling)).value
 
     server.namesrv.live.return_order_topic_config_to_broker = False
     assert b"" == (await peer.register(MASTER, spelling=spelling)).body
 
 
-@in_all_spellings
 @pytest.mark.parametrize("code", [103, 104])
 async def test_missing_field_is_named_and_changes_nothing(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, code: int
@@ -98,8 +84,8 @@ async def test_missing_field_is_named_and_changes_nothing(
         ext = {name: text for name, text in MASTER.ext.items() if name != field}
         answer = await peer.call(code, ext, body, spelling=spelling)
 
-        assert (1, f"field {field} is missing") == outcome(answer)
-    assert (1, "field brokerName is missing") == outcome(await peer.call(code, None, body, spelling=spelling))
+        assert (1, f"field {field} is missing") == answer.outcome
+    assert (1, "field brokerName is missing") == (await peer.call(code, None, body, spelling=spelling)).outcome
     assert is_empty(server)
 
 
@@ -151,7 +137,7 @@ async def test_registration_that_is_refused_changes_nothing(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, ext: dict[str, Any], body: bytes | None, remark: str
 ) -> None:
     """Code 1 says what is wrong, with its value, never an exception's name and line; a right one is taken after it."""
-    code, said = outcome(await peer.register(MASTER, body, spelling=spelling, **ext))
+    code, said = (await peer.register(MASTER, body, spelling=spelling, **ext)).outcome
 
     assert 1 == code
     assert remark in str(said)
@@ -178,7 +164,7 @@ async def test_compressed_registration_is_read_whatever_the_header_says(
     """5.x brokers compress and say compressed=false."""
     answer = await peer.register(MASTER, compressed(topics), compressed=said)
 
-    assert (0, None) == outcome(answer)
+    assert (0, None) == answer.outcome
     assert topics == len(server.namesrv.manager.tables.topic_queue_table)
 
 
@@ -209,26 +195,24 @@ async def test_broker_older_than_3_0_11_sends_the_bare_wrapper(server: InProcess
     assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
-@in_all_spellings
 async def test_unregister_is_done_before_it_is_answered(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
     """The very next question finds no route; unregistering again succeeds as well."""
     await peer.register(MASTER, spelling=spelling)
 
-    assert (0, None) == outcome(await peer.call(104, MASTER.ext, spelling=spelling))
+    assert (0, None) == (await peer.call(104, MASTER.ext, spelling=spelling)).outcome
     assert 17 == (await peer.call(105, {"topic": "T"}, spelling=spelling)).code
     assert is_empty(server)
-    assert (0, None) == outcome(await peer.call(104, MASTER.ext, spelling=spelling))
+    assert (0, None) == (await peer.call(104, MASTER.ext, spelling=spelling)).outcome
 
 
-@in_all_spellings
 async def test_member_group_names_all_instances(peer: NamesrvPeer, spelling: Spelling) -> None:
     """901: the cluster is echoed, not checked; Java's remark `not set any response code` is not copied."""
     for cluster, addrs in (("nowhere", {}), ("cluster-1", {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"})):
         answer = await peer.call(901, {"clusterName": cluster, "brokerName": "broker-a"}, spelling=spelling)
-        assert (0, None) == outcome(answer)
+        assert (0, None) == answer.outcome
         group = {"brokerAddrs": addrs, "brokerName": "broker-a", "cluster": cluster}
-        assert {"brokerMemberGroup": group} == java_value(answer)
+        assert {"brokerMemberGroup": group} == answer.java_value
         for broker in (MASTER, SLAVE):
             await peer.register(broker, spelling=spelling)

@@ -8,30 +8,24 @@ import pytest
 
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
+    MASTER,
+    OTHER,
+    SLAVE,
     SPELLINGS,
     Broker,
     NamesrvPeer,
     Spelling,
-    fields,
-    java_value,
     native,
     native_registration,
-    outcome,
     registration,
     topic_config,
 )
-
-MASTER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
-OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
-in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 
 # of no meaning to a route question, but the fast lane reads this field, and a number is not what it expects there
 ORDINARY = {"agentId": 1}
 on_both_roads = pytest.mark.parametrize("detour", [{}, ORDINARY], ids=["fast", "ordinary"])
 
 
-@in_all_spellings
 @on_both_roads
 async def test_route_names_groups_and_queues(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, detour: dict[str, Any]
@@ -45,11 +39,11 @@ async def test_route_names_groups_and_queues(
     answer = await peer.call(105, {"topic": "T", **detour}, spelling=spelling)
 
     assert is_fast == server.namesrv.fast_lane.pulls
-    assert (0, None, {}) == (*outcome(answer), fields(answer))
+    assert (0, None, {}) == (*answer.outcome, answer.fields)
     addrs = {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
     group = {"cluster": "cluster-1", "brokerName": "broker-a", "brokerAddrs": addrs, "enableActingMaster": False}
     queues = {"brokerName": "broker-a", "readQueueNums": 4, "writeQueueNums": 2, "perm": 6, "topicSysFlag": 0}
-    assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == java_value(answer)
+    assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == answer.java_value
 
 
 async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
@@ -69,7 +63,6 @@ async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
     assert struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body == answered
 
 
-@in_all_spellings
 async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Code 17 and Java's remark, which points to the FAQ; no topic at all says so, where Java answers 17, too."""
     remark = (
@@ -77,11 +70,11 @@ async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> N
         "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
     )
     answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
-    assert (17, remark, {}, b"") == (*outcome(answer), fields(answer), answer.body)
-    assert (1, "field topic is missing") == outcome(await peer.call(105, None, spelling=spelling))
-    assert (1, "field topic is missing") == outcome(await peer.call(105, {"x": "y"}, spelling=spelling))
+    assert (17, remark, {}, b"") == (*answer.outcome, answer.fields, answer.body)
+    assert (1, "field topic is missing") == (await peer.call(105, None, spelling=spelling)).outcome
+    assert (1, "field topic is missing") == (await peer.call(105, {"x": "y"}, spelling=spelling)).outcome
     if spelling != "binary":  # where empty is absent
-        assert (1, "field topic is empty") == outcome(await peer.call(105, {"topic": ""}, spelling=spelling))
+        assert (1, "field topic is empty") == (await peer.call(105, {"topic": ""}, spelling=spelling)).outcome
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
@@ -91,10 +84,9 @@ async def test_topic_may_be_called_anything(peer: NamesrvPeer, spelling: Spellin
     body = native_registration(*names) if spelling == "native" else registration(*names)
     await peer.register(MASTER, body, spelling=spelling)
     for name in names:
-        assert (0, None) == outcome(await peer.call(105, {"topic": name}, spelling=spelling)), name
+        assert (0, None) == (await peer.call(105, {"topic": name}, spelling=spelling)).outcome, name
 
 
-@in_all_spellings
 async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvPeer, spelling: Spelling) -> None:
     """By address, and by broker name; Java's brokers send the mapping's ids without quotes."""
     mapping: dict[str, Any] = {
@@ -103,15 +95,12 @@ async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvP
     body = registration("T", "U", filter_servers=("10.0.0.1:30000",), mappings=mapping)
     await peer.register(MASTER, body.replace(b'{"0":1}', b"{0:1}"))
 
-    route = java_value(await peer.call(105, {"topic": "T"}, spelling=spelling))
-    other = java_value(await peer.call(105, {"topic": "U"}, spelling=spelling))
+    route = (await peer.call(105, {"topic": "T"}, spelling=spelling)).java_value
+    other = (await peer.call(105, {"topic": "U"}, spelling=spelling)).java_value
 
     assert {"10.0.0.1:10911": ["10.0.0.1:30000"]} == route["filterServerTable"]
     assert {"broker-a": {**mapping["T"], "dirty": False, "currIdMap": {"0": 1}}} == route["topicQueueMappingByBroker"]
     assert "topicQueueMappingByBroker" not in other
-
-
-# -- order configuration ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
@@ -126,7 +115,7 @@ async def test_order_configuration_follows_every_change(
 
     async def conf(topic: str = "T") -> Any:
         answer = await peer.call(105, {"topic": topic, **detour}, spelling=spelling)
-        return java_value(answer).get("orderTopicConf")
+        return answer.java_value.get("orderTopicConf")
 
     assert await conf() is None
     await peer.call(100, {**order, "value": "broker-a:8"})
@@ -141,10 +130,6 @@ async def test_order_configuration_follows_every_change(
     assert await conf() is None
 
 
-# -- readiness -------------------------------------------------------------------------------------------------------
-
-
-@in_all_spellings
 async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spelling: Spelling) -> None:
     """Code 1 and, because a Java client changes servers only then, the end of the connection; a broker stays."""
     async with namesrv_in_process(tmp_path) as server:
@@ -152,20 +137,17 @@ async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spell
 
     async with namesrv_in_process(tmp_path) as server:
         client, puller, broker = [await server.connect() for _ in range(3)]
-        assert (1, "name server not ready") == outcome(await client.call(105, {"topic": "T"}, spelling=spelling))
+        assert (1, "name server not ready") == (await client.call(105, {"topic": "T"}, spelling=spelling)).outcome
         assert await client.at_end()
         pull = native({"topics": ["T"], "wait_ms": 1000})
-        assert (1, "name server not ready") == outcome(await puller.call(20001, None, pull, spelling="native"))
+        assert (1, "name server not ready") == (await puller.call(20001, None, pull, spelling="native")).outcome
         assert await puller.at_end()
 
         await broker.register(OTHER, spelling=spelling)
-        assert (1, "name server not ready") == outcome(await broker.call(105, {"topic": "T"}, spelling=spelling))
+        assert (1, "name server not ready") == (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome
         # the one that was expected opens the gate
         await broker.register(MASTER, spelling=spelling)
-        assert (0, None) == outcome(await broker.call(105, {"topic": "T"}, spelling=spelling))
-
-
-# -- zones -----------------------------------------------------------------------------------------------------------
+        assert (0, None) == (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome
 
 
 async def three_groups(peer: NamesrvPeer) -> None:
@@ -199,12 +181,12 @@ async def test_client_in_a_zone_sees_its_own_groups(peer: NamesrvPeer, zone: dic
     left = {addrs[name]: filters[addrs[name]] for name in names if name in addrs}
 
     for detour in ({}, ORDINARY, {}):
-        route = java_value(await peer.call(105, {"topic": "T", **zone, **detour}))
+        route = (await peer.call(105, {"topic": "T", **zone, **detour})).java_value
         assert names == [group["brokerName"] for group in route["brokerDatas"]]
         assert names == [queues["brokerName"] for queues in route["queueDatas"]]
         assert left == route["filterServerTable"]
     for spelling in SPELLINGS:
-        route = java_value(await peer.call(105, {"topic": "T", **zone}, spelling=spelling))
+        route = (await peer.call(105, {"topic": "T", **zone}, spelling=spelling)).java_value
         assert names == [group["brokerName"] for group in route["brokerDatas"]]
 
 
@@ -215,7 +197,7 @@ async def test_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling:
     await three_groups(peer)
 
     async def groups() -> list[str]:
-        route = java_value(await peer.call(105, {"topic": "T", **zone}, spelling=spelling))
+        route = (await peer.call(105, {"topic": "T", **zone}, spelling=spelling)).java_value
         return [group["brokerName"] for group in route["brokerDatas"]]
 
     assert ["broker-a", "broker-c"] == await groups()
@@ -226,10 +208,6 @@ async def test_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling:
     assert 17 == (await peer.call(105, {"topic": "X", **zone}, spelling=spelling)).code
 
 
-# -- acting master ---------------------------------------------------------------------------------------------------
-
-
-@in_all_spellings
 @pytest.mark.settings(admin_enabled=True)
 async def test_slave_of_the_lowest_id_stands_in_for_the_master(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Under id 0, without write permission, until the master is back; only while the setting says so."""
@@ -256,5 +234,5 @@ async def test_slave_of_the_lowest_id_stands_in_for_the_master(peer: NamesrvPeer
 
 async def seen(peer: NamesrvPeer, spelling: Spelling, topic: str = "T") -> tuple[dict[str, str], int]:
     """Addresses and permission in the route of a topic that has one group."""
-    route = java_value(await peer.call(105, {"topic": topic}, spelling=spelling))
+    route = (await peer.call(105, {"topic": topic}, spelling=spelling)).java_value
     return route["brokerDatas"][0]["brokerAddrs"], route["queueDatas"][0]["perm"]

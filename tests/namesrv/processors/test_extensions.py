@@ -7,31 +7,29 @@ import pytest
 
 from namesrv import version
 from namesrv.processors import processors
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
+    ELSEWHERE,
+    MASTER,
+    SLAVE,
     TIMESTAMP,
     Broker,
     NamesrvPeer,
     Spelling,
     native,
     native_registration,
-    outcome,
     registration,
-    value,
 )
-from tests.support.raw_peer import until
 
-MASTER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
-ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I = range(20001, 20007)
 
 
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
     """The body of an answer; without members the question has none."""
     answer = await peer.call(code, None, native(members) if members else b"", spelling="native")
-    assert (0, None) == outcome(answer)
-    return value(answer)
+    assert (0, None) == answer.outcome
+    return answer.value
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
@@ -39,7 +37,7 @@ async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Sp
     """As by any other NameServer: these bodies have only the native spelling."""
     for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I):
         answer = await peer.call(code, spelling=spelling)
-        assert (3, f" request type {code} not supported but with serialize type 77") == outcome(answer)
+        assert (3, f" request type {code} not supported but with serialize type 77") == answer.outcome
 
 
 @pytest.mark.parametrize("code", [PULL_ROUTES, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS])
@@ -66,26 +64,12 @@ async def test_server_info_describes_the_run(server: InProcess) -> None:
     await server.clock.advance(2.5)
 
     assert {
-        "boot_id": server.namesrv.boot_id,
-        "nameserver": "ns-1",
-        "revision": 2,
-        "ready": True,
-        "readiness": "ready: no brokers expected",
-        "draining": False,
-        "started_ms": 1_700_000_000_000,
-        "uptime_seconds": 2.5,
-        "version": version(),
-        "pid": os.getpid(),
-        "clusters": 2,
-        "brokers": 2,
-        "topics": 3,
-        "connections": 2,
-        "watchers": 0,
-        "pulls": 2,
-        "heartbeats": 1,
-        "refusals": {"frame_too_large": 1},
+        "boot_id": server.namesrv.boot_id, "nameserver": "ns-1", "revision": 2, "ready": True,
+        "readiness": "ready: no brokers expected", "draining": False, "started_ms": 1_700_000_000_000,
+        "uptime_seconds": 2.5, "version": version(), "pid": os.getpid(), "clusters": 2, "brokers": 2, "topics": 3,
+        "connections": 2, "watchers": 0, "pulls": 2, "heartbeats": 1, "refusals": {"frame_too_large": 1},
         "last_event_seq": 4,
-    } == await ask(peer, SERVER_INFO)
+    } == await ask(peer, SERVER_INFO)  # fmt: skip
 
 
 async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) -> None:
@@ -141,18 +125,10 @@ async def test_connections_are_listed_with_what_they_are(server: InProcess) -> N
     found = (await ask(admin, LIST_CONNECTIONS))["connections"]
 
     assert {
-        "id": server.connection_of(broker).id,
-        "peer": broker.address,
-        "proxied": None,
-        "role": "broker",
-        "protocol": "json",
-        "since_ms": 1_700_000_000_000,
-        "last_request_seconds": 2.0,
-        "requests": 3,
-        "in_flight": 0,
-        "unsent_bytes": 0,
-        "account": None,
-    } == found[0]
+        "id": server.connection_of(broker).id, "peer": broker.address, "proxied": None, "role": "broker",
+        "protocol": "json", "since_ms": 1_700_000_000_000, "last_request_seconds": 2.0, "requests": 3,
+        "in_flight": 0, "unsent_bytes": 0, "account": None,
+    } == found[0]  # fmt: skip
     seen = [(one["peer"], one["role"], one["protocol"], one["requests"], one["in_flight"]) for one in found]
     assert [
         (broker.address, "broker", "json", 3, 0),
@@ -219,42 +195,20 @@ async def test_brokers_are_listed_with_their_age(server: InProcess, peer: Namesr
     assert server.namesrv.boot_id == found["boot_id"]
     assert [
         {
-            "cluster": "cluster-1",
-            "broker_name": "broker-a",
-            "broker_id": 0,
-            "broker_addr": "10.0.0.1:10911",
-            "ha_server_addr": "ha",
-            "age_seconds": 102.0,
-            "expires_in_seconds": 18.0,
-            "expiry_seconds": 120.0,
-            "data_version": {"counter": 7, "state_version": 2, "timestamp": TIMESTAMP},
-            "topics": 3,
-            "write_wiped": True,
-            "agent_id": None,
-            "registration_seq": None,
-            "connection": server.connection_of(peer).id,
-            "protocol": "rocketmq",
-            "state": None,
+            "cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911",
+            "ha_server_addr": "ha", "age_seconds": 102.0, "expires_in_seconds": 18.0, "expiry_seconds": 120.0,
+            "data_version": {"counter": 7, "state_version": 2, "timestamp": TIMESTAMP}, "topics": 3,
+            "write_wiped": True, "agent_id": None, "registration_seq": None,
+            "connection": server.connection_of(peer).id, "protocol": "rocketmq", "state": None,
         },
         {
-            "cluster": "cluster-2",
-            "broker_name": "broker-c",
-            "broker_id": 0,
-            "broker_addr": "10.0.1.1:10911",
-            "ha_server_addr": None,
-            "age_seconds": 0.5,
-            "expires_in_seconds": 9.5,
-            "expiry_seconds": 10.0,
-            "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP},
-            "topics": 1,
-            "write_wiped": False,
-            "agent_id": "agent-1",
-            "registration_seq": 4,
-            "connection": server.connection_of(agent).id,
-            "protocol": "msgpack",
-            "state": state,
+            "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
+            "ha_server_addr": None, "age_seconds": 0.5, "expires_in_seconds": 9.5, "expiry_seconds": 10.0,
+            "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1,
+            "write_wiped": False, "agent_id": "agent-1", "registration_seq": 4,
+            "connection": server.connection_of(agent).id, "protocol": "msgpack", "state": state,
         },
-    ] == found["brokers"]
+    ] == found["brokers"]  # fmt: skip
 
 
 async def test_brokers_can_be_listed_by_cluster_and_name(peer: NamesrvPeer) -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import SPELLINGS, NamesrvPeer, Spelling, fields, outcome, value
+from tests.support.namesrv_peer import NamesrvPeer, Spelling
 
-in_all_spellings = pytest.mark.parametrize("spelling", SPELLINGS)
 PUT, GET, DELETE, LIST = 100, 101, 102, 219
 
 
@@ -17,37 +16,34 @@ def entry(namespace: str = "N", key: str = "k", value: str | None = None) -> dic
     return {"namespace": namespace, "key": key, **({} if value is None else {"value": value})}
 
 
-@in_all_spellings
 async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
     """The namespace stays as an empty table; deleting what is not there succeeds."""
     for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
         answer = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
-        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
 
     answer = await peer.call(GET, entry(), spelling=spelling)
-    assert (0, None, {"value": "new"}, b"") == (*outcome(answer), fields(answer), answer.body)
+    assert (0, None, {"value": "new"}, b"") == (*answer.outcome, answer.fields, answer.body)
     answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-    assert (0, None, {}) == (*outcome(answer), fields(answer))
-    assert {"table": {"k": "new", "l": "w"}} == value(answer)
+    assert (0, None, {}) == (*answer.outcome, answer.fields)
+    assert {"table": {"k": "new", "l": "w"}} == answer.value
 
     for key in ("k", "l", "k", "never"):
-        assert (0, None) == outcome(await peer.call(DELETE, entry(key=key), spelling=spelling))
-    assert {"table": {}} == value(await peer.call(LIST, {"namespace": "N"}, spelling=spelling))
-    assert (0, None) == outcome(await peer.call(DELETE, entry(namespace="never"), spelling=spelling))
+        assert (0, None) == (await peer.call(DELETE, entry(key=key), spelling=spelling)).outcome
+    assert {"table": {}} == (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).value
+    assert (0, None) == (await peer.call(DELETE, entry(namespace="never"), spelling=spelling)).outcome
 
 
-@in_all_spellings
 async def test_what_is_not_there_is_not_found(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Code 22 in Java's words."""
     answer = await peer.call(GET, entry(), spelling=spelling)
-    assert (22, "No config item, Namespace: N Key: k", {}) == (*outcome(answer), fields(answer))
+    assert (22, "No config item, Namespace: N Key: k", {}) == (*answer.outcome, answer.fields)
     answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-    assert (22, "No config item, Namespace: N", {}) == (*outcome(answer), fields(answer))
+    assert (22, "No config item, Namespace: N", {}) == (*answer.outcome, answer.fields)
     # 101's answer has a header class in Java, 219's has none
     assert ({}, None) == ((await peer.call(GET, entry())).ext_fields, (await peer.call(LIST, entry())).ext_fields)
 
 
-@in_all_spellings
 async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> None:
     """Java stores a null for a missing value; here nothing has changed."""
     async with namesrv_in_process(tmp_path) as server:
@@ -62,7 +58,7 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
             (DELETE, {"key": "k"}, "field namespace is missing"),
             (LIST, None, "field namespace is missing"),
         ):
-            assert (1, remark) == outcome(await peer.call(code, ext, spelling=spelling))
+            assert (1, remark) == (await peer.call(code, ext, spelling=spelling)).outcome
         assert 22 == (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).code
         assert not (tmp_path / "kvConfig.json").exists()
 
@@ -82,9 +78,9 @@ async def test_change_beyond_a_limit_names_the_field(peer: NamesrvPeer, ext: dic
     for namespace, key in (("N", "k"), ("N", "l"), ("M", "k")):
         assert 0 == (await peer.call(PUT, entry(namespace, key, "1234567890"))).code
 
-    assert (1, remark) == outcome(await peer.call(PUT, ext))
+    assert (1, remark) == (await peer.call(PUT, ext)).outcome
 
-    assert {"table": {"k": "1234567890", "l": "1234567890"}} == value(await peer.call(LIST, {"namespace": "N"}))
+    assert {"table": {"k": "1234567890", "l": "1234567890"}} == (await peer.call(LIST, {"namespace": "N"})).value
 
 
 async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -98,14 +94,14 @@ async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, ca
         path.mkdir()
 
         remark = "key-value configuration not written: Is a directory"
-        assert (1, remark) == outcome(await peer.call(PUT, entry(value="new")))
-        assert (1, remark) == outcome(await peer.call(DELETE, entry()))
-        assert {"value": "old"} == fields(await peer.call(GET, entry()))
+        assert (1, remark) == (await peer.call(PUT, entry(value="new"))).outcome
+        assert (1, remark) == (await peer.call(DELETE, entry())).outcome
+        assert {"value": "old"} == (await peer.call(GET, entry())).fields
         assert [path] * 2 == [told["path"] for told in logged(caplog, "kv_write_failed")]
 
         path.rmdir()
-        assert (0, None) == outcome(await peer.call(PUT, entry(value="new")))
-        assert {"value": "new"} == fields(await peer.call(GET, entry()))
+        assert (0, None) == (await peer.call(PUT, entry(value="new"))).outcome
+        assert {"value": "new"} == (await peer.call(GET, entry())).fields
 
 
 @pytest.mark.settings(order_message_enable=True)
@@ -113,7 +109,7 @@ async def test_only_order_configuration_is_part_of_routes(server: InProcess, pee
     """Other namespaces wake nobody and forget no route."""
     await peer.call(PUT, entry("N", "T", "v"))
     await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "never"))
-    assert [] == server.effects
+    assert [] == server.events()
 
     await peer.call(PUT, entry("ORDER_TOPIC_CONFIG", "T", "v"))
     assert 1 == server.namesrv.manager.revisions.revision

@@ -19,7 +19,7 @@ from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.properties import format_properties, parse_properties
 from namesrv_remoting.errors import ResponseError
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, Spelling, fields, outcome
+from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling
 
 # all that may change while running, by the names that mqadmin knows
 ALLOWED = {
@@ -43,8 +43,6 @@ def stopped(data_dir: str | Path, **overrides: Any) -> Namesrv:
         asyncio.ensure_future
     )
 
-
-# -- which settings can change ---------------------------------------------------------------------------------------
 
 booleans = st.sampled_from(["true", "false", "TRUE", " False ", "True"])
 texts = st.one_of(st.sampled_from(["", "yes", "1", "0", "on", "null", "10000", "/tmp/x"]), st.text(max_size=5))
@@ -85,10 +83,6 @@ def test_exactly_the_allow_list_changes(
         assert [] == list(Path(data_dir).iterdir())
 
 
-# -- over the wire ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
 async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling) -> None:
     """Properties text in every spelling; what was changed shows, in sorted lines that -c reads back."""
     async with namesrv_in_process(tmp_path, admin_enabled=True, scan_interval_seconds=5) as server:
@@ -96,9 +90,9 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         body = b"# a comment\nenableTopicList : false\norderMessageEnable\\\n  =true\nnobodyKnows=this\n"
 
         answer = await peer.call(318, None, body, spelling=spelling)
-        assert (0, None, {}, b"") == (*outcome(answer), fields(answer), answer.body)
+        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
         answer = await peer.call(319, None, spelling=spelling)
-        assert (0, None, {}) == (*outcome(answer), fields(answer))
+        assert (0, None, {}) == (*answer.outcome, answer.fields)
 
     lines = answer.body.decode().splitlines()
     assert sorted(lines) == lines
@@ -136,10 +130,10 @@ async def test_update_is_answered(
     server: InProcess, peer: NamesrvPeer, body: bytes, outcome_expected: tuple[int, str | None]
 ) -> None:
     """In Java's words where it has any; nothing of a refused one has changed."""
-    assert outcome_expected == outcome(await peer.call(318, None, body))
+    assert outcome_expected == (await peer.call(318, None, body)).outcome
 
     assert DEFAULTS == asdict(server.namesrv.live)
-    assert [] == server.effects
+    assert [] == server.events()
 
 
 async def test_update_needs_administration(tmp_path: Path) -> None:
@@ -148,7 +142,7 @@ async def test_update_needs_administration(tmp_path: Path) -> None:
         peer = await server.connect()
         for body in (b"orderMessageEnable=true", b"", b"kvConfigPath=/x", b"\xff"):
             remark = "administration is disabled on this server, see its setting admin-enabled"
-            assert (16, remark) == outcome(await peer.call(318, None, body))
+            assert (16, remark) == (await peer.call(318, None, body)).outcome
         assert DEFAULTS == asdict(server.namesrv.live)
         shown = (await peer.call(319)).body.decode()
         assert "adminEnabled=false" in shown.splitlines()

@@ -9,29 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import (
-    Broker,
-    NamesrvPeer,
-    native,
-    native_registration,
-    outcome,
-    registration,
-    value,
-)
-from tests.support.raw_peer import until
+from tests.support.namesrv_peer import MASTER, OTHER, NamesrvPeer, native, native_registration, registration
 
-MASTER = Broker()
-OTHER = Broker("broker-b", 0, "10.0.0.3:10911")
 PULL = 20001
 
 
 async def pull(peer: NamesrvPeer, *topics: str, **members: Any) -> dict[str, Any]:
     """The answer's body."""
     answer = await peer.call(PULL, None, native({"topics": topics, **members}), spelling="native")
-    assert (0, None) == outcome(answer)
-    found: dict[str, Any] = value(answer)
+    assert (0, None) == answer.outcome
+    found: dict[str, Any] = answer.value
     return found
 
 
@@ -53,7 +42,7 @@ async def test_first_pull_gets_everything_it_asks_for(server: InProcess, peer: N
     found = await pull(peer, "T", "V", "absent")
 
     boot_id = server.namesrv.boot_id
-    single = value(await peer.call(105, {"topic": "T"}, spelling="native"))
+    single = (await peer.call(105, {"topic": "T"}, spelling="native")).value
     routes = found.pop("routes")
     assert {"boot_id": boot_id, "revision": 2, "ready": True, "full": True} == found
     assert ["T", "V", "absent"] == list(routes)
@@ -93,7 +82,7 @@ async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess,
     async def woken(by: Coroutine[Any, Any, Any]) -> dict[str, Any]:
         opaque = await watch(server, watcher, "T", "X", wait_ms=1_500)
         await by
-        found: dict[str, Any] = value(await watcher.answer_to(opaque))
+        found: dict[str, Any] = (await watcher.answer_to(opaque)).value
         assert 0 == len(server.namesrv.watchers)
         return found
 
@@ -113,7 +102,7 @@ async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess,
     await server.clock.advance(1.49)
     assert 1 == len(server.namesrv.watchers)
     await server.clock.advance(0.01)
-    found = value(await watcher.answer_to(opaque))
+    found = (await watcher.answer_to(opaque)).value
     assert (7, False, {}) == (found["revision"], found["full"], found["routes"])
 
 
@@ -166,9 +155,9 @@ async def test_watched_topics_are_limited(tmp_path: Path, overrides: dict[str, A
         opaque = await watch(server, peer, "T", "U", wait_ms=60_000)
         known = {"boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
         question = native({"topics": [f"topic-{number}" for number in range(more)], **known})
-        assert (2, remark) == outcome(await peer.call(PULL, None, question, spelling="native"))
+        assert (2, remark) == (await peer.call(PULL, None, question, spelling="native")).outcome
         await server.clock.advance(61)
-        assert [] == list(value(await peer.answer_to(opaque))["routes"])
+        assert [] == list((await peer.answer_to(opaque)).value["routes"])
 
         await watch(server, peer, "T", "U", "V", "W", wait_ms=60_000)
         await server.hang_up(peer)
@@ -216,7 +205,7 @@ async def test_peer_that_does_not_read_is_made_one_large_answer(server: InProces
         await asyncio.sleep(0)
 
     found = [await watcher.receive() for _ in opaques]
-    assert {len(names)} == {len(value(answer)["routes"]) for answer in found}
+    assert {len(names)} == {len(answer.value["routes"]) for answer in found}
     assert set(opaques) == {answer.opaque for answer in found}
     assert most < max(len(answer.body) for answer in found) + 64 * 1024 + 200
 

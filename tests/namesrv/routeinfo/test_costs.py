@@ -1,6 +1,8 @@
 """What a change costs in one go: looks at topics are counted, between two moments at which others may run."""
 
 import asyncio
+import gc
+import sys
 import threading
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -13,9 +15,12 @@ from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.routeinfo.records import Registration
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Rerouted
 from namesrv.settings.model import Settings
+from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.errors import BadRequestError
 from namesrv_runtime.line_files import Retention
 from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, Spelling
 from tests.support.route_builders import RouteScene, body, key, registration, topic
 
 MANY = 20 * CHUNK_TOPICS
@@ -97,6 +102,30 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
         assert answers.json.fill(topics[0])
         assert await looks(broker("b2", "o:1", *topics, queues=4)) <= LOOKS * CHUNK_TOPICS
         assert answers.json.fill(topics[0])
+
+
+@pytest.mark.parametrize("spelling", ["json", "native"])
+async def test_many_topics_are_given_up_in_steps(tmp_path: Path, spelling: Spelling) -> None:
+    """A registration's own ones, once the tables have what they need of them: to free them takes time as well."""
+    topics = (TopicConfig(f"topic-{number}") for number in range(3 * MANY))
+    said = RegisterBrokerBody(list(topics), DataVersion(1, 1, 1))
+    spelt = encode_native_body(said) if spelling == "native" else encode_json_body(said)
+    async with namesrv_in_process(tmp_path, heartbeat_log_dir="") as server:
+        peer = await server.connect()
+        gc.collect()
+        gc.disable()
+        try:
+            registering = asyncio.create_task(peer.register(Broker("b1"), spelt, spelling=spelling))
+            most, blocks = 0, sys.getallocatedblocks()
+            while not registering.done():
+                await asyncio.sleep(0)
+                most, blocks = max(most, blocks - sys.getallocatedblocks()), sys.getallocatedblocks()
+        finally:
+            gc.enable()
+        assert 0 == (await registering).code
+        assert 3 * MANY == len(server.namesrv.manager.tables.topic_queue_table)
+    # a topic and its name
+    assert most <= 3 * 5000
 
 
 async def test_the_heartbeat_log_looks_at_many_topics_in_steps(tmp_path: Path) -> None:

@@ -4,10 +4,9 @@ import pytest
 
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
 from namesrv.routeinfo.records import MinBrokerIdChanged, RouteOptions
-from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, RouteTables
-from namesrv.routeinfo.topics import plan_perms
+from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
 from tests.support.route_builders import key, registration, remove, tables_of
-from tests.support.steps import finished, steps_and_result
+from tests.support.steps import steps_and_result
 
 M, S, O = key("m:1"), key("s:1"), key("o:1")  # noqa: E741 - a broker, as the two others
 NOTIFIES = RouteOptions(notify_min_broker_id_changed=True)
@@ -23,8 +22,7 @@ def three() -> RouteTables:
 
 
 @pytest.mark.parametrize(
-    ("now", "silent"),
-    [(10.0, []), (10.1, [S]), (60.0, [S]), (60.1, [S, O]), (120.0, [S, O]), (120.1, [S, O, M])],
+    ("now", "silent"), [(10.0, []), (10.1, [S]), (60.0, [S]), (60.1, [S, O]), (120.0, [S, O]), (120.1, [S, O, M])]
 )
 def test_brokers_expire_strictly_after_their_own_expiry_longest_overdue_first(now: float, silent: list[object]) -> None:
     """Looking changes nothing: whoever decides not to evict finds them again."""
@@ -36,18 +34,9 @@ def test_brokers_expire_strictly_after_their_own_expiry_longest_overdue_first(no
     assert [S] == [one for one in [*dict(silent_brokers(tables, now + 10.1))] if one == S]
 
 
-@pytest.mark.parametrize(("expiry", "now"), [(5.0, 5.1), (500.0, 500.1)])
-def test_expiry_that_became_another_counts_at_once(expiry: float, now: float) -> None:
-    """Shorter or longer, the expiry of the latest registration holds."""
-    tables = tables_of(registration("b1", 0, "m:1"), registration("b1", 0, "m:1", expiry_seconds=expiry))
-
-    assert [] == [*dict(silent_brokers(tables, now - 0.1))]
-    assert [M] == [*dict(silent_brokers(tables, now))]
-
-
 @pytest.mark.parametrize(("topics", "yields"), [(2, 0), (CHUNK_TOPICS - 1, 0), (3 * CHUNK_TOPICS, 3)])
 @pytest.mark.parametrize("acts", [None, True], ids=["alone", "with a slave"])
-def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts: bool | None) -> None:  # noqa: FBT001
+def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts: bool | None) -> None:
     """After every thousand topics; until it is applied, nothing has changed."""
     names = [f"t{number}" for number in range(topics)]
     master = registration("b1", 0, "m:1", *names, enable_acting_master=acts)
@@ -73,10 +62,7 @@ def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts:
     ids=["the master", "an id below 0", "setting off", "nobody may act", "nobody is left"],
 )
 def test_members_are_told_when_the_smallest_id_leaves(
-    ids: list[int],
-    acts: bool,  # noqa: FBT001 - a case
-    options: RouteOptions,
-    told: MinBrokerIdChanged | None,
+    ids: list[int], acts: bool, options: RouteOptions, told: MinBrokerIdChanged | None
 ) -> None:
     """Who is left, in the order of the ids; the leaving of any other says nothing."""
     brokers = [registration("b1", number, f"x:{number}", enable_acting_master=acts) for number in ids]
@@ -84,14 +70,3 @@ def test_members_are_told_when_the_smallest_id_leaves(
     assert told == remove(tables_of(*brokers), key(f"x:{ids[0]}"), options).notice
     if len(ids) > 1:
         assert remove(tables_of(*brokers), key(f"x:{ids[-1]}"), options).notice is None
-
-
-def test_permissions_change_only_where_they_are_others() -> None:
-    """Rows that already have the permission are left alone."""
-    tables = tables_of(registration("b1", 0, "m:1", "t1", "t2"), registration("b2", 0, "o:1", "t1", "t9"))
-    changes = Changes()
-
-    finished(plan_perms(tables, changes, "b1", lambda perm: perm))
-    assert {} == changes.rows
-    finished(plan_perms(tables, changes, "b1", lambda perm: perm & ~2))
-    assert {"t1", "t2"} == changes.rows.keys()

@@ -29,7 +29,7 @@ from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from tests.support.fake_clock import FakeClock
-from tests.support.route_builders import ROOMY, RouteScene, addresses, body, key, queue_data, registration, rows, topic
+from tests.support.route_builders import ROOMY, RouteScene, body, key, queue_data, registration, rows
 from tests.support.route_model import facts_of
 from tests.support.table_invariants import violations
 
@@ -59,9 +59,6 @@ async def begin(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     return task
 
 
-# ---- effects ----
-
-
 async def test_effects_of_a_brokers_life(scene: RouteScene) -> None:
     """The route is published, then the broker reported; a registration with nothing new changes no route."""
     await scene.register(MASTER)
@@ -89,19 +86,6 @@ async def test_effects_of_a_brokers_life(scene: RouteScene) -> None:
     assert "<RouteInfoManager [<RouteTables [0 clusters" in repr(scene.manager)
 
 
-async def test_effects_of_a_connections_end(scene: RouteScene) -> None:
-    """A BrokerContainer registers many over one connection, and all of them go; Java would remove one of them."""
-    await scene.register(MASTER, replace(SLAVE, connection_id=1), OTHER)
-    master, slave = live(scene, M), live(scene, S)
-    scene.take_effects()
-    scene.pass_time(5.0)
-
-    await scene.close(1)
-
-    evicted = [effect for effect in scene.take_effects() if isinstance(effect, Evicted)]
-    assert [Evicted(M, master, "disconnected", 5.0), Evicted(S, slave, "disconnected", 5.0)] == evicted
-
-
 @pytest.mark.parametrize(("silent_for", "evicted"), [(119.9, 0), (120.0, 0), (120.1, 1)])
 async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: int) -> None:
     """Silent for more than 120 s, by the clock that nobody sets."""
@@ -118,20 +102,6 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     silent = scene.manager.now() - before.last_update
     assert [Evicted(M, before, "silent", silent, scan=1)] * evicted == others[1:]
     assert 1 == scene.manager.scans
-
-
-@pytest.mark.parametrize("newcomer", [replace(MASTER, broker_addr="n:1"), registration("b9", 0, "m:1", "t9", "t1")])
-async def test_displaced_broker_is_reported(scene: RouteScene, newcomer: Registration) -> None:
-    """Another address took its id, or the process at its address another name."""
-    await scene.register(MASTER, OTHER)
-    displaced = live(scene, M)
-    scene.take_effects()
-    scene.pass_time(50.0)
-
-    await scene.register(newcomer)
-
-    told = [effect for effect in scene.take_effects() if isinstance(effect, Evicted)]
-    assert [Evicted(M, displaced, "superseded", 50.0)] == told
 
 
 async def test_smaller_id_is_reported() -> None:
@@ -180,38 +150,6 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     assert ({}, None) == (scene.json_cache.entries, manager.revisions.changed_since(["t1"], 7))
 
 
-@pytest.mark.parametrize(("perm", "wiped", "added"), [(6, 4, 6), (4, 4, 6), (7, 5, 6), (2, 0, 6), (15, 13, 6)])
-async def test_permission_bits(scene: RouteScene, perm: int, wiped: int, added: int) -> None:
-    """BrokerPermTest. Wiping takes one bit; adding gives read and write, and no other bit, as in Java."""
-    await scene.register(registration("b1", 0, "m:1", body=body(topic("t1", perm=perm), topic("t2", perm=perm))))
-
-    await scene.manager.wipe_write_perm("b1")
-    assert {"t1": {"b1": wiped}, "t2": {"b1": wiped}} == rows(scene.tables)
-    await scene.manager.add_write_perm("b1")
-    assert {"t1": {"b1": added}, "t2": {"b1": added}} == rows(scene.tables)
-
-
-# ---- what is recognised, and what is not ----
-
-
-@pytest.mark.parametrize(
-    ("broker", "digest", "connection_id"),
-    [(M, b"other", 1), (O, b"master", 1), (key("m:1", "c2"), b"master", 1), (M, b"master", 0), (M, b"master", 8)],
-    ids=["other content", "unknown broker", "other cluster", "older connection", "connection that hung up"],
-)
-async def test_what_is_not_the_last_registration_is_read(
-    scene: RouteScene, broker: BrokerAddrInfo, digest: bytes, connection_id: int
-) -> None:
-    """In doubt it is applied; nothing has changed yet."""
-    await scene.register(MASTER)
-    before = live(scene, M)
-    scene.take_effects()
-    scene.closed.add(8)
-
-    assert scene.manager.register_unchanged(broker, digest, connection_id, None) is None
-    assert (before, []) == (live(scene, M), scene.effects)
-
-
 async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None:
     """A registration stays cheap whatever the others do; what touches its own topics is for the state machine."""
     await scene.register(MASTER, OTHER)
@@ -222,59 +160,24 @@ async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None
     assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "broker_id", "agent_id", "known"),
-    [
-        ("b1", 0, "a", True),
-        ("b1", "0", "a", True),
-        ("b1", None, None, True),
-        ("b9", 0, "a", False),
-        ("b1", 1, "a", False),
-        ("b1", "1", "a", False),
-        ("b1", 0, "other", False),
-    ],
-)
-async def test_native_heartbeat_says_of_what_it_speaks(
-    scene: RouteScene,
-    name: str,
-    broker_id: str | int | None,
-    agent_id: str | None,
-    known: bool,  # noqa: FBT001
-) -> None:
-    """If that is not what is registered, its sender has to register again."""
-    await scene.register(replace(MASTER, is_native=True, agent_id="a"))
+async def test_what_moves_a_broker_to_another_connection(scene: RouteScene) -> None:
+    """Nothing that came over one that has ended; a heartbeat once its own has; no registration over an older one."""
+    await scene.register(MASTER)
+    scene.closed.add(9)
+    for ended_or_older in (9, 0):
+        assert scene.manager.register_unchanged(M, b"master", ended_or_older, None) is None
+    assert scene.manager.touch(M, 9) is not None
+    assert 1 == live(scene, M).connection_id
 
-    assert known == scene.manager.is_registered(M, name, broker_id, agent_id)
-    assert not scene.manager.is_registered(O, "b1", 0, "a")
+    scene.closed.add(1)
+    scene.manager.touch(M, 2, {"depth": 1})
+    await scene.register(replace(MASTER, connection_id=0, body=body("t1", "t2", counter=2)))
 
-
-async def test_every_registration_has_a_number_of_its_own(scene: RouteScene) -> None:
-    """Whatever its kind, and never again."""
-    numbers = []
-    for broker in (MASTER, SLAVE, MASTER):
-        await scene.register(broker)
-        numbers.append(live(scene, broker.key).generation)
-        scene.manager.register_unchanged(broker.key, broker.digest or b"", 9, None)
-        numbers.append(live(scene, broker.key).generation)
-
-    assert sorted(set(numbers)) == numbers
-
-
-async def test_membership_stays_with_what_happens_every_second(scene: RouteScene) -> None:
-    """A snapshot is taken when it grows."""
-    await scene.register(OTHER)
-    before = scene.manager.membership
-    await scene.register(OTHER)
-    scene.manager.touch(O, 3)
-    scene.manager.register_unchanged(O, b"other", 3, None)
-    await scene.manager.delete_topic("t1", None)
-
-    assert before == scene.manager.membership
-    scene.manager.forget_who_did_not_return(somebody_is_missing=True)
-    assert before + 1 == scene.manager.membership
-
-
-# ---- connections ----
+    after = live(scene, M)
+    assert (2, {"depth": 1}, DataVersion(2)) == (after.connection_id, after.state, after.data_version)
+    await scene.close(2)
+    assert 0 == live(scene, M).connection_id
+    assert [] == violations(scene.tables)
 
 
 @pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])
@@ -367,40 +270,6 @@ async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason
     assert {"t1": {"b1": 6}, "t2": {"b1": 6}} == rows(scene.tables)
 
 
-@pytest.mark.parametrize(
-    ("connection_id", "agent_id", "seq", "is_stale"),
-    [
-        (1, None, None, True),
-        (2, "a", 5, False),
-        (0, "a", 5, True),
-        (1, "a", 6, False),
-        (1, "a", 4, True),
-        (1, "a", None, True),
-        (1, "former process", 9, True),
-    ],
-)
-async def test_stale_goodbye_is_fenced(
-    scene: RouteScene,
-    connection_id: int,
-    agent_id: str | None,
-    seq: int | None,
-    is_stale: bool,  # noqa: FBT001 - a case
-) -> None:
-    """Over an older connection, of another process or nobody's, or said before the latest registration."""
-    await scene.register(replace(MASTER, is_native=True, agent_id="a", registration_seq=5))
-    before = live(scene, M)
-    scene.take_effects()
-
-    assert is_stale is not await scene.manager.unregister(
-        M, "b1", connection_id, agent_id=agent_id, registration_seq=seq
-    )
-
-    if is_stale:
-        assert ([Fenced(M, before, "unregistered")], {M: before}) == (scene.effects, scene.tables.broker_live_table)
-    else:
-        assert {} == scene.tables.broker_live_table
-
-
 @pytest.mark.usefixtures("small_chunks")
 async def test_broker_reconnects_while_its_registration_is_worked_out(scene: RouteScene) -> None:
     """It is heard over the new connection first: the end of the old one means nothing, and its state is kept."""
@@ -415,9 +284,6 @@ async def test_broker_reconnects_while_its_registration_is_worked_out(scene: Rou
     after = live(scene, M)
     assert (1_001.0, 2, {"depth": 1}) == (after.last_update, after.connection_id, after.state)
     assert DataVersion(2) == after.data_version
-
-
-# ---- limits ----
 
 
 @pytest.mark.parametrize(
@@ -486,9 +352,6 @@ async def test_operators_topic_counts_too() -> None:
     assert {"t1", "t2"} == scene.tables.topic_queue_table.keys()
 
 
-# ---- the lock ----
-
-
 async def test_effects_are_performed_after_the_lock_is_released() -> None:
     """A sink may close connections and write logs; nobody waits for it under the lock."""
     locks: list[str] = []
@@ -528,29 +391,3 @@ async def test_who_waits_for_whom(scene: RouteScene) -> None:
         assert scene.manager.touch(M, 2) is not None
         assert scene.manager.register_unchanged(M, b"master", 2, None) is not None
         await scene.close(7)
-
-
-@pytest.mark.usefixtures("small_chunks")
-async def test_nobody_sees_half_a_change(scene: RouteScene) -> None:
-    """While it is worked out, every route is as before, encoded or not; then all are others at once."""
-    names = [f"t{number}" for number in range(7)]
-    works: list[Callable[[], Coroutine[Any, Any, Any]]] = [
-        lambda: scene.manager.register(registration("b1", 0, "m:1", *names)),
-        lambda: scene.manager.register(registration("b1", 0, "n:1", *names)),
-        lambda: scene.manager.unregister(key("n:1"), "b1", 1),
-    ]
-    for work in works:
-        before, facts = [scene.json_cache.fill(name) for name in names[:4]], facts_of(scene.tables)
-        changing, passes = asyncio.create_task(work()), 0
-        await asyncio.sleep(0)
-        while facts == facts_of(scene.tables):
-            passes += 1
-            assert before == [scene.json_cache.fill(name) for name in names[:4]]
-            assert [] == violations(scene.tables)
-            await asyncio.sleep(0)
-        # seven topics, two at a time, to work out and to prepare
-        assert passes >= 3
-        assert changing.done()
-        assert {} == scene.json_cache.entries
-        assert before[0] != scene.json_cache.fill("t0")
-    assert ({}, {}) == (addresses(scene.tables), rows(scene.tables))

@@ -76,9 +76,6 @@ def test_answers_that_depend_on_the_topic_are_not_shared(option: str) -> None:
     assert (option == "support_acting_master") == (first["brokerDatas"] != second["brokerDatas"])
 
 
-# ---- zones ----
-
-
 def test_zone_has_answers_of_its_own() -> None:
     """One per zone and topic, whatever the case of the zone's name, and beside that of everybody."""
     cache = CountedCache(
@@ -129,9 +126,6 @@ def test_made_up_zones_are_answered_and_not_remembered() -> None:
     # one that is known goes on being cached
     cache.fill_zone("t2", "z0")
     assert ["t1", "t2"] == list(cache.zones["z0"])
-
-
-# ---- limits ----
 
 
 def test_cache_is_emptied_when_it_holds_too_much() -> None:

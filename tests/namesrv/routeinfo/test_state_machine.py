@@ -1,12 +1,15 @@
 """The tables hold what they should after any history of registrations, removals, closes and delays.
 
 The manager beside a model of plain dictionaries (tests/support/route_model.py). Work that takes the lock is done in
-chunks of two topics, and between two chunks anything may come in that needs no lock.
+chunks of two topics, and between two chunks anything may come in that needs no lock: work decides when it gets the
+lock and acts later, and then it has to see whether it comes too late. The model's work takes no time.
 """
 
 import asyncio
 import copy
 import json
+from collections.abc import Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +36,7 @@ from namesrv.routeinfo.records import (
 )
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.tables import RouteTables
+from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import TopicRouteData, in_zone
@@ -40,7 +44,6 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMa
 from namesrv_remoting.errors import ResponseError
 from tests.support.route_builders import RouteScene, queue_data
 from tests.support.route_model import RouteModel, facts_of
-from tests.support.route_operations import Change, Close, Operation, Register, Scan, Unregister, WitnessedLock
 from tests.support.table_invariants import violations
 
 CLUSTERS = ["c1", "c2"]
@@ -51,7 +54,6 @@ TOPICS = [f"t{number}" for number in range(6)]
 ZONE = "z1"
 # work under way at one time: one that has the lock, others that wait for it
 MAX_OPERATIONS = 3
-
 
 # read queues, write queues, permission, flags
 QUEUES = st.sampled_from([(8, 8, 6, 0), (8, 8, 4, 0), (4, 2, 7, 1)])
@@ -85,6 +87,133 @@ identities = st.sampled_from(USUAL) | st.tuples(
 connections = st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1])
 
 
+class WitnessedLock(ReadWriteLock):
+    """A lock that says whose turn it is now."""
+
+    def __init__(self, entered: Callable[[], None]) -> None:
+        super().__init__()
+        self._entered = entered
+
+    @asynccontextmanager
+    async def write(self) -> Any:
+        """Enter alone, and say so."""
+        async with super().write():
+            self._entered()
+            yield
+
+
+class Operation:
+    """Work under the lock: when it gets the lock, it decides; what it does is seen in the tables, or when it ends."""
+
+    def __init__(self, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.act = act
+        # brokers that it decided to remove -> as they were then
+        self.leaving: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+
+    def decide(self, observer: "RouteMachine") -> None:
+        """It has the lock."""
+
+    def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        """Whether a broker that it decided to remove is still to be removed."""
+        return True
+
+    def ended(self, observer: "RouteMachine", outcome: Any) -> None:
+        assert not isinstance(outcome, ResponseError)
+        for key in self.leaving:
+            assert not self.may_remove(observer, key), f"{key} is still there"
+
+
+class Register(Operation):
+    """103."""
+
+    def __init__(self, asked: Registration, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        super().__init__(act)
+        self.asked = asked
+        self.refusal: type[ResponseError] | None = None
+
+    def decide(self, observer: "RouteMachine") -> None:
+        """Refused now or never; another broker at this address goes first."""
+        self.refusal = observer.model.refusal(self.asked)
+        life = observer.model.lives.get(self.asked.key)
+        is_renamed = life is not None and life.broker_name != self.asked.broker_name
+        if life is not None and is_renamed and self.refusal is None and observer.is_open(self.asked.connection_id):
+            self.leaving[self.asked.key] = life
+
+    def ended(self, observer: "RouteMachine", outcome: Any) -> None:
+        """It counts if its connection is still open."""
+        for key in self.leaving:
+            observer.model.remove(key)
+        if self.refusal is not None:
+            assert self.refusal is type(outcome)
+            return
+        expected = RegisterResult()
+        if observer.is_open(self.asked.connection_id):
+            expected = observer.model_registers(self.asked)
+        assert expected == outcome
+
+
+class Unregister(Operation):
+    """104."""
+
+    def __init__(self, asked: Registration, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        super().__init__(act)
+        self.asked = asked
+
+    def decide(self, observer: "RouteMachine") -> None:
+        """Only the registration that the broker knows of."""
+        asked, life = self.asked, observer.model.lives.get(self.asked.key)
+        if life is None or life.broker_name != asked.broker_name or life.connection_id > asked.connection_id:
+            return
+        is_later = (life.registration_seq or 0) > (asked.registration_seq or 0)
+        if asked.agent_id != life.agent_id or (asked.agent_id is not None and is_later):
+            return
+        self.leaving[asked.key] = life
+
+    def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        """Unless it has registered anew."""
+        return observer.model.lives[key].generation == self.leaving[key].generation
+
+
+class Close(Operation):
+    """A connection has ended."""
+
+    def __init__(self, connection_id: int, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        super().__init__(act)
+        self.connection_id = connection_id
+
+    def decide(self, observer: "RouteMachine") -> None:
+        """All brokers of the connection."""
+        lives = observer.model.lives
+        self.leaving = {key: life for key, life in lives.items() if life.connection_id == self.connection_id}
+
+    def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        """Unless it was heard over a newer one."""
+        return observer.model.lives[key].connection_id == self.connection_id
+
+
+class Scan(Operation):
+    """The scan for silent brokers."""
+
+    def decide(self, observer: "RouteMachine") -> None:
+        """Who is silent for too long."""
+        self.leaving = observer.model.silent(observer.now)
+
+    def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
+        """Unless it was heard in the meantime."""
+        return observer.model.lives[key].last_update == self.leaving[key].last_update
+
+
+class Change(Operation):
+    """What operators ask for: takes effect in one step when it ends."""
+
+    def __init__(self, act: Callable[[], Coroutine[Any, Any, Any]], on_model: Callable[[RouteModel], Any]) -> None:
+        super().__init__(act)
+        self.on_model = on_model
+
+    def ended(self, observer: "RouteMachine", outcome: Any) -> None:
+        assert self.on_model(observer.model) == outcome
+
+
 class RouteMachine(RuleBasedStateMachine):
     """A manager and a model that live through the same."""
 
@@ -96,7 +225,7 @@ class RouteMachine(RuleBasedStateMachine):
         self.scene = RouteScene(RouteTables(RouteRevisions(spare_topics=4)))
         self.manager = self.scene.manager
         self.manager.lock = WitnessedLock(self.entered)
-        self.scene.json_cache._max_bytes = 2_000
+        self.scene.json_cache.max_bytes = 2_000
         self.model = RouteModel()
         self.late_seconds = 0.0
         self.connections = [1]
@@ -204,7 +333,7 @@ class RouteMachine(RuleBasedStateMachine):
         identity: tuple[str, int, str],
         body: RegisterBrokerBody,
         connection: int,
-        acts: bool | None,  # noqa: FBT001 - hypothesis fills it in by name
+        acts: bool | None,
         zone: str | None,
         expiry: float,
     ) -> None:
@@ -216,12 +345,7 @@ class RouteMachine(RuleBasedStateMachine):
         self.send(asked)
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
-    @rule(
-        identity=identities,
-        body=bodies,
-        connection=connections,
-        agent=st.sampled_from(["p", "q"]),
-    )
+    @rule(identity=identities, body=bodies, connection=connections, agent=st.sampled_from(["p", "q"]))
     def register_natively(
         self, identity: tuple[str, int, str], body: RegisterBrokerBody, connection: int, agent: str
     ) -> None:
@@ -307,7 +431,7 @@ class RouteMachine(RuleBasedStateMachine):
         name=st.none() | st.sampled_from(NAMES),
         says_who=st.sampled_from([True, True, False]),
     )
-    def unregister(self, which: int, connection: int, age: int, name: str | None, says_who: bool) -> None:  # noqa: FBT001 - by name
+    def unregister(self, which: int, connection: int, age: int, name: str | None, says_who: bool) -> None:
         """A broker leaves, or one that left long ago is heard of only now."""
         key, life = self.some_broker(which)
         seq = None if life is None or life.registration_seq is None else life.registration_seq - age
@@ -362,10 +486,7 @@ class RouteMachine(RuleBasedStateMachine):
     def delete_topic(self, topic: str, cluster: str | None) -> None:
         """216."""
         self.begin(
-            Change(
-                lambda: self.manager.delete_topic(topic, cluster),
-                lambda model: model.delete_topic(topic, cluster),
-            )
+            Change(lambda: self.manager.delete_topic(topic, cluster), lambda model: model.delete_topic(topic, cluster))
         )
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
@@ -382,14 +503,13 @@ class RouteMachine(RuleBasedStateMachine):
         """217."""
         self.begin(
             Change(
-                lambda: self.manager.register_topic(topic, queues),
-                lambda model: model.register_topic(topic, queues),
+                lambda: self.manager.register_topic(topic, queues), lambda model: model.register_topic(topic, queues)
             )
         )
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
     @rule(name=st.sampled_from([*NAMES, "nobody"]), takes=st.booleans())
-    def change_perms(self, name: str, takes: bool) -> None:  # noqa: FBT001 - hypothesis fills it in by name
+    def change_perms(self, name: str, takes: bool) -> None:
         """205 and 327."""
         self.begin(
             Change(lambda: self.manager.wipe_write_perm(name), lambda model: model.wipe(name))
@@ -406,7 +526,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(operation.leaving for operation in self.operations.values()))
     @rule(which=st.integers(0, 200), connection=connections, registers=st.booleans())
-    def be_heard_while_leaving(self, which: int, connection: int, registers: bool) -> None:  # noqa: FBT001 - by name
+    def be_heard_while_leaving(self, which: int, connection: int, registers: bool) -> None:
         """Somebody who is about to be removed is heard after all."""
         leaving = [key for operation in self.operations.values() for key in operation.leaving]
         key = leaving[which % len(leaving)]
@@ -467,7 +587,7 @@ class RouteMachine(RuleBasedStateMachine):
         ),
         value=st.booleans(),
     )
-    def change_option(self, name: str, value: bool) -> None:  # noqa: FBT001 - hypothesis fills it in by name
+    def change_option(self, name: str, value: bool) -> None:
         """An operator changes a live setting."""
         if not self.operations:
             setattr(self.scene.options, name, value)

@@ -7,27 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.tables import (
-    SPARE_NAMES,
-    Changes,
-    Rerouted,
-    RouteTables,
-    difference,
-    place_in,
-)
+from namesrv.routeinfo.tables import SPARE_NAMES, Changes, Rerouted, RouteTables, difference, place_in
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
+from namesrv.routeinfo.views import system_topics
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
-from tests.support.route_builders import (
-    apply,
-    body,
-    key,
-    queue_data,
-    register,
-    registration,
-    remove,
-    tables_of,
-)
+from tests.support.route_builders import apply, body, key, queue_data, register, registration, remove, tables_of
 from tests.support.table_invariants import violations
 
 MASTER = registration("b1", 0, "m:1")
@@ -56,16 +41,12 @@ def test_one_string_per_topic_whoever_registers_it() -> None:
         assert of_table is of_broker
 
 
-def test_queues_of_a_topic_on_one_broker() -> None:
-    """Found by topic and broker, or not at all."""
-    tables = tables_of(MASTER, OTHER)
+def test_system_topics_come_with_the_address_of_the_first_broker_by_name() -> None:
+    """Clusters, brokers, and the address of some broker (304)."""
+    tables = tables_of(registration("b2", 0, "o:1"), registration("b1", 3, "s:1"))
 
-    assert queue_data("b2") == tables.queues_of("t2", "b2")
-    assert tables.queues_of("t1", "b2") is None
-    assert tables.queues_of("nothing", "b1") is None
-
-
-# ---- what they take with them ----
+    assert (["b1", "b2", "c1"], "s:1") == system_topics(tables)
+    assert ([], None) == system_topics(RouteTables())
 
 
 def test_last_broker_takes_everything_along() -> None:
@@ -85,9 +66,6 @@ def test_last_broker_takes_everything_along() -> None:
     assert [] == violations(tables)
 
 
-# ---- which topics a change affects ----
-
-
 @pytest.mark.parametrize(
     ("changes", "affected"),
     [
@@ -104,17 +82,7 @@ def test_last_broker_takes_everything_along() -> None:
         ),
         (Changes(groups={"b2": BrokerData("c1", "b2", {0: "o:1"})}, filter_servers={key("o:1"): ()}), set()),
     ],
-    ids=[
-        "nothing",
-        "queues",
-        "same group",
-        "address",
-        "zone",
-        "mapping",
-        "no mapping before or after",
-        "filter servers",
-        "no filter servers before or after",
-    ],
+    ids=["nothing", "queues", "same group", "address", "zone", "mapping", "mapping stays", "filters", "filters stay"],
 )
 def test_affected_topics(changes: Changes, affected: set[str]) -> None:
     """Exactly those whose answers are others now: more would be encoded again for nothing, fewer would be wrong."""
@@ -156,9 +124,6 @@ def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
     assert {"t1", "t2"} == apply(tables, changes).before.keys()
 
 
-# ---- live entries ----
-
-
 def test_dropping_what_is_not_there_does_nothing() -> None:
     """Whoever comes second finds nothing to do."""
     tables = tables_of(MASTER)
@@ -166,9 +131,6 @@ def test_dropping_what_is_not_there_does_nothing() -> None:
 
     assert [key("m:1")] == list(tables.broker_live_table)
     assert [] == violations(tables)
-
-
-# ---- digests ----
 
 
 def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
@@ -180,8 +142,6 @@ def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
 
     assert {key("o:1"): b"3"} == tables.digests
 
-
-# ---- rows ----
 
 rows_of_names = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 2)).map(
     lambda queues: tuple(QueueData(name, queues[name], 1, 6) for name in sorted(queues))

@@ -8,16 +8,12 @@ import pytest
 
 from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import settle, until
 from tests.support.in_process import namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, outcome
-from tests.support.raw_peer import until
+from tests.support.namesrv_peer import Broker
 
 BROKER = Broker()
-
-
-# -- starting --------------------------------------------------------------------------------------------------------
 
 
 def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -30,9 +26,6 @@ def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplo
     (fields,) = logged(caplog, "start_failed")
     assert f"KV configuration {tmp_path}/kvConfig.json: Is a directory" == str(fields["error"])
     assert {None} == {record.exc_info for record in caplog.records}
-
-
-# -- leaving ---------------------------------------------------------------------------------------------------------
 
 
 async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None:
@@ -48,7 +41,7 @@ async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None
         await server.stop()
 
         answers = [await peer.answer_to(opaque) for opaque in opaques]
-        assert {(0, None)} == {outcome(answer) for answer in answers}
+        assert {(0, None)} == {answer.outcome for answer in answers}
         assert await peer.at_end()
     table = json.loads((tmp_path / "kvConfig.json").read_bytes())["configTable"]["N"]
     assert 20 == len(table)

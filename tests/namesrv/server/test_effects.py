@@ -9,25 +9,14 @@ import pytest
 
 from namesrv.server.effects import NOTICE_SECONDS
 from tests.support.dead_ends import full_queue, refusing_port
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess
-from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration
-from tests.support.raw_peer import until
+from tests.support.logged import logged, told
+from tests.support.namesrv_peer import SLAVE, Broker, NamesrvPeer, native_registration
 
 BROKER = Broker()
-SLAVE = Broker(id=1, addr="10.0.0.2:10911")
+SINK = "namesrv.server.effects"
 IDENTITY = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
-
-
-def of_sink(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, dict[str, Any]]]:
-    """What the sink has logged since the last look: level, event, fields."""
-    found = [
-        (record.levelname, record.msg, vars(record)["fields"])
-        for record in caplog.records
-        if record.name == "namesrv.server.effects"
-    ]
-    caplog.clear()
-    return found
 
 
 def remembered(server: InProcess, since: int = 0) -> list[str]:
@@ -45,14 +34,14 @@ async def test_broker_that_is_new_is_information(
     assert [
         ("DEBUG", "route_changed", {"revision": 1, "topics": 1}),
         ("INFO", "broker_registered", {**fields, "new": True}),
-    ] == of_sink(caplog)
+    ] == told(caplog, SINK)
 
     await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
-    assert [("DEBUG", "broker_registered", {**fields, "new": False})] == of_sink(caplog)
+    assert [("DEBUG", "broker_registered", {**fields, "new": False})] == told(caplog, SINK)
 
     await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
     await peer.call(904, BROKER.ext, spelling="native")
-    assert [] == of_sink(caplog)
+    assert [] == told(caplog, SINK)
     assert ["route", "register", "register"] == remembered(server)
 
 
@@ -63,22 +52,22 @@ async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
     caplog.set_level(logging.INFO)
     await peer.register(BROKER)
     await server.clock.advance(2)
-    of_sink(caplog)
+    told(caplog, SINK)
 
     await peer.call(104, BROKER.ext)
-    assert [("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})] == of_sink(caplog)
+    assert [("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})] == told(caplog, SINK)
 
     await peer.register(BROKER)
     await server.clock.advance(1)
     await peer.register(BROKER._replace(addr="10.0.0.9:10911"))
     superseded = {**IDENTITY, "reason": "superseded", "silent_ms": 1000}
-    assert ("WARNING", "broker_evicted", superseded) in of_sink(caplog)
+    assert ("WARNING", "broker_evicted", superseded) in told(caplog, SINK)
 
     number = server.namesrv.events.last_seq
     await server.hang_up(peer)
     await server.clock.advance(0)
     disconnected = {**IDENTITY, "broker_addr": "10.0.0.9:10911", "reason": "disconnected", "silent_ms": 0}
-    assert [("WARNING", "broker_evicted", disconnected)] == of_sink(caplog)
+    assert [("WARNING", "broker_evicted", disconnected)] == told(caplog, SINK)
     assert ["route", "evict"] == remembered(server, number)
 
 
@@ -92,16 +81,16 @@ async def test_stale_removal_and_another_lowest_id_are_information(
     for peer in (older, newer):
         await peer.register(BROKER, enableActingMaster="true", spelling="native")
     await slave.register(SLAVE, enableActingMaster="true", spelling="native")
-    of_sink(caplog)
+    told(caplog, SINK)
     number = server.namesrv.events.last_seq
 
     await older.call(104, BROKER.ext)
-    assert [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})] == of_sink(caplog)
+    assert [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})] == told(caplog, SINK)
     assert ["fenced"] == remembered(server, number)
 
     await newer.call(104, BROKER.ext)
     fields = {"broker_name": "broker-a", "min_broker_id": 1, "recipients": ("10.0.0.2:10911",)}
-    assert ("INFO", "min_broker_id_changed", fields) in of_sink(caplog)
+    assert ("INFO", "min_broker_id_changed", fields) in told(caplog, SINK)
 
 
 @pytest.mark.settings(admin_enabled=True)

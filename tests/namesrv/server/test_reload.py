@@ -4,7 +4,6 @@ import asyncio
 import logging
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,9 +12,12 @@ from namesrv.server.reload import Reloader, apply
 from namesrv.settings.flags import parse
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, outcome
-from tests.support.raw_peer import until
+from tests.support.logged import told
+from tests.support.namesrv_peer import Broker, NamesrvPeer
+
+RELOADER = "namesrv.server.reload"
 
 
 class File:
@@ -42,17 +44,6 @@ class File:
 def file(tmp_path: Path, server: InProcess) -> File:
     """A file that is not there yet."""
     return File(tmp_path / "ns.toml", server)
-
-
-def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
-    """What the reload logged, and nothing before it."""
-    found = [
-        (str(record.msg), dict(vars(record)["fields"]))
-        for record in caplog.records
-        if record.name == "namesrv.server.reload"
-    ]
-    caplog.clear()
-    return found
 
 
 # setting, its value, who enforces it, in which words, and what then holds if that is not the value
@@ -113,7 +104,7 @@ async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: Namesrv
     changed = {"max_topics_per_broker": 1, "admin_enabled": True, "kv_max_value_bytes": 3, "order_message_enable": True}
     apply(server.namesrv, server.controller.server, changed)
 
-    refused = outcome(await peer.register(Broker("broker-b", 0, "10.0.0.2:10911")))
+    refused = (await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"))).outcome
     assert (1, "2 topics in one registration, limit 1") == refused
     assert 0 == (await peer.call(318, None, b"enableTopicList=false")).code
     assert "value of 4 bytes, limit 3" in str((await peer.call(100, {**put, "value": "four"})).remark)
@@ -130,7 +121,7 @@ async def test_reload_takes_back_what_was_changed_over_the_wire(
 
     await file.reload("")
 
-    assert names == {told["setting"] for name, told in events(caplog) if name == "setting_changed"}
+    assert names == {fields["setting"] for _, name, fields in told(caplog, RELOADER) if name == "setting_changed"}
     assert LiveSettings.of(Settings()) == server.namesrv.live
 
 
@@ -151,4 +142,4 @@ async def test_asked_often_it_reloads_once_more(
     reloading.cancel()
     await asyncio.wait([reloading])
 
-    assert 2 == [name for name, _ in events(caplog)].count("reloaded")
+    assert 2 == [name for _, name, _ in told(caplog, RELOADER)].count("reloaded")

@@ -1,6 +1,7 @@
 """What a server keeps of its brokers for its next run, and when that one answers route questions."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ import pytest
 from namesrv.observability.metrics import exposition
 from namesrv.observability.pages import readiness
 from namesrv.state import snapshot
-from namesrv.state.snapshot import ExpectedBroker, Snapshot, WipedBroker
+from namesrv.state.snapshot import ExpectedBroker, Snapshot
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import Broker, NamesrvPeer, registration, value
-from tests.support.raw_peer import until
+from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 
 A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")
@@ -21,25 +22,19 @@ EXPECTED_A = ExpectedBroker("cluster-1", "broker-a", 0, "10.0.0.1:10911")
 EXPECTED_B = ExpectedBroker("cluster-1", "broker-b", 0, "10.0.0.2:10911")
 
 
-class Log(logging.Handler):
-    """What is logged, as level and name, with fields."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[tuple[str, dict[str, Any]]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
-        self.lines.append((f"{record.levelname} {record.msg}", vars(record)["fields"]))
+# level and event, and fields
+Log = Callable[[], list[tuple[str, dict[str, Any]]]]
 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Log:
-    """The log of the snapshotter."""
+    """What the snapshotter has logged since the log was cleared."""
     caplog.set_level(logging.DEBUG)
-    handler = Log()
-    logging.getLogger("namesrv.server.snapshotter").handlers = [handler]
-    return handler
+    return lambda: [
+        (f"{record.levelname} {record.msg}", vars(record)["fields"])
+        for record in caplog.records
+        if record.name == "namesrv.server.snapshotter"
+    ]
 
 
 def loaded(data_dir: Path) -> Snapshot:
@@ -51,9 +46,9 @@ def loaded(data_dir: Path) -> Snapshot:
 
 async def tick(server: InProcess, log: Log) -> None:
     """Five seconds pass, and something is logged."""
-    count = len(log.lines)
+    count = len(log())
     await server.clock.advance(5)
-    await until(lambda: len(log.lines) > count)
+    await until(lambda: len(log()) > count)
 
 
 async def run_with(data_dir: Path, *brokers: Broker, wiped: bool = False) -> None:
@@ -66,9 +61,6 @@ async def run_with(data_dir: Path, *brokers: Broker, wiped: bool = False) -> Non
                 await peer.call(205, {"brokerName": broker.name})
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-
 async def test_snapshot_is_written_within_five_seconds(
     server: InProcess, peer: NamesrvPeer, tmp_path: Path, log: Log
 ) -> None:
@@ -76,24 +68,25 @@ async def test_snapshot_is_written_within_five_seconds(
     await peer.register(B)
     await peer.register(A)
     await server.clock.advance(4.9)
-    assert [] == log.lines
+    assert [] == log()
     await tick(server, log)
     assert (EXPECTED_A, EXPECTED_B) == loaded(tmp_path).brokers
 
-    await peer.register(A)
+    for body in (None, registration("T", "V", counter=2)):
+        await peer.register(A, body)
     await peer.call(904, B.ext)
     await server.clock.advance(20)
-    assert 1 == len(log.lines)
+    assert 1 == len(log())
 
     await peer.call(205, {"brokerName": "broker-a"})
     await tick(server, log)
-    assert (WipedBroker(None, "broker-a"),) == loaded(tmp_path).wiped
+    assert ((None, "broker-a"),) == loaded(tmp_path).wiped
     await peer.call(104, B.ext)
     await peer.call(327, {"brokerName": "broker-a"})
     await tick(server, log)
     assert ((EXPECTED_A,), ()) == (loaded(tmp_path).brokers, loaded(tmp_path).wiped)
     path = tmp_path / "snapshot.json"
-    assert [("DEBUG snapshot_written", {"path": path, "brokers": count}) for count in (2, 2, 1)] == log.lines
+    assert [("DEBUG snapshot_written", {"path": path, "brokers": count}) for count in (2, 2, 1)] == log()
 
 
 async def test_snapshot_is_written_at_the_end(tmp_path: Path) -> None:
@@ -112,10 +105,12 @@ async def test_snapshot_is_written_at_the_end(tmp_path: Path) -> None:
     assert found.saved_ms >= 1_700_000_095_000
 
 
-async def test_who_is_missing_is_still_expected_until_the_gate_opens(tmp_path: Path, log: Log) -> None:
+async def test_who_is_missing_is_still_expected_until_the_gate_opens(
+    tmp_path: Path, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
     """A server that crashes while it waits must not forget for whom; one that comes back elsewhere is there once."""
     await run_with(tmp_path, A, B)
-    log.lines.clear()
+    caplog.clear()
 
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
@@ -126,7 +121,7 @@ async def test_who_is_missing_is_still_expected_until_the_gate_opens(tmp_path: P
 
         # once more when that one is given up, though nothing else has changed
         await server.clock.advance(45)
-        await until(lambda: len(log.lines) == 2)
+        await until(lambda: len(log()) == 2)
         assert (moved,) == loaded(tmp_path).brokers
 
 
@@ -140,23 +135,20 @@ async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, lo
         await peer.register(A)
         await tick(server, log)
         await server.clock.advance(20)
-        ((name, fields),) = log.lines
+        ((name, fields),) = log()
         assert ("ERROR snapshot_not_written", path) == (name, fields["path"])
         assert "Is a directory" in str(fields["error"])
 
         path.rmdir()
         await tick(server, log)
-        await until(lambda: len(log.lines) == 3)
-        assert ["INFO snapshot_written_again", "DEBUG snapshot_written"] == [name for name, _ in log.lines[1:]]
+        await until(lambda: len(log()) == 3)
+        assert ["INFO snapshot_written_again", "DEBUG snapshot_written"] == [name for name, _ in log()[1:]]
         assert (EXPECTED_A,) == loaded(tmp_path).brokers
 
         path.unlink()
         path.mkdir()
         await peer.register(B)
-    assert "ERROR snapshot_not_written" == log.lines[-1][0]
-
-
-# -- the next run ------------------------------------------------------------------------------------------------------
+    assert "ERROR snapshot_not_written" == log()[-1][0]
 
 
 def answers_routes(server: InProcess) -> bool:
@@ -175,7 +167,7 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
     async with namesrv_in_process(tmp_path) as server:
         reason = "not ready: waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
         assert [{"reason": reason}] == logged(caplog, "waiting")
-        info = value(await (await server.connect()).call(20002, spelling="native"))
+        info = (await (await server.connect()).call(20002, spelling="native")).value
         assert (False, reason) == (info["ready"], info["readiness"])
         assert b"\nnameserver_ready 0.0\n" in await exposition(server.namesrv, server.controller.server)
         await server.clock.advance(44)

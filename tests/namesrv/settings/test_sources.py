@@ -78,7 +78,7 @@ def test_precedence(toml_file: Path, properties_file: Path) -> None:
         (["--no-evict-on-disconnect", "--evict-on-disconnect"], True),
     ],
 )
-def test_switches(argv: list[str], expected: bool) -> None:  # noqa: FBT001  # a parameter of the table
+def test_switches(argv: list[str], expected: bool) -> None:
     """A switch can be set, negated, or given a value; the last one counts."""
     assert expected == load(argv).settings.evict_on_disconnect
 
@@ -124,11 +124,7 @@ def test_switches(argv: list[str], expected: bool) -> None:  # noqa: FBT001  # a
             {"NAMESRV_LISTN_PORT": "1"},
             "unknown environment variable NAMESRV_LISTN_PORT (did you mean NAMESRV_LISTEN_PORT?)",
         ),
-        (
-            [],
-            {"NAMESRV_PORT": "9876"},
-            "unknown environment variable NAMESRV_PORT",
-        ),
+        ([], {"NAMESRV_PORT": "9876"}, "unknown environment variable NAMESRV_PORT"),
         ([], {"NAMESRV_": ""}, "unknown environment variable NAMESRV_"),
     ],
 )
@@ -223,28 +219,16 @@ def test_all_problems_are_told_at_once(toml_file: Path) -> None:
     ] == problems(["--what", "--config", str(toml_file), "--drain-seconds=601"], {"NAMESRV_WHAT": "1"})
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {"NAMESRV_ADDR": "10.0.0.1:9876;10.0.0.2:9876"},
-        {"NAMESRV_ACCESS_KEY": "agent", "NAMESRV_SECRET_KEY": "s", "NAMESRV_SECRET_KEY_FILE": "f"},
-        {"NAMESRV_PORT": "tcp://10.0.0.1:9876"},
-        {"NAMESRV_SERVICE_HOST": "10.0.0.1"},
-        {"NAMESRV_SERVICE_PORT": "9876"},
-        {"NAMESRV_SERVICE_PORT_REMOTING": "9876"},
-        {"NAMESRV_PORT_9876_TCP": "tcp://10.0.0.1:9876"},
-        {"NAMESRV_PORT_9876_TCP_PROTO": "tcp"},
-        {"NAMESRV_PORT_9876_TCP_PORT": "9876"},
-        {"NAMESRV_PORT_9876_TCP_ADDR": "10.0.0.1"},
-        {"NAMESRV_0_SERVICE_HOST": "10.0.0.1"},
-        {"NAMESRV_0_PORT": "tcp://10.0.0.1:9876"},
-        {"NAMESRVX": "1"},
-        {"PATH": "/bin"},
-    ],
-)
-def test_environment_of_others_is_left_alone(environ: dict[str, str]) -> None:
-    """RocketMQ's client variable and what Kubernetes sets for a service called namesrv do not stop the start."""
-    loaded = load([], environ)
+def test_environment_of_others_is_left_alone() -> None:
+    """Variables of clients and what Kubernetes sets for a service called namesrv do not stop the start."""
+    ports = dict.fromkeys(("PORT", "PORT_9876_TCP", "0_PORT"), "tcp://10.0.0.1:9876")
+    ports |= {"PORT_9876_TCP_PROTO": "tcp", "PORT_9876_TCP_PORT": "9876", "PORT_9876_TCP_ADDR": "10.0.0.1"}
+    service = {"SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9876", "SERVICE_PORT_REMOTING": "9876"}
+    service |= {"0_SERVICE_HOST": "10.0.0.1", "ADDR": "10.0.0.1:9876;10.0.0.2:9876"}
+    service |= {"ACCESS_KEY": "agent", "SECRET_KEY": "s", "SECRET_KEY_FILE": "f"}
+    others = {"NAMESRVX": "1", "PATH": "/bin"}
+
+    loaded = load([], {f"NAMESRV_{name}": value for name, value in (ports | service).items()} | others)
 
     assert (dict.fromkeys(SETTINGS, "default"), ()) == (loaded.origins, loaded.warnings)
     assert Path("/home/mq/.local/state/namesrv") == loaded.settings.data_dir
@@ -273,21 +257,13 @@ def test_config_table_is_a_config_file(tmp_path: Path) -> None:
     assert loaded.settings == Settings(**tomllib.loads(table))
 
 
-@pytest.mark.parametrize(
-    ("argv", "action"),
-    [
-        ([], Action.RUN),
-        (["--print-config"], Action.PRINT_CONFIG),
-        (["-p"], Action.PRINT_CONFIG),
-        (["--check-config"], Action.CHECK_CONFIG),
-        (["--help"], Action.HELP),
-        (["-h"], Action.HELP),
-        (["--version"], Action.VERSION),
-    ],
-)
-def test_actions(argv: list[str], action: Action) -> None:
+def test_actions() -> None:
     """The flags that ask for something other than a run."""
-    assert action is parse(argv).action
+    asked = {"print-config": Action.PRINT_CONFIG, "check-config": Action.CHECK_CONFIG, "version": Action.VERSION}
+    asked |= {"help": Action.HELP}
+
+    assert list(asked.values()) == [parse([f"--{name}"]).action for name in asked]
+    assert [Action.RUN, Action.PRINT_CONFIG, Action.HELP] == [parse(argv).action for argv in ([], ["-p"], ["-h"])]
 
 
 def whatever_is_wrong(argv: list[str], environ: dict[str, str]) -> tuple[str, ...]:

@@ -112,10 +112,8 @@ def test_systemd_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 
 
 def test_systemd_that_does_not_read(systemd: NotifySocket, manager: ServiceManager) -> None:
-    """Nobody waits for it."""
-    began = time.monotonic()
+    """Nobody waits for it, or this would not end."""
     for _ in range(5000):
         manager.alive()
 
-    assert time.monotonic() - began < 10
     assert len(systemd.messages()) < 5000

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.state.snapshot import (
-    ExpectedBroker,
-    Readiness,
-    Snapshot,
-    WipedBroker,
-    decode,
-    load,
-    save,
-)
+from namesrv.state.snapshot import ExpectedBroker, Readiness, Snapshot, decode, load, save
 from namesrv_runtime.durable_file import SealedFileError, seal
 
 MASTER = ExpectedBroker("c", "broker-a", 0, "10.0.0.1:10911")
@@ -25,7 +17,7 @@ SMALL = Snapshot(
     saved_ms=1_738_367_999_000,
     boot_id="b00f",
     brokers=(MASTER, SLAVE),
-    wiped=(WipedBroker(None, "broker-a"), WipedBroker("c", "broker-b")),
+    wiped=((None, "broker-a"), ("c", "broker-b")),
 )
 
 CONTENT = (
@@ -47,10 +39,7 @@ def test_file_of_a_snapshot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (
-            CONTENT.replace(b'"broker_id":1', b'"broker_id":"1"'),
-            r"unexpected content: .*\$.brokers\[1\].broker_id",
-        ),
+        (CONTENT.replace(b'"broker_id":1', b'"broker_id":"1"'), r"unexpected content: .*\$.brokers\[1\].broker_id"),
         (CONTENT.replace(b'"boot_id"', b'"boat_id"'), "unexpected content: .*missing required field `boot_id`"),
     ],
     ids=["wrong type", "missing field"],
@@ -76,23 +65,6 @@ def test_no_file_is_no_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert [] == caplog.records
 
 
-def test_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A damaged snapshot is no snapshot; it is kept for who wants to look, and the next save does not touch it."""
-    path = tmp_path / "snapshot.json"
-    path.write_bytes(b'{"sha256"')
-
-    assert load(path) is None
-
-    (kept,) = tmp_path.iterdir()
-    assert b'{"sha256"' == kept.read_bytes()
-    assert kept.name.startswith("snapshot.json.damaged-")
-    (record,) = caplog.records
-    assert "damaged_file_set_aside" == record.msg
-    assert "truncated or not a sealed file: 9 bytes" == vars(record)["fields"]["reason"]
-    save(path, SMALL)
-    assert {path, kept} == set(tmp_path.iterdir())
-
-
 def test_file_that_cannot_be_read_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A directory in the file's place does not keep the server from starting."""
     (tmp_path / "snapshot.json").mkdir()
@@ -111,9 +83,6 @@ def test_damaged_file_that_cannot_be_set_aside_costs_a_warning(
     assert load(path) is None
     assert ["snapshot_not_set_aside"] == [record.msg for record in caplog.records]
     assert b"damaged" == path.read_bytes()
-
-
-# ---- readiness ----
 
 
 @pytest.mark.parametrize(
@@ -171,22 +140,6 @@ def test_lost_snapshot_is_waited_out() -> None:
     assert "not ready: waiting 0 s more, the snapshot of brokers to expect was lost" == readiness.reason(1_044.9)
     assert readiness.is_ready(1_045.0)
     assert "ready: waited 45 s, the snapshot of brokers to expect was lost" == readiness.reason(1_045.0)
-
-
-def test_reason_says_for_whom_and_how_long() -> None:
-    """An operator reads who is missing and how long the server will wait, or how long it did."""
-    readiness = Readiness([MASTER, SLAVE, OTHER], wait_seconds=45.0, now=1_000.0)
-    readiness.broker_seen("c", "broker-b", 0)
-
-    assert (
-        "not ready: waiting 31 s more for 2 of 3 expected brokers:"
-        " c/broker-a/0 at 10.0.0.1:10911, c/broker-a/1 at 10.0.0.2:10911" == readiness.reason(1_014.0)
-    )
-    assert (
-        "ready: waited 45 s, without 2 of 3 expected brokers:"
-        " c/broker-a/0 at 10.0.0.1:10911, c/broker-a/1 at 10.0.0.2:10911" == readiness.reason(1_045.0)
-    )
-    assert "<Readiness [ready | 2 of 3 missing]>" == repr(readiness)
 
 
 def test_reason_names_only_a_few() -> None:

@@ -1,5 +1,8 @@
 """No peer holds more memory than its share, and nobody else notices."""
 
+import asyncio
+import contextlib
+import socket
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +14,8 @@ from hypothesis import strategies as st
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.codes import RequestCode
-from tests.support.fake_clock import settle
-from tests.support.gate import Gate
-from tests.support.raw_peer import until
-from tests.support.serving import ECHO, serving
+from tests.support.fake_clock import settle, until
+from tests.support.serving import ECHO, Gate, serving
 from tests.support.spelling import binary_frame, json_frame, native_frame
 
 Spell = Callable[..., bytes]
@@ -132,8 +133,26 @@ async def test_large_frame_is_received_where_it_stays(spell: Spell) -> None:
     assert most < 2 * MEBIBYTE
 
 
+async def test_others_have_their_turn_between_two_pieces_of_a_large_frame() -> None:
+    """However much of it has arrived already: a loop that reads on and on lets everybody else wait."""
+    frame = memoryview(registration(size=8 * MEBIBYTE))
+    async with serving({REGISTER: small}) as served:
+        with socket.create_connection(served.addresses[0]) as peer:
+            peer.setblocking(False)  # noqa: FBT003 - positional only
+            sent = read = most = 0
+            while read < len(frame):
+                # while the loop stands still
+                with contextlib.suppress(BlockingIOError):
+                    while sent < len(frame):
+                        sent += peer.send(frame[sent:])
+                await asyncio.sleep(0)
+                most, read = max(most, served.server.bytes_received - read), served.server.bytes_received
+    # what a transport takes from its socket at a time
+    assert most <= 256 * 1024
+
+
 @pytest.mark.parametrize("gets_it", [True, False])
-async def test_large_frame_waits_for_memory(gets_it: bool) -> None:  # noqa: FBT001
+async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
     """Of 48 MiB one address gets 4.5: the second frame is received when the first is answered, or refused in time."""
     gate, budget = Gate(), MemoryBudget(48 * MEBIBYTE)
     async with serving({REGISTER: gate}, budget=budget) as served:

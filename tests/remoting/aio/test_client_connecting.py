@@ -39,18 +39,6 @@ def client_of(bound: socket.socket, clock: FakeClock, **options: Any) -> Remotin
     return RemotingClient(f"{HOST}:{bound.getsockname()[1]}", clock=clock, **options)
 
 
-async def test_everybody_shares_one_connect() -> None:
-    """A hundred questions at once on a client that is not connected make one connection."""
-    async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
-        calls = [ask(client) for _ in range(100)]
-        peer = await server.accept()
-        for _ in calls:
-            peer.answer((await peer.receive()).opaque)
-        await asyncio.gather(*calls)
-
-        assert server.connections == 1
-
-
 async def test_nothing_is_connected_before_the_first_question() -> None:
     """A new client is a value; the first question makes the connection, and both ends agree on its address."""
     async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
@@ -128,9 +116,9 @@ async def test_connect_times_out(black_hole: str) -> None:
         cancelled.cancel()
         await clock.advance(1.0)
 
-        with pytest.raises(RequestTimeoutError, match=rf"^request 106 to {black_hole}: no answer within 1\.0 s$"):
+        with pytest.raises(RequestTimeoutError, match=rf"^request 106 to {black_hole}: no answer within 1 s$"):
             await hasty
-        with pytest.raises(RequestTimeoutError, match=rf"^request 904 to {black_hole}: not sent within 1\.0 s$"):
+        with pytest.raises(RequestTimeoutError, match=rf"^request 904 to {black_hole}: not sent within 1 s$"):
             await oneway
         await clock.advance(1.9)
         assert (True, False) == (cancelled.cancelled(), patient[0].done())
@@ -166,8 +154,5 @@ def test_address_is_checked_at_once() -> None:
 )
 async def test_hosts_are_looked_up_and_ipv6_ones_have_brackets(listens: str, host: str) -> None:
     """The connection comes from there, too."""
-    async with (
-        ScriptedServer(listens) as server,
-        RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client,
-    ):
+    async with ScriptedServer(listens) as server, RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client:
         assert listens == (await ask_and_answer(client, server)).address[0]

@@ -1,7 +1,6 @@
 """Every request gets its answer, whatever its handler does."""
 
 import asyncio
-import logging
 from typing import Any
 
 import pytest
@@ -12,11 +11,9 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
     BadRequestError,
     GoAwayError,
-    NoPermissionError,
     NotReadyError,
     OtherResponseError,
     QueryNotFoundError,
-    SystemBusyError,
     SystemError_,
     TopicNotExistError,
 )
@@ -41,10 +38,9 @@ def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
     return Dispatcher({KNOWN: handle}, native_ext={"boot_id": "b00t"}, **options)
 
 
-async def answer_to(dispatcher: Dispatcher, role: str = "client", **question: Any) -> Answer:
+async def answer_to(dispatcher: Dispatcher, **question: Any) -> Answer:
     """What is sent to a peer that asks."""
     connection = ServerConnection(server_of(dispatcher, Heard(), FakeClock(), asyncio.TaskGroup()), 1)
-    connection.note_role(role)
     command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **question})
     return await dispatcher.answer(Request(command, connection))
 
@@ -80,9 +76,6 @@ def only(answer: Answer) -> spelling.Answer:
         (SystemError_("crc32 not match", ext_fields={}), {}, {"code": 1, "remark": "crc32 not match", "extFields": {}}),
         (BadRequestError("field topic is missing"), {}, {"code": 1, "remark": "field topic is missing"}),
         (NotReadyError(), {}, {"code": 1, "remark": "name server not ready"}),
-        (SystemBusyError("later"), {}, {"code": 2, "remark": "later"}),
-        (NoPermissionError("no"), {}, {"code": 16, "remark": "no"}),
-        (TopicNotExistError("none"), {}, {"code": 17, "remark": "none"}),
         (QueryNotFoundError(None), {}, {"code": 22}),
         (GoAwayError("please go away"), {}, {"code": 1500, "remark": "please go away"}),
         (OtherResponseError(4711, "odd"), {}, {"code": 4711, "remark": "odd"}),
@@ -124,29 +117,6 @@ async def test_answer_larger_than_the_limit_says_so() -> None:
     assert (1, 7, b"", "frame of 4201 bytes, limit 4096") == (answer.code, answer.opaque, answer.body, answer.remark)
 
 
-@pytest.mark.parametrize(("role", "closes"), [("client", True), ("broker", False)])
-async def test_not_ready_sends_clients_away(role: str, closes: bool) -> None:  # noqa: FBT001
-    """A Java client changes servers only when its connection dies; a broker's must stay."""
-    assert closes == (await answer_to(dispatcher_of(NotReadyError()), role)).closes
-
-
-@pytest.mark.parametrize("flag", [0, 2])
-async def test_bug_is_answered_and_logged(caplog: pytest.LogCaptureFixture, flag: int) -> None:
-    """The peer sees code 1 and the error's class, not its text; the log has code, peer and traceback."""
-    answer = await answer_to(dispatcher_of(ZeroDivisionError("secret")), flag=flag)
-
-    if flag:
-        assert Answer(b"") == answer
-    else:
-        refused = only(answer)
-        assert (1, 7) == (refused.code, refused.opaque)
-        assert "internal error: ZeroDivisionError; see the server's log" == refused.remark
-    [record] = caplog.records
-    assert (logging.ERROR, "request 105 from ? failed") == (record.levelno, record.getMessage())
-    assert record.exc_info is not None
-    assert ZeroDivisionError is record.exc_info[0]
-
-
 async def test_cancelled_handler_is_not_answered() -> None:
     """Who cancels a request means it: no answer is made up."""
     dispatcher = dispatcher_of(asyncio.CancelledError())
@@ -158,17 +128,9 @@ async def test_cancelled_handler_is_not_answered() -> None:
 
 async def test_answers_are_timed() -> None:
     """Every answer, also one that is an error; unknown codes are told under one number."""
-    is_over = asyncio.Event()
-
-    async def slow(request: Request) -> Reply:
-        asyncio.get_running_loop().call_later(0.02, is_over.set)
-        await is_over.wait()
-        raise TopicNotExistError("no")
-
     timed: list[tuple[int, float]] = []
-    dispatcher = Dispatcher({KNOWN: slow}, timed=lambda code, seconds: timed.append((code, seconds)))
+    dispatcher = dispatcher_of(TopicNotExistError("no"), timed=lambda code, seconds: timed.append((code, seconds)))
     for code in (KNOWN, 4711):
         await answer_to(dispatcher, code=code)
 
-    assert [KNOWN, -1] == [code for code, _ in timed]
-    assert timed[0][1] >= 0.015
+    assert [KNOWN, -1] == [code for code, seconds in timed if seconds > 0]

@@ -8,11 +8,8 @@ import pytest
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.errors import SystemError_
-from tests.support.chopping import Feed, every_feeding
-from tests.support.fake_clock import settle
-from tests.support.gate import Gate
-from tests.support.raw_peer import until
-from tests.support.serving import ECHO, FAIL, serving
+from tests.support.fake_clock import settle, until
+from tests.support.serving import ECHO, FAIL, Feed, Gate, every_feeding, serving
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, RESPONSE, binary_frame, cut, json_frame, native_frame
 
 SPELLINGS = {JSON: json_frame, BINARY: binary_frame, NATIVE: native_frame}
@@ -36,13 +33,8 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
 
         for opaque, kind in enumerate(kinds):
             answer = await peer.receive()
-            spelt = NATIVE if kind == NATIVE else JSON
-            assert (spelt, 0, opaque, b"%d" % opaque) == (
-                answer.serialize_type,
-                answer.code,
-                answer.opaque,
-                answer.body,
-            )
+            assert (NATIVE if kind == NATIVE else JSON) == answer.serialize_type
+            assert (0, opaque, b"%d" % opaque) == (answer.code, answer.opaque, answer.body)
             assert answer.ext_fields is not None
             assert "b" == answer.ext_fields["a"]
         assert b"012345" == (await peer.receive()).body
@@ -134,9 +126,13 @@ async def test_bug_in_a_handler_costs_one_answer(caplog: pytest.LogCaptureFixtur
         peer = await served.connect()
         peer.send(json_frame(FAIL, 1) + json_frame(ECHO, 2))
 
-        assert [(1, 1), (2, 0)] == [((answer := await peer.receive()).opaque, answer.code) for _ in range(2)]
+        failed, echoed = await peer.receive(), await peer.receive()
+        assert [(1, 1), (2, 0)] == [(failed.opaque, failed.code), (echoed.opaque, echoed.code)]
+        assert "internal error: ZeroDivisionError; see the server's log" == failed.remark
         [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
         assert f"request 2 from {peer.address} failed" == record.getMessage()
+        assert record.exc_info is not None
+        assert ZeroDivisionError is record.exc_info[0]
 
 
 class Lane:
@@ -145,7 +141,7 @@ class Lane:
     def __init__(self) -> None:
         self.calls: list[tuple[int, bytes]] = []
 
-    def __call__(  # noqa: D102 - the lane's signature
+    def __call__(
         self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
     ) -> bytes | None:
         self.calls.append((serialize_type, data[body_at:end]))

@@ -6,10 +6,9 @@ import pytest
 
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
-from tests.support.fake_clock import settle
-from tests.support.gate import Gate
-from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, Serving, serving
+from tests.support.fake_clock import settle, until
+from tests.support.raw_peer import RawPeer
+from tests.support.serving import ECHO, Gate, Serving, serving
 from tests.support.spelling import JSON, cut, json_frame
 
 MEBIBYTE = 1024 * 1024
@@ -56,7 +55,7 @@ async def is_served(served: Serving) -> bool:
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "one read"])
 @pytest.mark.parametrize(("body", "most", "is_watch"), [(b"", 4, False), (b"", 4, True), (bytes(60 * 1024), 5, False)])
-async def test_questions_in_flight_are_bounded(at_once: bool, body: bytes, most: int, is_watch: bool) -> None:  # noqa: FBT001
+async def test_questions_in_flight_are_bounded(at_once: bool, body: bytes, most: int, is_watch: bool) -> None:
     """By number, watches too, or by size. The others wait, in the socket or behind it, and nothing is lost."""
     gate = Gate()
     concurrent = frozenset({10} if is_watch else ())
@@ -111,7 +110,7 @@ async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
     [(questions(QUESTIONS), False), (questions(QUESTIONS) + json_frame(ECHO, 7)[:9], False), (questions(2000), True)],
     ids=["ordinary", "half a frame behind", "fast"],
 )
-async def test_peer_that_does_not_read_gets_no_further_answer(asked: bytes, fast: bool) -> None:  # noqa: FBT001
+async def test_peer_that_does_not_read_gets_no_further_answer(asked: bytes, fast: bool) -> None:
     """Its questions wait until it has read; it has as long as for a frame: at 31 s it is gone, and nobody else is."""
     options: dict[str, Any] = {"fast_lane": answer_at_once} if fast else {}
     async with serving({LARGE: answer_large}, write_buffer_bytes=16 * MEBIBYTE, **options) as served:
@@ -164,7 +163,7 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
 
 
 @pytest.mark.parametrize("few", [False, True])
-async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(few: bool) -> None:  # noqa: FBT001
+async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(few: bool) -> None:
     """What is written may be read for as long as for a frame, also below the mark at which writing pauses."""
     async with serving({LARGE: answer_large}) as served:
         _, connection = await stuck(served, questions(QUESTIONS))

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.gate import Gate
-from tests.support.raw_peer import until
-from tests.support.serving import ECHO, serving
+from tests.support.fake_clock import until
+from tests.support.serving import ECHO, Gate, serving
 from tests.support.spelling import ONEWAY, json_frame, native_frame
 
 FRAME = json_frame(ECHO, 7, None, b"some body")

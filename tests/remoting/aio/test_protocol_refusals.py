@@ -10,11 +10,9 @@ import pytest
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.errors import NotReadyError
-from tests.support.chopping import Feed, byte_by_byte, whole
-from tests.support.fake_clock import settle
-from tests.support.gate import Gate
-from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, LARGE, serving
+from tests.support.fake_clock import settle, until
+from tests.support.raw_peer import RawPeer
+from tests.support.serving import ECHO, LARGE, Feed, Gate, byte_by_byte, serving, whole
 from tests.support.spelling import JSON, ONEWAY, binary_frame, cut, json_frame, native_frame
 
 LIMITS: dict[str, Any] = {"max_frame_bytes": 64 * 1024, "max_header_bytes": 1024}
@@ -146,7 +144,7 @@ async def test_questions_after_garbage_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("is_broker", [False, True])
-async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) -> None:  # noqa: FBT001
+async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) -> None:
     """Java clients change servers when a connection closes; brokers are what the server waits for."""
 
     async def refuse(request: Request) -> Reply:
@@ -164,9 +162,6 @@ async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) 
         else:
             assert await peer.at_end()
         assert [] == served.heard.refused
-
-
-# -- other ends -------------------------------------------------------------------------------------------------------
 
 
 async def test_requests_of_a_peer_that_hangs_up_are_carried_out() -> None:

@@ -11,11 +11,10 @@ import pytest
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Dispatcher, Reply, Request
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.gate import Gate
+from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.ipv6 import can_use_ipv6
-from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, Heard, Serving, server_of, serving
+from tests.support.raw_peer import RawPeer
+from tests.support.serving import ECHO, Gate, Heard, Serving, server_of, serving
 from tests.support.spelling import json_frame
 
 QUESTION = json_frame(ECHO, 7)
@@ -24,9 +23,6 @@ QUESTION = json_frame(ECHO, 7)
 async def is_served(peer: RawPeer) -> bool:
     """Whether a peer is answered."""
     return 7 == (await peer.ask(QUESTION)).opaque
-
-
-# -- listening --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
@@ -82,9 +78,6 @@ def test_sockets_without_the_options_do_without(monkeypatch: pytest.MonkeyPatch)
 
         assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert option is None or tcp.getsockopt(socket.IPPROTO_TCP, option) == 0
-
-
-# -- who is let in ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,9 +143,6 @@ async def come_and_go(address: tuple[str, int], batch: int) -> None:
             peer.close()
         else:
             peer.reset()
-
-
-# -- leaving ----------------------------------------------------------------------------------------------------------
 
 
 async def test_nobody_is_let_in_any_more() -> None:

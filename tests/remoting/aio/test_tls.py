@@ -21,11 +21,9 @@ from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, SystemError_
 from namesrv_remoting.frames import FrameReader
 from tests.support.certificates import Authority, Identity
-from tests.support.chopping import Feed, byte_by_byte, whole
-from tests.support.fake_clock import FakeClock, settle
-from tests.support.guard import GUARD_SECONDS
-from tests.support.raw_peer import RawPeer, until
-from tests.support.serving import ECHO, Serving, serving
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
+from tests.support.raw_peer import RawPeer
+from tests.support.serving import ECHO, Feed, Serving, byte_by_byte, serving, whole
 from tests.support.spelling import Answer, binary_frame, json_frame, native_frame, read_answer
 
 ASK = 77

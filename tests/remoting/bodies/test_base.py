@@ -34,12 +34,8 @@ MSGPACK = msgspec.msgpack.Decoder(Shape)
         (b'{name:\'a\',table:{0:"x"}}', Shape("a", {0: "x"})),
         (b'{"name":"{0:,1:","table":{7:"{2:"}}', Shape("{0:,1:", {7: "{2:"})),
         (b'\xef\xbb\xbf{"name":"a"}', Shape("a")),
-        (b'{"name":"a","unknown":[{}]}', Shape("a")),
-        (b' {"name" : "a" } ', Shape("a")),
-        (b'{"name":"\xe4\xb8\xbb\\u9898"}', Shape("\u4e3b\u9898")),
     ],
-    ids=["empty", "standard", "bare integer keys", "unquoted and single-quoted", "keys in strings", "byte order mark",
-         "unknown member", "blanks", "utf-8 and escapes"],
+    ids=["empty", "standard", "bare integer keys", "unquoted and single-quoted", "keys in strings", "byte order mark"],
 )  # fmt: skip
 def test_json_is_read(body: bytes, expected: Shape) -> None:
     """Standard JSON, what fastjson writes, and what fastjson reads."""
@@ -51,13 +47,9 @@ def test_json_is_read(body: bytes, expected: Shape) -> None:
     [
         (b"", "Input data was truncated"),
         (b"{{{{", "JSON is malformed: object keys must be strings near '{{{'"),
-        (b"null", "Expected `object`, got `null`"),
         (b"[]", "Expected `object`, got `array`"),
-        (b'{"name":1}', "Expected `str`, got `int` - at `$.name`"),
         (b'{"table":{"x":"y"}}', "Expected `int`, got `str` - at `key` in `$.table`"),
         (b'{"name":"\xff"}', "invalid utf-8 b'\\xff\"}' at byte 9"),
-        (b'{"name":"a"', "Input data was truncated"),
-        (b'{"a":' * 800, "Input data was truncated"),
         (b"[" * 100_000, "Expected `object`, got `array`"),
         (b'{"a":' * 20_000, "maximum recursion depth exceeded while deserializing an object"),
     ],
@@ -95,18 +87,18 @@ def test_msgpack_is_read(body: bytes, expected: Shape) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"\xc0",
-        b"\xc1",
-        b"\x90",
-        b"\x81",
-        b"\x81\xa4name\x01",
-        b"\x81\xa4name\xa1\xff",
-        b"\x81\xa5table\x81\xa1x\xa1y",
-        b"\x80\x80",
-        b"\xdf\xff\xff\xff\xff",
-        b"\x81\xa1x" + b"\x91" * 100_000,
-        b"{}",
+        *(
+            b"",
+            b"\xc0",
+            b"\xc1",
+            b"\x90",
+            b"\x81",
+            b"{}",
+            b"\x80\x80",
+            b"\xdf\xff\xff\xff\xff",
+            b"\x81\xa1x" + b"\x91" * 100_000,
+        ),
+        *(b"\x81\xa4name\x01", b"\x81\xa4name\xa1\xff", b"\x81\xa5table\x81\xa1x\xa1y"),
     ],
 )
 def test_msgpack_that_is_none_is_refused(body: bytes) -> None:
@@ -115,30 +107,17 @@ def test_msgpack_that_is_none_is_refused(body: bytes) -> None:
         read_msgpack(MSGPACK, body, "SHAPE")
 
 
-# -- zlib -------------------------------------------------------------------------------------------------------------
-
-
 def inflated(stream: bytes, *, max_bytes: int, max_ratio: int) -> bytes:
     """All of it."""
     return b"".join(inflate(stream, max_bytes=max_bytes, max_ratio=max_ratio))
-
-
-@pytest.mark.parametrize("data", [b"", b"registration" * 10_000])
-@pytest.mark.parametrize("level", [0, 1, 6, 9])
-def test_zlib_is_inflated(level: int, data: bytes) -> None:
-    """Whatever the level."""
-    assert data == inflated(zlib.compress(data, level), max_bytes=MEBIBYTE, max_ratio=200)
 
 
 @pytest.mark.parametrize(
     ("size", "max_bytes", "max_ratio", "limit"),
     [
         (MEBIBYTE, 64 * MEBIBYTE, 1, None),
-        (1_000, 1_000, 200, None),
         (8 * MEBIBYTE, 8 * MEBIBYTE, 2_000, None),
         (MEBIBYTE + 1, 64 * MEBIBYTE, 200, 1_048_576),
-        (1_001, 1_000, 200, 1_000),
-        (8 * MEBIBYTE, 64 * MEBIBYTE, 1, 1_048_576),
         (8 * MEBIBYTE, 4 * MEBIBYTE, 10_000, 4_194_304),
     ],
 )

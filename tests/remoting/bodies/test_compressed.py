@@ -10,8 +10,7 @@ from namesrv_remoting.bodies.compressed import Compressed, read_compressed, writ
 from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError
-from tests.support.commands import INT32
-from tests.support.registrations import MAPPINGS, NAMES, VERSIONS, WORDS
+from tests.support.commands import INT32, MAPPINGS, NAMES, VERSIONS, WORDS
 from tests.support.steps import finished
 
 VERSION = b'\x00\x00\x00\x2e{"counter":3,"stateVersion":2,"timestamp":100}'
@@ -53,7 +52,7 @@ TOPICS = b'\x00\x00\x00\x02\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}\x00\x00\x00\x2
 )  # fmt: skip
 def test_body_is_read(
     body: bytes,
-    with_mappings: bool,  # noqa: FBT001 - the case
+    with_mappings: bool,
     topics: list[TopicConfig],
     mappings: dict[str, TopicQueueMappingInfo],
     filters: tuple[str, ...] | None,
@@ -66,7 +65,6 @@ def test_body_is_read(
     ("line", "topic"),
     [
         (b"T 8 8 6 SINGLE_TAG", TopicConfig("T", 8, 8, 6, 0)),
-        (b"T 8 8 6 SINGLE_TAG {}", TopicConfig("T", 8, 8, 6, 0)),
         (b"T 8 8 6 SINGLE_TAG {broken", TopicConfig("T", 8, 8, 6, 0)),
         (b'T 8 8 6 SINGLE_TAG {"a": "b c d"}', TopicConfig("T", 8, 8, 6, 0)),
         (b"T -1 -2147483648 2147483647 SINGLE_TAG {}", TopicConfig("T", -1, -2147483648, 2147483647, 0)),
@@ -85,7 +83,6 @@ def test_topic_line_is_read(line: bytes, topic: TopicConfig) -> None:
     ("line", "error"),
     [
         (b"", "topic line b'' is not `name read write perm filterType`"),
-        (b"T", "topic line b'T' is not"),
         (b"T 8 8 6", "topic line b'T 8 8 6' is not"),
         (b"T  8 8 6 SINGLE_TAG", "topic line b'T  8 8 6 SINGLE_TAG' is not"),
         (b"T eight 8 6 SINGLE_TAG", "topic line b'T eight 8 6 SINGLE_TAG' is not"),
@@ -110,12 +107,10 @@ def test_topic_line_that_is_none_is_refused(line: bytes, error: str) -> None:
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        (b"", "compressed body ends before the length of the DataVersion"),
         (b"\x00\x00\x00", "compressed body ends before the length of the DataVersion"),
         (b"\x00\x00\x00\x01", "compressed body ends before the end of the DataVersion"),
         (b"\x7f\xff\xff\xff{}", "compressed body: length of the DataVersion 2147483647, limit 512"),
         (b"\xff\xff\xff\xff{}", "compressed body: length of the DataVersion -1, limit 512"),
-        (b"\x00\x00\x00\x00", "body of REGISTER_BROKER (DataVersion) cannot be read: "),
         (b"\x00\x00\x00\x02[]", "body of REGISTER_BROKER (DataVersion) cannot be read: "),
         (VERSION, "compressed body ends before the number of topics"),
         (VERSION + b"\x7f\xff\xff\xff", "compressed body: number of topics 2147483647, limit 100"),
@@ -142,9 +137,7 @@ def test_length_that_lies_is_refused(body: bytes, error: str) -> None:
     """Negative, beyond its limit, or more than is left: nothing is allocated for it, and the remark says which."""
     with pytest.raises(BadRequestError) as caught:
         read(body, with_mappings=True)
-    assert (caught.value.remark or "").startswith(
-        error or "compressed body ends before the length of the filter servers"
-    )
+    assert (caught.value.remark or "").startswith(error)
 
 
 @given(
@@ -169,11 +162,6 @@ def test_it_is_written_as_java_does() -> None:
     """To the byte, once it is inflated."""
     stream = write_compressed([TopicConfig("T1", 8, 7, 6, 3)], DataVersion(3, 2, 100), {}, ["f:1"])
 
-    assert (
-        VERSION
-        + b"\x00\x00\x00\x01"
-        + b"\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}"
-        + b'\x00\x00\x00\x07["f:1"]'
-        + NO_MAPPINGS
-    ) == zlib.decompress(stream)
+    topic = b"\x00\x00\x00\x01\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}"
+    assert VERSION + topic + b'\x00\x00\x00\x07["f:1"]' + NO_MAPPINGS == zlib.decompress(stream)
     assert stream.startswith(b"\x78\xda")

@@ -10,7 +10,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMa
 from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
-from tests.support.registrations import VERSIONS
+from tests.support.commands import VERSIONS
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,6 @@ def test_header_says_how_bodies_are_spelt(serialize_type: SerializeType, dialect
         ((b'{"attributes":{"+k":"v"},"order":false,"perm":4,"readQueueNums":8,"topicFilterType":"SINGLE_TAG",'
          b'"topicName":"%RETRY%G","topicSysFlag":3,"writeQueueNums":7}'), TopicConfig("%RETRY%G", 8, 7, 4, 3)),
         (b"{}", DataVersion(0, 0, 0)),
-        (b'{"counter":1,"timestamp":1700000000000}', DataVersion(1, 0, 1_700_000_000_000)),
         (b'{"counter":9223372036854775807,"stateVersion":-1,"timestamp":3}', DataVersion((1 << 63) - 1, -1, 3)),
         (b"{}", TopicQueueMappingInfo(None, None, None, 0, 0, dirty=False, curr_id_map=None)),
         (b'{"bname":"b","currIdMap":{"0":1,12:3},"dirty":true,"epoch":7,"scope":"s","topic":"T","totalQueues":2}',
@@ -40,7 +39,6 @@ def test_header_says_how_bodies_are_spelt(serialize_type: SerializeType, dialect
         (b"{}", ClusterInfo({}, {})),
         (b'{"brokerAddrTable":{"b":{"brokerName":"b"}}}', ClusterInfo({"b": BrokerData("", "b", {})}, {})),
         (b"{}", TopicList([])),
-        (b"{}", KVTable({})),
     ],
 )  # fmt: skip
 def test_what_java_leaves_out_has_its_defaults(body: bytes, expected: object) -> None:
@@ -75,9 +73,6 @@ def test_natively_only_what_is_declared_optional_may_be_missing() -> None:
     for kind in (QueueData, BrokerData, TopicRouteData, ClusterInfo, TopicList, KVTable):
         with pytest.raises(BadRequestError, match=rf"^body of {kind.__name__} cannot be read: .* missing required"):
             NATIVE.read(kind, b"\x80")
-
-
-# -- DataVersions -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

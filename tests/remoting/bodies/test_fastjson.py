@@ -58,23 +58,16 @@ def with_string_keys(value: object) -> object:
 @pytest.mark.parametrize(
     ("expected", "data"),
     [
-        ({"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}, b'{0:"10.0.0.1:10911",1:"10.0.0.2:10911"}'),
-        ({"-1": "a"}, b'{-1:"a"}'),
+        ({"0": "10.0.0.1:10911", "-1": ""}, b"\xef\xbb\xbf{0:'10.0.0.1:10911',-1:''}"),
         ({"0": 2}, b'{0:1,"0":2}'),
         ({"code": 105}, b"{code:105}"),
         ({"_a1": 1, "$b": 2}, b"{_a1:1,$b \t:2}"),
-        ({"true": 1, "null": 2}, b"{true:1,null:2}"),
-        ({"a": "b"}, b"{'a':'b'}"),
         ({'a"b': "c'd"}, b"{'a\"b':'c\\'d'}"),
         ({"a": 2}, b'{"a":1,"a":2}'),
-        ({"a": 1}, b'\xef\xbb\xbf{"a":1}'),
         ({"a": [1, 2]}, b' { "a" :\t[ 1 ,\r2 ]\n}\x08\x0c '),
         ([{}, []], b"[{ },[ ]]"),
-        ([True, False, None], b"[true,false,null]"),
         ([0, -1, 1.5, -2500.0, 0.01], b"[0,-1,1.5,-2.5e3,1E-2]"),
         (9223372036854775808, b"9223372036854775808"),
-        ("", b"''"),
-        ({"A": 1}, b'{"\\x41":1}'),
         ("A\x0b\x0c\x0c\x08\n\r\t\"'\\/", b'"\\x41\\v\\f\\F\\b\\n\\r\\t\\"\\\'\\\\\\/"'),
         ("\x00\x07" + "7", b'"\\0\\77"'),
         ("\xe9\xff", b'"\\u00E9\\xfF"'),
@@ -99,25 +92,24 @@ def test_numeric_strings_are_numbers_where_they_have_to_be() -> None:
     ("message", "data"),
     [
         ("Input data was truncated", b""),
-        ("Input data was truncated", b"\xef\xbb\xbf"),
         ("JSON is malformed: trailing characters near ''", b"{} x"),
         ("JSON is malformed: object keys must be strings near ',\"b\":2}'", b'{"a":1,,"b":2}'),
         ("JSON is malformed: trailing comma in object near '}'", b'{"a":1,}'),
         ("JSON is malformed: object keys must be strings near ',\"a\":1}'", b'{,"a":1}'),
         ("JSON is malformed: invalid character near ',2]'", b"[1,,2]"),
-        ("JSON is malformed: trailing comma in array near ']'", b"[1,]"),
         ("JSON is malformed: expected ',' or ']' near '2]'", b"[1\x0c 2]"),
         ("JSON is malformed: expected ',' or '}' near '\"b\":2}'", b'{"\xc3\xa9":1 b:2}'),
         ("JSON is malformed: expected ':' near '}'", b'{"a"}'),
         *(("JSON is malformed: ", data) for data in (
             b"{a.b:1}", b"{01:2}", b"[01]", b"[+1]", b"[1.]", b"[1L]", b"[-]", b"[NaN]", b"[-Infinity]", b"[undefined]",
             b"[TRUE]", b'{"a":/*c*/1}', b"\x0b1", b"{1.5:2}", b"{-a:1}", b"{a:b}", b"[a:1]", b'{"a":b:1}', b"{1a:2}",
-            b"{}}", b'["\\q"]', b'["\\8"]', b'["\xc3\xa9\\u00g0"]', b'["a\\x4"]',  b'["\\ude00\\ud83d"]',
+            b"{}}", b'["\\q"]', b'["\\8"]', b'["\xc3\xa9\\u00g0"]', b'["a\\x4"]', b'["\\ude00\\ud83d"]',
         )),
+        # there is no UTF-8 for it: whoever is answered with this string could not be
+        ("Input data was truncated", b'["\\ud83d"]'),
         ("unterminated string '\"a'", b'["a'),
         ("unterminated string '\"'", b'{"a":"b{c:1,\'d\':"e"'),
         ("unterminated string ", b"[\"a\\'b'']"),
-        ("unterminated string ", b"['a\\']"),
         ("unterminated string '\\\\'", b"\\"),
         ("Number out of range - at `$[0]`", b"[1e400]"),
         ("invalid utf-8 b'\\xff\"]' at byte 2", b'["\xff"]'),
@@ -136,12 +128,6 @@ def test_refusal_says_what_is_wrong(message: str | tuple[str, ...], data: bytes)
     assert len(str(refused.value)) < 200
 
 
-def test_lone_surrogate_is_refused() -> None:
-    """There is no UTF-8 for it: whoever is answered with this string could not be."""
-    with pytest.raises(FastjsonError):
-        loads(b'["\\ud83d"]')
-
-
 def test_document_at_the_limit_is_read() -> None:
     """4 KiB; numbers with all of its digits, too."""
     assert "1" * MAX_BYTES == str(loads(b"1" * MAX_BYTES))
@@ -158,7 +144,7 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
-def test_standard_json_reads_as_it_always_did(value: object, ensure_ascii: bool, indent: int | None) -> None:  # noqa: FBT001 - given
+def test_standard_json_reads_as_it_always_did(value: object, ensure_ascii: bool, indent: int | None) -> None:
     """The dialect contains the standard: what json writes is read as json reads it."""
     data = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent).encode()
 

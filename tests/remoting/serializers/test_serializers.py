@@ -64,8 +64,6 @@ def test_sendable_number_fits_its_bits(value: int) -> None:
         check_sendable("code", value * 2, 16)
 
 
-# -- whatever comes ---------------------------------------------------------------------------------------------------
-
 NOT_EMPTY = TEXT.filter(bool)
 
 

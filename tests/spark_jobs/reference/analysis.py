@@ -7,18 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from namesrv_spark_jobs.options import Options
-from tests.spark_jobs.reference.boots import Boot, boots
-from tests.spark_jobs.reference.exposure import ClientStaleness, Routes
-from tests.spark_jobs.reference.lines import (
-    EVERYTHING,
-    KNOWN,
-    MICROSECONDS,
-    NUMBERS,
-    percentile,
-    read,
-    whole_milliseconds,
-)
-from tests.spark_jobs.reference.lives import Broker, Life, Span, episodes, lives, near_misses
+from tests.spark_jobs.reference import lines
+from tests.spark_jobs.reference.lives import Broker, ClientStaleness, Life, Routes, Span, episodes, lives, near_misses
 from tests.spark_jobs.reference.replay import as_logged, client_staleness, replay_as_logged, trials
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -34,10 +24,10 @@ Stats = dict[str, int | None]
 class Analysis:
     """All that the files say, in the order of boots, brokers and time; replays are made when they are asked for."""
 
-    def __init__(self, files: Mapping[str, Iterable[str | bytes]], options: Options = EVERYTHING) -> None:
+    def __init__(self, files: Mapping[str, Iterable[str | bytes]], options: Options = lines.EVERYTHING) -> None:
         self.options = options
-        self.lines, self.files = read(files, options)
-        self.boots = boots(self.lines)
+        self.lines, self.files = lines.read(files, options)
+        self.boots = lines.boots(self.lines)
         for boot in self.boots:
             for file in boot.clock_steps:
                 self.files[file]["clock_steps"] += 1
@@ -75,7 +65,7 @@ class Analysis:
             "exposed_pulls": _exposed_pulls(self.exposed_pulls),
             "near_misses": {
                 **_counted("count", Counter(Broker.of(beat).label for beat, _ in self.near_misses)),
-                "longest_ms": max((whole_milliseconds(silence) for _, silence in self.near_misses), default=None),
+                "longest_ms": max((lines.whole_milliseconds(silence) for _, silence in self.near_misses), default=None),
             },
             "divergence": _divergence(self.episodes),
             "as_logged": self.as_logged,
@@ -96,10 +86,10 @@ class Analysis:
                 "last_ok_ms": life.boot.wall_ms(life.last_ok),
                 "removed_ms": life.boot.wall_ms(life.said.at),
                 "beats": len(life.beats),
-                "period_ms": life.period / MICROSECONDS,
-                "expiry_ms": None if life.expiry is None else life.expiry / MICROSECONDS,
-                "upper_ms": life.upper / MICROSECONDS,
-                "lower_ms": life.lower / MICROSECONDS,
+                "period_ms": life.period / lines.MICROSECONDS,
+                "expiry_ms": None if life.expiry is None else life.expiry / lines.MICROSECONDS,
+                "upper_ms": life.upper / lines.MICROSECONDS,
+                "lower_ms": life.lower / lines.MICROSECONDS,
                 "over_bound": life.is_over_bound,
                 "false_eviction": life.is_false_eviction,
                 "scan": life.said.get("scan"),
@@ -121,7 +111,7 @@ class Analysis:
                 "client": client.client,
                 "topic": client.topic,
                 "outcome": client.outcome,
-                "staleness_ms": client.staleness / MICROSECONDS,
+                "staleness_ms": client.staleness / lines.MICROSECONDS,
             }
             for client in self.clients
         ]
@@ -133,7 +123,7 @@ class Analysis:
                 "boot_id": one.boot.boot,
                 **Broker.of(one.beat)._asdict(),
                 "scan": one.scan,
-                "staleness_ms": one.staleness / MICROSECONDS,
+                "staleness_ms": one.staleness / lines.MICROSECONDS,
             }
             for one in replay_as_logged(self.boots)
         ]
@@ -156,23 +146,23 @@ def _stats(values: Iterable[float]) -> Stats:
     total = round(sum(ordered))
     return {
         "count": len(ordered),
-        **{name: whole_milliseconds(percentile(ordered, part)) for name, part in PERCENTILES.items()},
-        "max": whole_milliseconds(ordered[-1]),
+        **{name: lines.whole_milliseconds(lines.percentile(ordered, part)) for name, part in PERCENTILES.items()},
+        "max": lines.whole_milliseconds(ordered[-1]),
         # halves up, of whole numbers
         "mean": (2 * total + 1000 * len(ordered)) // (2000 * len(ordered)),
-        "total_ms": whole_milliseconds(total),
+        "total_ms": lines.whole_milliseconds(total),
     }
 
 
 def _input(analysis: Analysis, settings: Sequence[Row]) -> Row:
-    counts = {name: {what: count[what] for what in NUMBERS} for name, count in analysis.files.items()}
+    counts = {name: {what: count[what] for what in lines.NUMBERS} for name, count in analysis.files.items()}
     # it is given lines, and knows nothing of files that end too early
     per_file = [{"file": name, "truncated": False, **count} for name, count in counts.items()]
     return {
-        **{what: sum(count[what] for count in analysis.files.values()) for what in NUMBERS},
+        **{what: sum(count[what] for count in analysis.files.values()) for what in lines.NUMBERS},
         "files": len(per_file),
         "truncated_files": 0,
-        "events": dict(Counter(line.event for line in analysis.lines if line.event in KNOWN)),
+        "events": dict(Counter(line.event for line in analysis.lines if line.event in lines.KNOWN)),
         "from_ms": min((boot["from_ms"] for boot in settings), default=None),
         "until_ms": max((boot["until_ms"] for boot in settings), default=None),
         "nameservers": sorted({boot["nameserver"] or "" for boot in settings}),
@@ -180,13 +170,13 @@ def _input(analysis: Analysis, settings: Sequence[Row]) -> Row:
     }
 
 
-def _settings(boot: Boot) -> Row:
+def _settings(boot: lines.Boot) -> Row:
     return {
         "nameserver": boot.nameserver,
         "boot_id": boot.boot,
         "version": boot.version,
-        "scan_interval_ms": None if boot.scan_interval is None else whole_milliseconds(boot.scan_interval),
-        "broker_expiry_ms": None if boot.expiry is None else whole_milliseconds(boot.expiry),
+        "scan_interval_ms": None if boot.scan_interval is None else lines.whole_milliseconds(boot.scan_interval),
+        "broker_expiry_ms": None if boot.expiry is None else lines.whole_milliseconds(boot.expiry),
         "from_ms": boot.wall_ms(boot.lines[0].at),
         "until_ms": boot.wall_ms(boot.lines[-1].at),
     }
@@ -257,8 +247,8 @@ def _divergence(episodes: Mapping[Broker, Sequence[Span]]) -> Row:
 
 
 def _lengths(lengths: Sequence[int]) -> dict[str, int]:
-    longest = whole_milliseconds(max(lengths, default=0))
-    return {"total_ms": whole_milliseconds(sum(lengths)), "episodes": len(lengths), "longest_ms": longest}
+    longest = lines.whole_milliseconds(max(lengths, default=0))
+    return {"total_ms": lines.whole_milliseconds(sum(lengths)), "episodes": len(lengths), "longest_ms": longest}
 
 
 def _what_if(analysis: Analysis) -> list[dict[str, Any]]:
@@ -272,7 +262,9 @@ def _what_if(analysis: Analysis) -> list[dict[str, Any]]:
                 "evictions": len(evictions),
                 "false": len(evictions) - len(true),
                 "registry": _stats(eviction.staleness for eviction in true),
-                "client": _stats(value for one in true for value in client_staleness(one, poll_ms * MICROSECONDS)),
+                "client": _stats(
+                    value for one in true for value in client_staleness(one, poll_ms * lines.MICROSECONDS)
+                ),
             }
             for poll_ms in analysis.options.what_if.poll_ms
         ]

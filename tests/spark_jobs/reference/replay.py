@@ -9,8 +9,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from namesrv_spark_jobs.options import WhatIf
-from tests.spark_jobs.reference.boots import Boot
-from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, Line
+from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, Boot, Line
 from tests.spark_jobs.reference.lives import is_same_process, lines_of_brokers, next_of_same
 
 # before that many gaps are known, the phi policy goes by the logged expiry

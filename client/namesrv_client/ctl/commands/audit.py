@@ -20,9 +20,10 @@ from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Output, Report, complain, moment, shown, table
+from namesrv_client.ctl.output import Output, Report, complain, moment, table
 from namesrv_client.ctl.running import print_once, run
 from namesrv_client.ctl.servers import Servers
+from namesrv_runtime.log import printable
 
 Line = dict[str, Any]
 
@@ -129,7 +130,7 @@ def _follow(options: Options, trail: "Trail", limit: int) -> None:
         while True:
             for line in lines:
                 cells = [moment(line["ts_ms"]), *_cells(line)]
-                output.say(line, Text(shown("  ".join(cell or "-" for cell in cells))))
+                output.say(line, Text(printable("  ".join(cell or "-" for cell in cells))))
             complain(trail.problems)
             trail.problems.clear()
             await servers.clock.sleep(_FOLLOW_SECONDS)

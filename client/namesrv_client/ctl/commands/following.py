@@ -14,13 +14,14 @@ from namesrv_client.ctl.commands.diff import disagreements, facts_with_addresses
 from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_members
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import ABSENT, Output, complain, moment, shown
+from namesrv_client.ctl.output import ABSENT, Output, complain, moment
 from namesrv_client.ctl.running import Columns, Question, run, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_remoting.bodies.extensions import Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 from namesrv_runtime.clock import Clock
+from namesrv_runtime.log import printable
 
 # what a server remembers
 _MAX_EVENTS: Final = 1000
@@ -32,8 +33,6 @@ _WAIT_SECONDS: Final = 25.0
 _RETRY_SECONDS: Final = 1.0
 # of a broker
 _LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
-
-# -- following --------------------------------------------------------------------------------------------------------
 
 
 # asks one server for news, the first time at once; returns what prints them
@@ -87,8 +86,6 @@ async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
             complain([f"{address}: answers again"])
         tell()
 
-
-# -- events -----------------------------------------------------------------------------------------------------------
 
 _COLUMNS: Final[Columns[Event]] = {
     "time": lambda event: moment(event.ts_ms),
@@ -151,8 +148,6 @@ def _chosen(found: Events, kinds: frozenset[str]) -> list[Event]:
 
 @dataclass(slots=True)
 class _Events:
-    """The events of one server."""
-
     server: NameServer
     servers: Servers
     output: Output
@@ -187,7 +182,7 @@ class _Events:
             cells = [str(cell(event)) for cell in _COLUMNS.values()]
             line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)
             # a server may name a member as it likes, and cannot take ours away
-            self.output.say({"server": "", **event.members()} | {"server": self.server.address}, Text(shown(line)))
+            self.output.say({"server": "", **event.members()} | {"server": self.server.address}, Text(printable(line)))
         self.known = Events(found.boot_id, found.events or ([] if known is None else known.events[-1:]))
 
 
@@ -199,9 +194,6 @@ def last_number(known: Events) -> int:
 def missed_between(known: Events, found: Events) -> int:
     """How many events a server has forgotten before it was asked again."""
     return max(0, found.events[0].seq - last_number(known) - 1) if found.events else 0
-
-
-# -- routes -----------------------------------------------------------------------------------------------------------
 
 
 def watch(
@@ -223,8 +215,6 @@ def watch(
 
 @dataclass(slots=True)
 class _Routes:
-    """The topics on one server."""
-
     server: NameServer
     servers: Servers
     output: Output
@@ -277,7 +267,7 @@ class _Routes:
             "route": new and route_members(new),
         }
         line = "  ".join([*(word for word in words if word), _sentence(change, new, changed)])
-        self.output.say(document, Text(shown(line)))
+        self.output.say(document, Text(printable(line)))
         if not is_first and next(self.left) == 0:
             raise _EnoughError
 

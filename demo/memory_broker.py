@@ -1,8 +1,8 @@
 """EXAMPLE: a small in-memory message broker that embeds the agent, to see the whole system work. Not for real messages.
 
-    python broker_agent/examples/memory_broker.py serve --name broker-a --port 10911 --name-servers 127.0.0.1:9876
-    python broker_agent/examples/memory_broker.py produce --name-servers 127.0.0.1:9876 --topic orders hello
-    python broker_agent/examples/memory_broker.py consume --name-servers 127.0.0.1:9876 --topic orders
+    python demo/memory_broker.py serve --name broker-a --port 10911 --name-servers 127.0.0.1:9876
+    python demo/memory_broker.py produce --name-servers 127.0.0.1:9876 --topic orders hello
+    python demo/memory_broker.py consume --name-servers 127.0.0.1:9876 --topic orders
 
 Its own protocol is one JSON object a line: {"op": "produce", "topic": T, "queue": Q, "body": B} is answered with
 {"offset": N}, {"op": "consume", "topic": T, "queue": Q, "offset": N} with {"messages": [...], "next": N}, and
@@ -23,17 +23,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
-from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.credentials import SigningSettings
-from namesrv_remoting.aio.tls import TlsClientSettings
-from namesrv_remoting.bodies.route import TopicRouteData, read_route
-from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE, RequestCode
+from namesrv_client import ClientSettings, RouteClient
+from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.address import parse_address
-from namesrv_runtime.clock import SystemClock
-from namesrv_runtime.name_servers import resolve
-
-logger: Final = logging.getLogger("memory_broker")
 
 KEPT_MESSAGES: Final = 10_000
 _LONGEST_LINE: Final = 1 << 20
@@ -155,25 +148,11 @@ async def serve(options: argparse.Namespace) -> int:
     return 0
 
 
-async def route(name_servers: str, topic: str) -> TopicRouteData:
-    """The route of a topic, from the first NameServer that answers. Raises RefusedError."""
-    problems = []
-    clock = SystemClock()
-    credentials, tls = SigningSettings().credentials(clock.wall), TlsClientSettings().client_tls
-    for address in await resolve(name_servers):
-        async with RemotingClient(address, clock=clock, credentials=credentials, tls=tls) as client:
-            try:
-                fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-                code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-                return read_route((await client.invoke(code, ext_fields=fields, timeout_seconds=3.0)).body)
-            except RemotingError as error:
-                problems.append(f"{address}: {error}")
-    raise RefusedError("; ".join(problems))
-
-
 async def queues_of(options: argparse.Namespace, perm: int) -> list[tuple[str, int]]:
     """(broker address, queue) for each queue of the topic whose broker has a master and the permission."""
-    found = await route(options.name_servers, options.topic)
+    # a server that has just started may say that a topic does not exist
+    async with RouteClient(ClientSettings(name_servers=options.name_servers, warm_up_seconds=0)) as client:
+        found = (await client.route(options.topic)).data
     masters = {group.broker_name: group.broker_addrs.get(MASTER_ID) for group in found.broker_datas}
     return [
         (address, number)
@@ -246,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for command in commands.choices.values():
         command.add_argument("--name-servers", default="", help="a list, env:, file:, dns: or http: (default: env)")
     options = parser.parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     work = {"serve": serve, "produce": produce, "consume": consume}[options.command]
     try:
         return asyncio.run(work(options))
