@@ -220,6 +220,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                 self._input_ended(end)
                 break
         self._flush()
+        if not self._is_paused and not self.is_closing() and self._below is not None and not self._below.is_reading():
+            self._below.resume_reading()
 
     def _with_following(self, data: bytes) -> tuple[bytes, Exception | None]:
         """The data and that of the next records, about as much as one can hold, and what ended that.
@@ -326,12 +328,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Hand up again, first what is here already."""
+        """Hand up again, first what is here already: more is read when that is gone, or it would pile up here."""
         self._is_paused = False
-        if self._below is not None:
-            self._below.resume_reading()
         if self._is_open and (self._incoming.pending or self._tls.pending()):
             asyncio.get_running_loop().call_soon(self._advance)
+        elif self._below is not None:
+            self._below.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What is known of the connection; `certificate_names` says whom the peer's verified certificate is of."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import socket
 import ssl
 import threading
 from functools import partial
@@ -422,6 +423,32 @@ async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
         peer.widen()
 
         assert list(range(100)) == [answer.opaque for answer in await side.frames(peer, 100)]
+
+
+async def test_large_frame_waits_in_the_socket(ca: Authority) -> None:
+    """It is read piece by piece, so that others are read, too; meanwhile TLS takes no more of it than that."""
+    body = bytes(8 * 1024 * 1024)
+    async with serving(tls=tls(ca), large_frames={ECHO: 2 * len(body)}) as served:
+        peer, side = await served.connect(), Side(trusting(ca))
+        peer.send(side.hello())
+        peer.send(await side.finish(peer))
+        await until(lambda: served.connection_of(peer).tls_version)
+        accepted = served.connection_of(peer).socket
+        assert accepted is not None
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        peer.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+        frame = json_frame(ECHO, 7, body=body)
+        sealed = b"".join(side.sealed(frame[at : at + 16384]) for at in range(0, len(frame), 16384))
+        peer.send(sealed)
+        most = 0
+        while served.server.bytes_received < len(frame):
+            await asyncio.sleep(0)
+            gone = len(sealed) - peer.writer.transport.get_write_buffer_size()
+            most = max(most, gone - served.server.bytes_received)
+
+        assert [7] == [answer.opaque for answer in await side.frames(peer, 1)]
+    # what a transport takes from its socket at a time, and the buffers of both sockets
+    assert most <= 256 * 1024 + 2 * 256 * 1024
 
 
 async def test_a_record_for_each_byte(ca: Authority) -> None:
