@@ -7,8 +7,8 @@ rules are never put together, so their order means nothing.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import translate
@@ -148,6 +148,10 @@ class Patterns:
         return self._matcher.match(name) is not None
 
 
+# what rules are narrowed by -> what requests call it
+_NAMED: Final = {"clusters": "cluster", "brokers": "broker", "topics": "topic"}
+
+
 @dataclass(slots=True, frozen=True)
 class Rule:
     """One thing that an account may do; None: whichever."""
@@ -156,45 +160,57 @@ class Rule:
     clusters: Patterns | None = None
     brokers: Patterns | None = None
     topics: Patterns | None = None
+    # what it is narrowed by
+    narrowed: Mapping[str, Patterns] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Note what it is narrowed by: each topic of each registration asks for that."""
+        every = (("clusters", self.clusters), ("brokers", self.brokers), ("topics", self.topics))
+        object.__setattr__(self, "narrowed", {name: patterns for name, patterns in every if patterns is not None})
 
     def __str__(self) -> str:
         narrowed = (f"{name} {', '.join(patterns.texts)}" for name, patterns in self.narrowed.items())
         return "; ".join([self.access_class, *narrowed])
 
-    @property
-    def narrowed(self) -> Mapping[str, Patterns]:
-        """What it is narrowed by."""
-        every = {"clusters": self.clusters, "brokers": self.brokers, "topics": self.topics}
-        return {name: patterns for name, patterns in every.items() if patterns is not None}
+    def mismatches(self, asked: Asked) -> Iterator[str]:
+        """What it is narrowed by and the request, which is of its class, does not fit: `clusters`, for example."""
+        about = CODES[asked.code]
+        for name, patterns in self.narrowed.items():
+            if name in about.beside:
+                continue
+            value = getattr(asked, _NAMED[name]) if name in about.names else None
+            is_fit = value is not None and patterns.match(value)
+            if not (is_fit or (name == "topics" and self._is_own_topic(asked))):
+                yield name
+
+    def is_about(self, asked: Asked) -> bool:
+        """Whether the request is of its class."""
+        about = CODES.get(asked.code)
+        return about is not None and about.access_class is self.access_class
 
     def grants(self, asked: Asked) -> bool:
         """Whether this rule alone allows it."""
-        about = CODES.get(asked.code)
-        if about is None or about.access_class is not self.access_class:
-            return False
-        named = {"clusters": asked.cluster, "brokers": asked.broker, "topics": asked.topic}
-        for name, patterns in self.narrowed.items():
-            value = named[name] if name in about.names else None
-            is_fit = name in about.beside or (value is not None and patterns.match(value))
-            if not (is_fit or (name == "topics" and _is_own_topic(asked))):
-                return False
-        return True
+        return self.is_about(asked) and next(self.mismatches(asked), None) is None
 
     def grants_some_topic(self, asked: Asked) -> bool:
         """Whether this rule allows it for any topic; which ones is in the body, and looked at later."""
-        return replace(self, topics=None).grants(asked)
+        return self.is_about(asked) and all(name == "topics" for name in self.mismatches(asked))
 
+    def _is_own_topic(self, asked: Asked) -> bool:
+        """Whether a broker registers the topic whatever it is for.
 
-def _is_own_topic(asked: Asked) -> bool:
-    """Whether a broker registers the topic whatever it is for."""
-    topic, cluster = asked.topic, asked.cluster
-    if asked.code != RequestCode.REGISTER_BROKER or topic is None:
-        return False
-    return (
-        topic in _SYSTEM_TOPICS
-        or topic.startswith(_SYSTEM_PREFIX)
-        or topic in {asked.broker, cluster, f"{cluster}_REPLY_TOPIC"}
-    )
+        Its own name and its cluster's are its own choice, so that they count only where this rule bounds them:
+        otherwise a broker that calls itself like a topic could register it.
+        """
+        topic, cluster = asked.topic, asked.cluster
+        if asked.code != RequestCode.REGISTER_BROKER or topic is None:
+            return False
+        return (
+            topic in _SYSTEM_TOPICS
+            or topic.startswith(_SYSTEM_PREFIX)
+            or (self.brokers is not None and topic == asked.broker)
+            or (self.clusters is not None and topic in {cluster, f"{cluster}_REPLY_TOPIC"})
+        )
 
 
 @dataclass(slots=True, frozen=True)
@@ -406,16 +422,13 @@ def _rules(where: str, written: Iterable[str | _WrittenRule], problems: list[str
             continue
         access_class = AccessClass(rule.access)
         codes = [about for about in CODES.values() if about.access_class is access_class]
-        narrowed = {name: Patterns(tuple(texts)) for name in _NARROWING if (texts := getattr(rule, name)) is not None}
+        narrowed = {name: Patterns(tuple(texts)) for name in _NAMED if (texts := getattr(rule, name)) is not None}
         problems += (
             f"{where}: {access_class} cannot be narrowed by {name}: no such request names any"
             for name in narrowed
             if not any(name in about.names for about in codes)
         )
         yield Rule(access_class, **narrowed)
-
-
-_NARROWING: Final = ("clusters", "brokers", "topics")
 
 
 def _shared(accounts: Iterable[Account]) -> Iterable[str]:

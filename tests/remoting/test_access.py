@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from itertools import permutations
@@ -52,6 +53,7 @@ may = ["admin-write"]
 """
 REGISTER, HEARTBEAT, DELETE_TOPIC = 103, 904, 216
 WIPE, PUT_KV, ROUTE, LIST_BROKERS = 205, 100, 105, 20005
+OF_TOPICS = Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",)))
 
 
 def test_every_code_has_its_class() -> None:
@@ -72,6 +74,18 @@ def test_every_code_has_its_class() -> None:
         (Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",))), Asked(HEARTBEAT, "c", "b"), True),
         (Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",))), Asked(REGISTER, "c", "b"), False),
         (Rule(AccessClass.BROKER_CONTROL, brokers=Patterns(("b",))), Asked(HEARTBEAT, "c", "a"), False),
+        # a broker chooses its name and its cluster: a rule that does not bound them must not grant topics by them
+        (OF_TOPICS, Asked(REGISTER, "c", "b", "t"), True),
+        (OF_TOPICS, Asked(REGISTER, "c", "b", "TBW102"), True),
+        (OF_TOPICS, Asked(REGISTER, "c", "b", "rmq_sys_x"), True),
+        (OF_TOPICS, Asked(REGISTER, "c", "b", "b"), False),
+        (OF_TOPICS, Asked(REGISTER, "c", "b", "c"), False),
+        (replace(OF_TOPICS, brokers=Patterns(("b",))), Asked(REGISTER, "c", "b", "b"), True),
+        (replace(OF_TOPICS, brokers=Patterns(("b",))), Asked(REGISTER, "c", "b", "c"), False),
+        (replace(OF_TOPICS, brokers=Patterns(("b",))), Asked(REGISTER, "c", "b", "c_REPLY_TOPIC"), False),
+        (replace(OF_TOPICS, clusters=Patterns(("c",))), Asked(REGISTER, "c", "b", "b"), False),
+        (replace(OF_TOPICS, clusters=Patterns(("c",))), Asked(REGISTER, "c", "b", "c"), True),
+        (replace(OF_TOPICS, clusters=Patterns(("c",))), Asked(REGISTER, "c", "b", "c_REPLY_TOPIC"), True),
         # what does not name what the rule is narrowed by is not granted
         (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Asked(DELETE_TOPIC, topic="t"), True),
         (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Asked(WIPE, broker="b"), False),

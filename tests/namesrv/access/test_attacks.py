@@ -182,6 +182,37 @@ async def test_narrowed_account(tmp_path: Path, name: str) -> None:
             assert (NO_PERMISSION, before) == (answer.code, state(server)), answer.remark
 
 
+@pytest.mark.parametrize(
+    ("narrowed", "broker", "is_allowed"),
+    [
+        ("", Broker("T", 0, "10.0.1.1:10911"), False),
+        ("", Broker("edge-1", 0, "10.0.1.1:10911", "T"), False),
+        ('brokers = ["edge-*"], ', Broker("edge-1", 0, "10.0.1.1:10911", "T"), False),
+        ('clusters = ["cluster-1"], ', Broker("T", 0, "10.0.1.1:10911"), False),
+        ('brokers = ["edge-*"], ', Broker("edge-1", 0, "10.0.1.1:10911"), True),
+        ('clusters = ["cluster-1"], ', Broker("edge-1", 0, "10.0.1.1:10911"), True),
+    ],
+)
+async def test_broker_that_calls_itself_like_a_topic(
+    tmp_path: Path, narrowed: str, broker: Broker, is_allowed: bool
+) -> None:
+    """A broker registers topics of its own name and its cluster's, but only names that its account's rule bounds."""
+    rule = f'{{ access = "broker-control", {narrowed}topics = ["team-*"] }}'
+    team = f'[accounts.team]\nsecrets = ["{SECRET}"]\nmay = [{rule}]\n'
+    (tmp_path / "access.toml").write_text(f'{team}[accounts.brokers]\nsecrets = ["{SECRET}"]\nmay = ["broker-control"]')
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+        await populate(server, OWNER)
+        peer, before = await server.connect(), state(server)
+        own = broker.name if "brokers" in narrowed else broker.cluster
+        topics = ("team-x", own) if is_allowed else ("team-x", "T")
+        peer.send(TEAM.question(103, broker.ext, registration(*topics)))
+        answer = await peer.receive()
+        if is_allowed:
+            assert 0 == answer.code, answer.remark
+        else:
+            assert (NO_PERMISSION, before) == (answer.code, state(server))
+
+
 async def test_name_that_another_cluster_has(tmp_path: Path) -> None:
     """A broker name is one group whatever its cluster: who may not have it there may not join it from here."""
     (tmp_path / "access.toml").write_text(FILE)

@@ -6,10 +6,10 @@ import secrets
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
@@ -82,7 +82,11 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
     topic: Annotated[str | None, typer.Option("--topic", help="The topic that it names.")] = None,
     address: Annotated[str | None, typer.Option("--from", metavar="ADDRESS", help="Where it comes from.")] = None,
 ) -> None:
-    """Say whether an account may do something, and why. Exits with 1 if not."""
+    """Say whether an account may do something, and why. Exits with 1 if not.
+
+    A running server also looks at what is registered: the account must be allowed to replace the brokers that already
+    have this name or address.
+    """
     found = _read(file).accounts.get(account)
     if found is None:
         raise typer.BadParameter(f"no account {account!r} in {file}", param_hint="ACCOUNT")
@@ -154,7 +158,7 @@ def _objections(account: Account, asked: Asked, address: str | None, now: float)
     if not rules:
         yield f"no rule grants {about.access_class}"
     for rule in rules:
-        outside = [name for name in rule.narrowed if name not in about.names | about.beside]
+        outside = [name for name in rule.mismatches(asked) if name not in about.names]
         yield f"rule '{rule}' {f'grants no request that names no {outside[0]}' if outside else 'does not fit'}"
 
 
@@ -172,18 +176,14 @@ def _grounds(account: Account, asked: Asked) -> Iterator[str]:
 
 def _rule_for(account: Account, asked: Asked) -> Rule | None:
     """A rule that allows it; of what is not named, the one that allows some."""
-    for rule in account.rules:
-        whichever: dict[str, Any] = dict.fromkeys(_unnamed(rule, asked))
-        if replace(rule, **whichever).grants(asked):
-            return rule
-    return None
+    rules = (rule for rule in account.rules if rule.is_about(asked))
+    return next((rule for rule in rules if [*rule.mismatches(asked)] == _unnamed(rule, asked)), None)
 
 
 def _unnamed(rule: Rule, asked: Asked) -> list[str]:
     """What the rule is narrowed by, such requests name, and this one leaves open."""
     named = {"clusters": asked.cluster, "brokers": asked.broker, "topics": asked.topic}
-    about = CODES[asked.code]
-    return [name for name in rule.narrowed if name in about.names and named[name] is None]
+    return [name for name in rule.mismatches(asked) if name in CODES[asked.code].names and named[name] is None]
 
 
 def _read(path: Path) -> AccessFile:
