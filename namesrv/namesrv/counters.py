@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from typing import Final
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
-from namesrv.routeinfo.records import HEARTBEAT_SECONDS, Contested, Effect, Evicted, Fenced, Reason, Registered
+from namesrv.routeinfo.records import HEARTBEAT_SECONDS, Effect, Evicted, Fenced, Reason, Registered, TakeoverAttempted
 
 REASONS: Final[tuple[Reason, ...]] = ("silent", "disconnected", "unregistered", "superseded")
 # The first is what comes in time.
@@ -27,7 +27,7 @@ class Counters:
         self.staleness: dict[Reason, Histogram] = {reason: Histogram(STALENESS_BOUNDS) for reason in REASONS}
         # late removals that a newer registration kept from doing anything
         self.fenced: Counter[Reason] = Counter()
-        # registrations in a live broker's place, by what became of them
+        # attempts to take a live broker's place or to remove it, by what became of them
         self.takeovers: Counter[str] = Counter(warned=0, refused=0)
         # whether the last reload changed nothing, for something in it was wrong
         self.is_reload_refused = False
@@ -59,7 +59,7 @@ class Counters:
             self.staleness[effect.reason].observe(effect.silent_seconds)
         elif type(effect) is Fenced:
             self.fenced[effect.reason] += 1
-        elif type(effect) is Contested:
+        elif type(effect) is TakeoverAttempted:
             self.takeovers["refused" if effect.is_refused else "warned"] += 1
 
     def refusals_by_reason(self) -> dict[str, int]:

@@ -26,13 +26,13 @@ from namesrv.access.audit_lines import (
     plain,
 )
 from namesrv.routeinfo.records import (
-    Contested,
     Effect,
     Evicted,
     Fenced,
     OverQuota,
     Registered,
     RouteChanged,
+    TakeoverAttempted,
     WriteWiped,
 )
 from namesrv.settings.model import Settings
@@ -176,7 +176,7 @@ class AuditLog(LineLog):
             case Fenced() if (asked := _asked.get()) is not None:
                 remark = f"{effect.live.broker_name} at {effect.key.broker_addr} has another owner or registered since"
                 self.refused_request(asked.request, remark, reason="fenced")
-            case Contested(key=key, is_refused=is_refused) if (asked := _asked.get()) is not None:
+            case TakeoverAttempted(key=key, is_refused=is_refused) if (asked := _asked.get()) is not None:
                 remark = f"the place of {effect.live.broker_name} at {key.broker_addr}, which is alive"
                 self.refused_request(asked.request, remark, reason="takeover", observed=not is_refused)
             case OverQuota(reason=reason, message=remark, is_refused=is_refused) if (asked := _asked.get()) is not None:

@@ -138,7 +138,7 @@ def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
     )
     yield _counter(
         "takeovers",
-        "Registrations in the place of a live broker at another address; none are counted where takeover is allow.",
+        "Attempts to take the place of a live broker, or to remove it; none are counted where takeover is allow.",
         counters.takeovers,
         "outcome",
     )

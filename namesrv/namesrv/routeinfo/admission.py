@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
-from namesrv.routeinfo.registration import addrs_after, creates_routes, topics_dropped
+from namesrv.routeinfo.registration import addrs_after, creates_routes, displaced, topics_dropped
 from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
@@ -26,7 +26,7 @@ class TableLimits:
 
 @dataclass(slots=True)
 class TakeoverPolicy:
-    """What becomes of a registration that would take a live broker's place."""
+    """What becomes of a request that would take a live broker's place, or remove it."""
 
     takeover: Literal["allow", "warn", "refuse"] = "allow"
 
@@ -162,22 +162,21 @@ def _check_age(
 
 
 def displaced_by(tables: RouteTables, registration: Registration) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
-    """Whose place a registration would take: the holder of its id at another address, and of its address by name."""
-    key, name, group = (
-        registration.key,
-        registration.broker_name,
-        tables.broker_addr_table.get(registration.broker_name),
-    )
+    """Whose place a registration would take.
+
+    The holder's of its id, and that of whoever is at its address under another name, id or cluster or with another
+    expiry: an id that a broker gives up is free at once, and the place of one that expires after a second soon.
+    """
+    key, name, wanted = registration.key, registration.broker_name, registration.broker_id
     live = tables.broker_live_table.get(key)
-    if live is not None and live.broker_name != name:
+    if live is not None and (
+        (live.broker_name, live.broker_id) != (name, wanted) or registration.expiry_seconds != live.expiry_seconds
+    ):
         yield key, live
-    holder = None if group is None else group.broker_addrs.get(registration.broker_id)
-    if holder is None or holder == registration.broker_addr:
-        return
-    for cluster, names in tables.cluster_addr_table.items():
-        held_by = tables.broker_live_table.get(BrokerAddrInfo(cluster, holder)) if name in names else None
-        if held_by is not None and held_by.broker_name == name:
-            yield BrokerAddrInfo(cluster, holder), held_by
+    group = tables.broker_addr_table.get(name)
+    holder = None if group is None else group.broker_addrs.get(wanted)
+    for other in displaced(tables, name, key, holder):
+        yield other, tables.broker_live_table[other]
 
 
 def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does away with

@@ -31,7 +31,6 @@ from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
     BrokerAddrInfo,
     BrokerLiveInfo,
-    Contested,
     Effect,
     Evicted,
     Fenced,
@@ -44,6 +43,7 @@ from namesrv.routeinfo.records import (
     RouteChanged,
     RouteOptions,
     Scanned,
+    TakeoverAttempted,
     Unregistered,
     WriteWiped,
 )
@@ -152,20 +152,16 @@ class RouteInfoManager:
 
     async def register(self, registration: Registration) -> RegisterResult:
         """Apply a registration. Raises ResponseError if it is refused; nothing has changed then."""
-        contested, excess, result = None, None, RegisterResult()
+        takeover, excess, result = None, None, RegisterResult()
         async with self._changing() as effects:
             if self._quotas.mode != "off" and (excess := await self._over_quota(registration)) is not None:
                 effects.append(excess)
-            if self._policy.takeover != "allow" and (contested := self._contested(registration)) is not None:
-                effects.append(contested)
-            if not any(each is not None and each.is_refused for each in (contested, excess)):
+            if self._policy.takeover != "allow" and (takeover := self._takeover_by(registration)) is not None:
+                effects.append(takeover)
+            if not any(each is not None and each.is_refused for each in (takeover, excess)):
                 result = await self._register(registration, effects)
-        if contested is not None and contested.is_refused:
-            holder = contested.live
-            raise NoPermissionError(
-                f"broker {holder.broker_name} with id {holder.broker_id} at {contested.key.broker_addr} is alive, "
-                f"heard {contested.age_seconds:.0f} s ago; {registration.broker_addr} may not take its place"
-            )
+        if takeover is not None and takeover.is_refused:
+            raise _not_the_holder(takeover, "take its place")
         if excess is not None and excess.is_refused:
             # it is alive all the same, and stays as it was registered last
             self.touch(registration.key, registration.connection_id)
@@ -179,14 +175,44 @@ class RouteInfoManager:
         found = await run_in_steps(over_quota(self.tables, registration, self._quotas))
         return None if found is None else OverQuota(registration.key, *found, self._quotas.mode == "enforce")
 
-    def _contested(self, registration: Registration) -> Contested | None:
+    def _takeover_by(self, registration: Registration) -> TakeoverAttempted | None:
         """The live broker in whose place this would be; one that moves over its own connection displaces nobody."""
-        now, on = self.now(), registration.connection_id
-        for key, live in displaced_by(self.tables, registration):
-            if live.connection_id != on and self._is_connected(live.connection_id) and not live.is_suspect(now):
-                wants = registration.broker_name, registration.broker_addr, on
-                return Contested(key, live, *wants, now - live.last_update, self._policy.takeover == "refuse")
-        return None
+        key, on = registration.key, registration.connection_id
+        found = [each for each in displaced_by(self.tables, registration) if self._is_held_by_another(*each, on)]
+        live = self.tables.broker_live_table.get(key)
+        if live is not None and self._is_crowded(key, live, on):
+            found.append((key, live))
+        return self._takeover(*found[0], registration.broker_name, registration.broker_addr, on) if found else None
+
+    def _takeover(  # noqa: PLR0913, PLR0917 - whose place it is, and who wants it
+        self, key: BrokerAddrInfo, live: BrokerLiveInfo, broker_name: str, broker_addr: str, on: int
+    ) -> TakeoverAttempted:
+        age = self.now() - live.last_update
+        return TakeoverAttempted(key, live, broker_name, broker_addr, on, age, self._policy.takeover == "refuse")
+
+    def _is_held_by_another(self, key: BrokerAddrInfo, live: BrokerLiveInfo, on: int) -> bool:
+        """Whether the broker was heard lately over another open connection that is or was its own.
+
+        Anybody may register in its name and address, which moves it to the newer connection; the former one counts on.
+        """
+        now = self.now()
+        if live.connection_id != on and self._is_connected(live.connection_id) and not live.is_suspect(now):
+            return True
+        return any(number != on for number in self._former_connections(key, live, now))
+
+    def _is_crowded(self, key: BrokerAddrInfo, live: BrokerLiveInfo, on: int) -> bool:
+        """Whether one more connection would push the broker's own one out of those that are remembered."""
+        if on == live.connection_id or on in self.tables.carriers.get(key, _NO_CARRIERS):
+            return False
+        return len(self._former_connections(key, live, self.now())) >= MAX_CARRIERS
+
+    def _former_connections(self, key: BrokerAddrInfo, live: BrokerLiveInfo, now: float) -> list[int]:
+        """Open connections that have registered the broker, without being its own now, and carried it lately."""
+        return [
+            number
+            for number, carrier in self.tables.carriers.get(key, _NO_CARRIERS).items()
+            if carrier.registered and now - carrier.heard <= live.suspect_seconds and self._is_connected(number)
+        ]
 
     async def _register(self, registration: Registration, effects: list[Effect]) -> RegisterResult:
         is_connected = partial(self._is_connected, registration.connection_id)
@@ -244,6 +270,9 @@ class RouteInfoManager:
         """Recognise the last registration of a broker: only its live entry is refreshed. None: it is another one."""
         live = self.tables.broker_live_table.get(key)
         if live is None or self.tables.digests.get(key) != digest or connection_id < live.connection_id:
+            return None
+        if connection_id != live.connection_id and self._policy.takeover != "allow":
+            # whether it may move there is for the ordinary road to say
             return None
         if not self._is_connected(connection_id):
             # requested before the connection closed, and handled after that
@@ -334,7 +363,11 @@ class RouteInfoManager:
         agent_id: str | None = None,
         registration_seq: int | None = None,
     ) -> bool:
-        """Take a broker out at its own wish, unless it has registered anew since it said so; whether it is out."""
+        """Take a broker out at its own wish, unless it has registered anew since it said so; whether it is out.
+
+        Raises NoPermissionError for whom the broker's own connection stands against, where takeovers are refused.
+        """
+        takeover, is_out = None, False
         async with self._changing() as effects:
             live = self.tables.broker_live_table.get(key)
             if live is None or live.broker_name != broker_name:
@@ -348,8 +381,15 @@ class RouteInfoManager:
             if is_stale:
                 effects.append(Fenced(key, live, "unregistered"))
                 return False
-            effects.append(Unregistered(key, live))
-            return await self._remove(key, live, "unregistered", effects, generation=live.generation)
+            if self._policy.takeover != "allow" and self._is_held_by_another(key, live, connection_id):
+                takeover = self._takeover(key, live, broker_name, key.broker_addr, connection_id)
+                effects.append(takeover)
+            if takeover is None or not takeover.is_refused:
+                effects.append(Unregistered(key, live))
+                is_out = await self._remove(key, live, "unregistered", effects, generation=live.generation)
+        if takeover is not None and takeover.is_refused:
+            raise _not_the_holder(takeover, "remove it")
+        return is_out
 
     def is_anyone_overdue(self) -> bool:
         """Whether a scan would find a broker that was silent for too long."""
@@ -496,3 +536,11 @@ class RouteInfoManager:
                 self._on_publish(self.revisions.revision + 1, rerouted)
             effects.append(RouteChanged(topics, self.revisions.changed(topics), rerouted.before, rerouted.after))
         return bool(topics)
+
+
+def _not_the_holder(takeover: TakeoverAttempted, what: str) -> NoPermissionError:
+    holder = takeover.live
+    return NoPermissionError(
+        f"broker {holder.broker_name} with id {holder.broker_id} at {takeover.key.broker_addr} is alive, "
+        f"heard {takeover.age_seconds:.0f} s ago; this connection may not {what}"
+    )

@@ -62,7 +62,12 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
 
     def is_suspect(self, now: float) -> bool:
         """Whether it has missed a heartbeat."""
-        return now - self.last_update > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * self.expiry_seconds)
+        return now - self.last_update > self.suspect_seconds
+
+    @property
+    def suspect_seconds(self) -> float:
+        """How long it may be silent until it has missed a heartbeat."""
+        return min(_SUSPECT_SECONDS, _SUSPECT_SHARE * self.expiry_seconds)
 
     def heard(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
         """The same broker with a heartbeat now, on this connection."""
@@ -171,13 +176,13 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
-class Contested:
-    """A registration that would take the place of a live broker, and whether it was refused."""
+class TakeoverAttempted:
+    """A request that would take the place of a live broker, or remove it, and whether it was refused."""
 
     # whose place it is
     key: BrokerAddrInfo
     live: BrokerLiveInfo
-    # who wants it
+    # who wants it; the same, if it is only to be removed
     broker_name: str
     broker_addr: str
     connection_id: int
@@ -249,7 +254,7 @@ Effect = (
     | Unregistered
     | Evicted
     | Fenced
-    | Contested
+    | TakeoverAttempted
     | OverQuota
     | Scanned
     | HeldUp

@@ -41,7 +41,7 @@ def plan_registration(
         registration.zone_name,
         registration.enable_acting_master is True,
     )
-    changes.dropped.extend(_displaced(tables, name, key, holder))
+    changes.dropped.extend(displaced(tables, name, key, holder))
     live = tables.broker_live_table.get(key)
     if creates_routes(registration, addrs):
         taken = 0
@@ -95,7 +95,7 @@ def creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool
     return broker_id == MASTER_ID or (registration.enable_acting_master is not None and broker_id == min(addrs))
 
 
-def _displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> Iterator[BrokerAddrInfo]:
+def displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> Iterator[BrokerAddrInfo]:
     """A name is global: whoever is displaced may have registered under another cluster."""
     for cluster, names in tables.cluster_addr_table.items():
         for addr in {key.broker_addr, holder or key.broker_addr} if name in names else ():

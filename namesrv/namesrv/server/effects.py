@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from namesrv.context import Spawn
 from namesrv.routeinfo.records import (
-    Contested,
     Effect,
     Evicted,
     Fenced,
     MinBrokerIdChanged,
     Registered,
     RouteChanged,
+    TakeoverAttempted,
     Unregistered,
 )
 from namesrv.routeinfo.tables import RouteTables
@@ -73,8 +73,8 @@ class EffectSink:
                 fields = {**_identity(effect), "reason": effect.reason}
                 event(logger, logging.INFO, "stale_removal_fenced", **fields)
                 self._remember("fenced", fields)
-            case Contested():
-                self._contested(effect)
+            case TakeoverAttempted():
+                self._takeover_attempted(effect)
             case RouteChanged():
                 self._route_changed(effect)
             case MinBrokerIdChanged():
@@ -104,7 +104,7 @@ class EffectSink:
             if connection is not None:
                 connection.close()
 
-    def _contested(self, effect: Contested) -> None:
+    def _takeover_attempted(self, effect: TakeoverAttempted) -> None:
         connection = self.connections.get(effect.connection_id)
         fields = {
             **_identity(effect),
@@ -162,7 +162,7 @@ class EffectSink:
         self.events.append({"event": name, "ts_ms": int(self.clock.wall() * 1000), **fields})
 
 
-def _identity(effect: Registered | Unregistered | Evicted | Fenced | Contested) -> dict[str, Any]:
+def _identity(effect: Registered | Unregistered | Evicted | Fenced | TakeoverAttempted) -> dict[str, Any]:
     return {
         "cluster": effect.key.cluster_name,
         "broker_name": effect.live.broker_name,

@@ -303,9 +303,10 @@ class Settings(BaseModel):
     who would be refused before they are."""
 
     takeover: Literal["allow", "warn", "refuse"] = "allow"
-    """What becomes of a registration that would take the place of a live broker: one heard in time, on an open
-    connection, at another address or of another name. With refuse, a broker that moves without closing its connection
-    has to wait until the old one is late; with allow, as with Apache's server, anyone may displace a broker."""
+    """What becomes of a request over another connection that would take the place of a live broker, or remove it: one
+    heard in time, on an open connection. With refuse, a broker that comes back at another address before its old
+    connection has ended has to wait until that one is late; with allow, as with Apache's server, anyone may displace a
+    broker."""
 
     quotas: Literal["off", "observe", "enforce"] = "off"
     """Whether the quotas below hold. With observe, what exceeds one is counted and written to the audit trail, and

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.routeinfo.tables import MAX_CARRIERS
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import Loaded, SettingsError, load
@@ -360,7 +362,7 @@ async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper
     answer = await other.register(usurper)
 
     holder = f"broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard {silent} s ago"
-    told = f"{holder}; {usurper.addr} may not take its place"
+    told = f"{holder}; this connection may not take its place"
     assert (NO_PERMISSION, told) == (answer.code, answer.remark)
     assert before == open_server.namesrv.manager.tables.broker_live_table
     assert [True] == [each["refused"] for each in open_server.events("contested")]
@@ -390,13 +392,97 @@ async def test_place_of_a_broker_that_hung_up_is_free(open_server: InProcess) ->
 
 @pytest.mark.settings(takeover="refuse")
 async def test_what_is_no_takeover(open_server: InProcess) -> None:
-    """The broker itself over another connection or under another id, a slave of it, and a move over its own one."""
+    """The broker itself over another connection, a slave of it, and a move or a goodbye over its own one."""
     peer, other = await open_server.connect(), await open_server.connect()
-    for who, broker in [(peer, BROKER), (other, BROKER), (other, SLAVE), (peer, BROKER), (peer, MOVED)]:
-        # 1: the place of the slave, which is on the other connection
-        expected = NO_PERMISSION if broker is MOVED else 0
-        assert expected == (await who.register(broker)).code
-    assert 0 == (await other.register(USURPER)).code
+    for who, broker in [(peer, BROKER), (other, BROKER), (other, SLAVE), (peer, BROKER)]:
+        assert 0 == (await who.register(broker)).code
+    # both have registered it, and each may be the broker itself: neither moves it while the other one is there
+    assert [NO_PERMISSION] * 2 == [(await who.register(it)).code for who, it in [(peer, MOVED), (other, USURPER)]]
+
+    await open_server.hang_up(peer)
+    assert [0] * 3 == [(await other.register(it)).code for it in (USURPER, MOVED, BROKER)]
+    assert 0 == (await other.call(104, BROKER.ext)).code
+    assert not open_server.namesrv.manager.tables.broker_live_table
+
+
+# what a stranger sends over a connection of its own, the last of which would move the broker or take it out
+BYPASSES: dict[str, list[tuple[int, Broker, dict[str, str]]]] = {
+    "registers as the broker, then moves it": [(103, BROKER, {}), (103, USURPER, {})],
+    "registers as the broker, then renames it": [(103, BROKER, {}), (103, RENAMED, {})],
+    "says goodbye for it": [(104, BROKER, {})],
+    "registers as the broker, then says goodbye for it": [(103, BROKER, {}), (104, BROKER, {})],
+    "gives up its id": [(103, BROKER._replace(id=5), {})],
+    "takes it to another cluster": [(103, BROKER._replace(cluster="cluster-2"), {})],
+    "lets it expire": [(103, BROKER, {"heartbeatTimeoutMillis": "1000"})],
+    "lets it expire never": [(103, BROKER, {"heartbeatTimeoutMillis": "86400000"})],
+}
+
+
+@pytest.mark.settings(takeover="refuse")
+@pytest.mark.parametrize("name", BYPASSES)
+async def test_live_broker_is_displaced_in_no_other_way(open_server: InProcess, name: str) -> None:
+    """Not in several steps either: as long as its own connection is open and heard, nobody else's moves it."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    tables = open_server.namesrv.manager.tables
+    await peer.register(BROKER)
+    await open_server.clock.advance(40)
+    await peer.call(904, BROKER.ext)
+
+    codes = []
+    for code, broker, ext in BYPASSES[name]:
+        await open_server.clock.advance(20)
+        await peer.call(904, BROKER.ext)
+        codes.append((await other.call(code, {**broker.ext, **ext}, registration("T", "U"))).code)
+
+    assert [*[0] * (len(codes) - 1), NO_PERMISSION] == codes
+    assert {BrokerAddrInfo(BROKER.cluster, BROKER.addr)} == tables.broker_live_table.keys()
+    assert {0: BROKER.addr} == tables.broker_addr_table[BROKER.name].broker_addrs
+    assert [True] == [each["refused"] for each in open_server.events("contested")]
+    # a registration of its own, and its goodbye once the stranger has gone
+    assert 0 == (await peer.register(BROKER)).code
+    await open_server.hang_up(other)
+    assert 0 == (await peer.call(104, BROKER.ext)).code
+    assert not tables.broker_live_table
+
+
+@pytest.mark.settings(takeover="refuse")
+async def test_agents_goodbye_is_its_own(open_server: InProcess) -> None:
+    """Whoever has read its agent id cannot say goodbye for it."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    agent = {**BROKER.ext, "agentId": "agent-1", "registrationSeq": "1"}
+    assert 0 == (await peer.call(103, agent, native_registration("T"), spelling="native")).code
+    goodbye = {**agent, "registrationSeq": "2"}
+
+    answer = await other.call(104, goodbye, spelling="native")
+    told = "broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard 0 s ago; this connection may not remove it"
+    assert (NO_PERMISSION, told) == (answer.code, answer.remark)
+    assert 0 == (await peer.call(104, goodbye, spelling="native")).code
+    assert not open_server.namesrv.manager.tables.broker_live_table
+
+
+@pytest.mark.settings(takeover="refuse")
+async def test_crowd_does_not_push_out_the_brokers_own_connection(open_server: InProcess) -> None:
+    """So many connections are remembered, and one more that registers as the broker is refused."""
+    peer = await open_server.connect()
+    await peer.register(BROKER)
+    strangers = [await open_server.connect() for _ in range(MAX_CARRIERS + 1)]
+    assert [*[0] * MAX_CARRIERS, NO_PERMISSION] == [(await each.register(BROKER)).code for each in strangers]
+    for each in strangers[:-2]:
+        await open_server.hang_up(each)
+
+    assert NO_PERMISSION == (await strangers[-2].register(USURPER)).code
+    assert 0 == (await peer.register(BROKER)).code
+
+
+@pytest.mark.settings(takeover="warn")
+async def test_goodbye_for_another_is_told(open_server: InProcess) -> None:
+    """Done, and remembered with what it did."""
+    peer, other = await open_server.connect(), await open_server.connect()
+    await peer.register(BROKER)
+
+    assert 0 == (await other.call(104, BROKER.ext)).code
+    assert [False] == [each["refused"] for each in open_server.events("contested")]
+    assert not open_server.namesrv.manager.tables.broker_live_table
 
 
 @pytest.mark.settings(takeover="allow")
