@@ -97,6 +97,8 @@ class AccessGuard:
     ) -> None:
         self.file = file
         self.enforces = enforces
+        # how often either has changed
+        self.changes = 0
         # refusals by class, reason and outcome (refused, observed), for metrics
         self.refusals: Counter[tuple[str, str, str]] = Counter()
         self._clock = clock
@@ -116,6 +118,7 @@ class AccessGuard:
     def follow(self, file: AccessFile, *, enforces: bool) -> None:
         """Decide by another state of the file from now on, on open connections, too."""
         self.file, self.enforces = file, enforces
+        self.changes += 1
 
     async def __call__(self, request: Request) -> Request:
         """The request with its account, if it is allowed; raises NoPermissionError if not."""

@@ -58,6 +58,7 @@ class ClientProcessor:
         """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
         self._check_ready()
         namesrv, connection = self._namesrv, request.connection
+        rules = self._rules()
         with self._decoding(request):
             asked = await run_in_steps(pull_in_steps(request.command.body))
             if request.check_topics is not None:
@@ -69,6 +70,10 @@ class ClientProcessor:
                     with self._watched(connection, len(asked.topics)), contextlib.suppress(TimeoutError):
                         async with timeout_on(namesrv.clock, asked.wait_ms / 1000):
                             await namesrv.watchers.wait(asked.topics)
+                    if rules != self._rules():
+                        # nothing new, as far as it was allowed to ask; it asks again, and is judged by the new rules
+                        nothing = RoutesAnswer(namesrv.boot_id, looked_at, ready=True, full=False, routes={})
+                        return Reply(NATIVE.encode(nothing))
             if len(asked.topics) <= _CHUNK:
                 return await self._routes(request, asked)
             # of several large answers at once each would hold all of its routes, and wait unread for its peer
@@ -157,6 +162,11 @@ class ClientProcessor:
                 return None
             found += changed
         return found
+
+    def _rules(self) -> int:
+        """Another number for other rules of access."""
+        guard = self._namesrv.guard
+        return 0 if guard is None else guard.changes
 
     def _check_ready(self) -> None:
         if not self._namesrv.is_ready():

@@ -30,7 +30,7 @@ from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
-from namesrv.server.reload import Reloader, has_terminal
+from namesrv.server.reload import Reloader, has_terminal, warn_if_open
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
@@ -40,7 +40,6 @@ from namesrv.state.events import EventRing
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
-from namesrv_remoting.access import address_of
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection, address_text
 from namesrv_remoting.aio.dispatch import Dispatcher
@@ -245,6 +244,8 @@ class NamesrvController:
             observers=[counters, *(each for each in (log, audit, limiter) if each is not None)],
         )
         guard = self._guard(tables, audit)
+        # a server that is open to everybody has nothing to ask on its way to an answer
+        fast_lane: Callable[..., FastLane] = FastLane if guard is None else partial(GuardedFastLane, guard)
         answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
         manager = RouteInfoManager(
             tables,
@@ -268,8 +269,7 @@ class NamesrvController:
             kv=kv,
             manager=manager,
             answers=answers,
-            # a server that is open to everybody has nothing to ask on its way to an answer
-            fast_lane=(FastLane if guard is None else partial(GuardedFastLane, guard))(
+            fast_lane=fast_lane(
                 manager,
                 answers,
                 first_served=None if log is None else log.served,
@@ -370,10 +370,7 @@ class NamesrvController:
             data_dir=settings.data_dir,
             ready=namesrv.fast_lane.is_ready,
         )
-        strangers = [address_text(address) for address in self.addresses if not _is_loopback(address[0])]
-        if strangers and namesrv.is_open_to_everybody():
-            hint = "anyone who reaches them may register and remove brokers; see --access"
-            event(logger, logging.WARNING, "open_to_the_network", addresses=strangers, hint=hint)
+        warn_if_open(namesrv)
         reason = namesrv.readiness.reason(self._clock.monotonic())
         if not namesrv.fast_lane.is_ready:
             event(logger, logging.INFO, "waiting", reason=reason)
@@ -411,11 +408,6 @@ class NamesrvController:
         await server.drain(_FINISH_SECONDS)
         server.abort_all()
         await asyncio.gather(*(each.close() for each in (namesrv.audit, namesrv.heartbeat_log) if each is not None))
-
-
-def _is_loopback(host: str) -> bool:
-    address = address_of(host)
-    return address is not None and address.is_loopback
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from namesrv.certificates import Certificate
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.sources import Loaded, SettingsError
+from namesrv_remoting.access import address_of
+from namesrv_remoting.aio.connection import address_text
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log
@@ -97,25 +99,47 @@ class Reloader:
             told = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
             event(logger, logging.WARNING, "setting_changed" if name in reloadable else "setting_needs_restart", **told)
         changed = {name: wanted[name] for name in different if name in reloadable}
+        was_open = self.namesrv.is_open_to_everybody()
         apply(self.namesrv, self.server, changed)
         if self.namesrv.audit is not None:
             lines = (SettingChanged(name, running[name], value) for name, value in changed.items())
             self.namesrv.audit.settings_changed(*lines, cause="SIGHUP")
         self._follow_access_file(loaded)
         self.namesrv.certificates.use(self.namesrv.settings, certificate)
+        if not was_open:
+            warn_if_open(self.namesrv)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
     def _follow_access_file(self, loaded: Loaded) -> None:
-        namesrv, access = self.namesrv, loaded.access
-        guard = namesrv.guard
-        # another path, or none, needs a restart
-        if guard is None or access is None or loaded.settings.access != namesrv.settings.access:
+        namesrv, guard = self.namesrv, self.namesrv.guard
+        if guard is None:
             return
-        if access != guard.file:
-            event(logger, logging.WARNING, "access_file_changed", accounts=len(access.accounts))
+        file, enforces = guard.file, namesrv.settings.access_mode == "enforce"
+        # another path, or none, needs a restart; the mode counts all the same
+        if loaded.access is not None and loaded.settings.access == namesrv.settings.access:
+            file = loaded.access
+        if file != guard.file:
+            event(logger, logging.WARNING, "access_file_changed", accounts=len(file.accounts))
             if namesrv.audit is not None:
-                namesrv.audit.access_file_changed(guard.file, access)
-        guard.follow(access, enforces=namesrv.settings.access_mode == "enforce")
+                namesrv.audit.access_file_changed(guard.file, file)
+        elif enforces is guard.enforces:
+            return
+        guard.follow(file, enforces=enforces)
+        # who waits was let in by the old rules
+        namesrv.watchers.wake(None)
+
+
+def warn_if_open(namesrv: Namesrv) -> None:
+    """Say so if strangers beyond this machine may do what they like."""
+    addresses = [address_text(address) for address in namesrv.addresses if not _is_loopback(address[0])]
+    if addresses and namesrv.is_open_to_everybody():
+        hint = "anyone who reaches them may register and remove brokers; see --access"
+        event(logger, logging.WARNING, "open_to_the_network", addresses=addresses, hint=hint)
+
+
+def _is_loopback(host: str) -> bool:
+    address = address_of(host)
+    return address is not None and address.is_loopback
 
 
 def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object]) -> None:

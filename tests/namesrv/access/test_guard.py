@@ -13,6 +13,7 @@ from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import Loaded, SettingsError, load
 from tests.support.certificates import Authority
+from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import (
@@ -21,6 +22,7 @@ from tests.support.namesrv_peer import (
     native,
     native_registration,
     registration,
+    topic_config,
 )
 from tests.support.signing import Key
 
@@ -284,6 +286,67 @@ async def test_another_path_needs_a_restart(
         await reloader(server, access, f"--access={path}").reload()
         assert ["access"] == [told["setting"] for told in logged(caplog, "setting_needs_restart")]
         assert NO_PERMISSION == (await ask(await server.connect(), 205, {"brokerName": "b"}))[0]
+
+
+@pytest.mark.settings(access_mode="observe")
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_mode_counts_though_another_path_does_not(
+    server: InProcess, tmp_path: Path, access: Path, is_named: bool
+) -> None:
+    """What settings, log and audit trail say of the mode is what is done."""
+    other = tmp_path / "other.toml"
+    other.touch(mode=0o600)
+    other.write_text(NETWORK.replace("route-read", "admin-read"))
+    assert 0 == (await ask(await server.connect(), 206))[0]
+
+    path = other if is_named else ""
+    await reloader(server, access, f"--access={path}", "--access-mode=enforce").reload()
+
+    assert "enforce" == server.namesrv.settings.access_mode
+    assert NO_PERMISSION == (await ask(await server.connect(), 206))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "further", "code"),
+    [
+        # the account is gone
+        (BROKERS, (), NO_PERMISSION),
+        (BROKERS + NETWORK.replace("route-read", "admin-read"), (), NO_PERMISSION),
+        # it may still ask
+        (BROKERS + NETWORK, (), 0),
+        (BROKERS + OPERATOR + NETWORK, ("--access-mode=observe",), 0),
+    ],
+)
+async def test_watch_learns_nothing_after_its_right_was_withdrawn(
+    server: InProcess, access: Path, text: str, further: tuple[str, ...], code: int
+) -> None:
+    """It was let in by the old rules: it ends with nothing, and the next question is judged by the new ones."""
+    peer, broker = await server.connect(), await server.connect()
+    assert 0 == (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0]
+    revision = server.namesrv.manager.revisions.revision
+    members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": revision, "wait_ms": 300_000}
+    opaque = peer.tell(20001, None, native(members), spelling="native")
+    await until(lambda: len(server.namesrv.watchers) == 1)
+
+    access.write_text(text)
+    await reloader(server, access, *further).reload()
+    changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
+    assert 0 == (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0]
+
+    answer = await peer.answer_to(opaque)
+    assert (0, {}, revision) == (answer.code, answer.value["routes"], answer.value["revision"])
+    assert code == (await peer.call(20001, None, native(members), spelling="native")).code
+
+
+@pytest.mark.settings(listen_host="0.0.0.0")
+async def test_reload_that_opens_the_server_says_so(
+    server: InProcess, access: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the start does; once."""
+    assert not logged(caplog, "open_to_the_network")
+    for _ in range(2):
+        await reloader(server, access, "--access-mode=observe").reload()
+    assert 1 == len(logged(caplog, "open_to_the_network"))
 
 
 # -- start ------------------------------------------------------------------------------------------------------------
