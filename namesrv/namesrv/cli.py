@@ -41,7 +41,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded]) -> int:
         log.event(_logger, logging.WARNING, "settings_doubted", warning=warning)
     from namesrv.server.controller import run  # noqa: PLC0415  # brings the event loop, which --help does not need
 
-    return run(loaded.settings, read_again)
+    return run(loaded, read_again)
 
 
 def _complain(lines: Sequence[str]) -> None:

@@ -19,12 +19,11 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 
 from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.signatures import MAX_SECRETS
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# of one account at a time: the new one, and the old one until everybody has the new one
-MAX_SECRETS: Final = 2
 # Shorter ones are guessed. RocketMQ's own limit is 6, and the shortest in its documentation have 8.
 MIN_SECRET_CHARACTERS: Final = 8
 
@@ -49,12 +48,12 @@ ROCKETMQ_CLASSES: Final = frozenset({AccessClass.ROUTE_READ, AccessClass.BROKER_
 class CodeAccess(NamedTuple):
     """The class of a code, and what its requests name: rules can be narrowed by that.
 
-    A narrowed rule grants no request that does not name what the rule is narrowed by, except for what is in `beside`.
+    A narrowed rule grants no request that does not name what the rule is narrowed by, except for what is in `exempt`.
     """
 
     access_class: AccessClass
     names: frozenset[str] = frozenset()
-    beside: frozenset[str] = frozenset()
+    exempt: frozenset[str] = frozenset()
 
 
 def _table() -> Mapping[int, CodeAccess]:
@@ -123,8 +122,8 @@ _SYSTEM_TOPICS: Final = frozenset(
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 
 
-class Asked(NamedTuple):
-    """What a request asks for: its code, and what it names of these."""
+class Permission(NamedTuple):
+    """What a request needs, or one of several: its code, and what it names of these."""
 
     code: int
     cluster: str | None = None
@@ -172,43 +171,43 @@ class Rule:
         narrowed = (f"{name} {', '.join(patterns.texts)}" for name, patterns in self.narrowed.items())
         return "; ".join([self.access_class, *narrowed])
 
-    def mismatches(self, asked: Asked) -> Iterator[str]:
+    def mismatches(self, needed: Permission) -> Iterator[str]:
         """What it is narrowed by and the request, which is of its class, does not fit: `clusters`, for example."""
-        about = CODES[asked.code]
+        about = CODES[needed.code]
         for name, patterns in self.narrowed.items():
-            if name in about.beside:
+            if name in about.exempt:
                 continue
-            value = getattr(asked, _NAMED[name]) if name in about.names else None
+            value = getattr(needed, _NAMED[name]) if name in about.names else None
             is_fit = value is not None and patterns.match(value)
-            if not (is_fit or (name == "topics" and self._is_own_topic(asked))):
+            if not (is_fit or (name == "topics" and self._is_own_topic(needed))):
                 yield name
 
-    def is_about(self, asked: Asked) -> bool:
+    def is_about(self, needed: Permission) -> bool:
         """Whether the request is of its class."""
-        about = CODES.get(asked.code)
+        about = CODES.get(needed.code)
         return about is not None and about.access_class is self.access_class
 
-    def grants(self, asked: Asked) -> bool:
+    def grants(self, needed: Permission) -> bool:
         """Whether this rule alone allows it."""
-        return self.is_about(asked) and next(self.mismatches(asked), None) is None
+        return self.is_about(needed) and next(self.mismatches(needed), None) is None
 
-    def grants_some_topic(self, asked: Asked) -> bool:
+    def grants_some_topic(self, needed: Permission) -> bool:
         """Whether this rule allows it for any topic; which ones is in the body, and looked at later."""
-        return self.is_about(asked) and all(name == "topics" for name in self.mismatches(asked))
+        return self.is_about(needed) and all(name == "topics" for name in self.mismatches(needed))
 
-    def _is_own_topic(self, asked: Asked) -> bool:
+    def _is_own_topic(self, needed: Permission) -> bool:
         """Whether a broker registers the topic whatever it is for.
 
         Its own name and its cluster's are its own choice, so that they count only where this rule bounds them:
         otherwise a broker that calls itself like a topic could register it.
         """
-        topic, cluster = asked.topic, asked.cluster
-        if asked.code != RequestCode.REGISTER_BROKER or topic is None:
+        topic, cluster = needed.topic, needed.cluster
+        if needed.code != RequestCode.REGISTER_BROKER or topic is None:
             return False
         return (
             topic in _SYSTEM_TOPICS
             or topic.startswith(_SYSTEM_PREFIX)
-            or (self.brokers is not None and topic == asked.broker)
+            or (self.brokers is not None and topic == needed.broker)
             or (self.clusters is not None and topic in {cluster, f"{cluster}_REPLY_TOPIC"})
         )
 
@@ -236,20 +235,16 @@ class Account:
         """Whether it is over, by the wall clock."""
         return self.expires is not None and now >= self.expires.timestamp()
 
-    def rule_for(self, asked: Asked) -> Rule | None:
-        """A rule that allows it."""
-        return next((rule for rule in self.rules if rule.grants(asked)), None)
-
-    def may(self, asked: Asked) -> bool:
+    def may(self, needed: Permission) -> bool:
         """Whether it is allowed."""
-        about = CODES.get(asked.code)
+        about = CODES.get(needed.code)
         if about is not None and about.access_class is AccessClass.ANY_ACCOUNT:
             return True
-        return self.rule_for(asked) is not None
+        return any(rule.grants(needed) for rule in self.rules)
 
-    def may_for_some_topic(self, asked: Asked) -> bool:
+    def may_for_some_topic(self, needed: Permission) -> bool:
         """Whether it is allowed for any topic."""
-        return any(rule.grants_some_topic(asked) for rule in self.rules)
+        return any(rule.grants_some_topic(needed) for rule in self.rules)
 
     def may_anything_in(self, access_class: AccessClass) -> bool:
         """Whether everything of the class is allowed, whatever it names."""
@@ -333,15 +328,15 @@ _Words = Annotated[list[_Word], msgspec.Meta(min_length=1)]
 _Secret = Annotated[str, msgspec.Meta(min_length=MIN_SECRET_CHARACTERS, max_length=255)]
 
 
-class _WrittenRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _FileRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     access: str
     clusters: _Words | None = None
     brokers: _Words | None = None
     topics: _Words | None = None
 
 
-class _WrittenAccount(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    may: list[str | _WrittenRule]
+class _FileAccount(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    may: list[str | _FileRule]
     access_key: _Word | None = None
     secrets: Annotated[list[_Secret], msgspec.Meta(min_length=1, max_length=MAX_SECRETS)] | None = None
     certificates: _Words | None = None
@@ -350,7 +345,7 @@ class _WrittenAccount(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     trust_rocketmq_signatures: bool = False
 
 
-class _Written(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     accounts: dict[_Word, dict[str, Any]]
     unknown_access_keys: Literal["refuse", "ignore"] = "refuse"
 
@@ -358,7 +353,7 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 def parse_access_file(text: str) -> AccessFile:
     """The accounts of a file's text. Raises AccessFileError with everything that is wrong."""
     try:
-        written = msgspec.convert(tomllib.loads(text), _Written)
+        written = msgspec.convert(tomllib.loads(text), _File)
     except msgspec.ValidationError as error:
         raise AccessFileError([_in_words(str(error))]) from None
     except (ValueError, RecursionError) as error:  # tomllib lets some of int() and of itself through
@@ -372,17 +367,25 @@ def parse_access_file(text: str) -> AccessFile:
 
 
 def _in_words(complaint: str) -> str:
-    """What msgspec says: lower case, and the place first."""
+    """What msgspec says: lower case, the place first, and lengths in words."""
     what, _, place = complaint.partition(" - at ")
     place = place.strip("`").removeprefix("$").removeprefix(".")
     what = what[:1].lower() + what[1:].replace("`", "")
+    if found := _LENGTH.fullmatch(what):
+        kind, bound, number = found.groups()
+        what = f"{_BOUNDS[bound]} {number} {_UNITS[kind]}{'' if number == '1' else 's'}"
     return f"{place}: {what}" if place else what
+
+
+_LENGTH: Final = re.compile(r"expected (str|array) of length ([<>]=) (\d+)")
+_BOUNDS: Final = {">=": "needs at least", "<=": "takes at most"}
+_UNITS: Final = {"str": "character", "array": "value"}
 
 
 def _account(name: str, fields: Mapping[str, Any], problems: list[str]) -> Account:
     where = f"account {name}"
     try:
-        written = msgspec.convert(fields, _WrittenAccount)
+        written = msgspec.convert(fields, _FileAccount)
     except msgspec.ValidationError as error:
         problems.append(f"{where}: {_in_words(str(error))}")
         return Account(name)
@@ -414,9 +417,9 @@ def _networks(where: str, texts: Iterable[str], problems: list[str]) -> Iterable
             problems.append(f"{where}: not a network: {error} (for example 10.1.0.0/16, fd00::/8, 10.1.2.3)")
 
 
-def _rules(where: str, written: Iterable[str | _WrittenRule], problems: list[str]) -> Iterable[Rule]:
+def _rules(where: str, written: Iterable[str | _FileRule], problems: list[str]) -> Iterable[Rule]:
     for each in written:
-        rule = _WrittenRule(access=each) if isinstance(each, str) else each
+        rule = _FileRule(access=each) if isinstance(each, str) else each
         if rule.access not in GRANTABLE:
             problems.append(f"{where}: {rule.access!r} is not one of {', '.join(GRANTABLE)}")
             continue
@@ -442,4 +445,4 @@ def _shared(accounts: Iterable[Account]) -> Iterable[str]:
         for mark in dict.fromkeys(marks):
             owner = owners.setdefault(mark, account.name)
             if owner != account.name:
-                yield f"account {account.name}: {mark[0]} {mark[1]} is that of account {owner}, too"
+                yield f"account {account.name}: {mark[0]} {mark[1]} is also used by account {owner}"

@@ -33,7 +33,7 @@ ZONE_FIELDS: Final = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
 # what makes a request a signed one; RocketMQ's can be sent again, with other requests, too
 CREDENTIALS: Final = frozenset({ACCESS_KEY, SIGNATURE, "SecurityToken", NATIVE_SIGNATURE, SIGNED_AT, NONCE})
 
-# old and new, while a key is rotated
+# of one key at a time: the new one, and the old one until everybody has the new one
 MAX_SECRETS: Final = 2
 MAX_NONCE_CHARACTERS: Final = 64
 DEFAULT_WINDOW_SECONDS: Final = 60.0
@@ -115,7 +115,7 @@ def _canonical(command: RemotingCommand, fields: Mapping[str, str]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Genuine:
+class VerifiedSignature:
     """A request whose signature matches; a native one may still be old, or a copy."""
 
     signer: Signer
@@ -151,10 +151,10 @@ class Verifier:
 
     def verify(self, command: RemotingCommand) -> Signer | None:
         """Who signed the request; None when it names no access key. Raises SignatureError, as both halves of it do."""
-        genuine = self.check(command)
-        return None if genuine is None else self.admit(genuine)
+        signature = self.check(command)
+        return None if signature is None else self.admit(signature)
 
-    def check(self, command: RemotingCommand) -> Genuine | None:
+    def check(self, command: RemotingCommand) -> VerifiedSignature | None:
         """The first half of `verify`: arithmetic and no state, so that a thread may do it. Raises SignatureError."""
         fields = command.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)
@@ -166,13 +166,13 @@ class Verifier:
             return self._check_rocketmq(fields, command.body, access_key)
         raise _malformed(f"field {SIGNATURE} is missing", access_key)
 
-    def admit(self, genuine: Genuine) -> Signer:
+    def admit(self, signature: VerifiedSignature) -> Signer:
         """The second half of `verify`: that it is in time, and the first with this signature. Raises SignatureError."""
-        if genuine.signer.recipe is Recipe.NATIVE:
-            self._admit_once(genuine, genuine.signer.access_key)
-        return genuine.signer
+        if signature.signer.recipe is Recipe.NATIVE:
+            self._admit_once(signature, signature.signer.access_key)
+        return signature.signer
 
-    def _check_native(self, command: RemotingCommand, fields: Mapping[str, str], access_key: str) -> Genuine:
+    def _check_native(self, command: RemotingCommand, fields: Mapping[str, str], access_key: str) -> VerifiedSignature:
         signed_at, nonce = fields.get(SIGNED_AT, ""), fields.get(NONCE, "")
         if not (signed_at.isascii() and signed_at.isdigit() and len(signed_at) <= _MAX_TIME_DIGITS):
             raise _malformed(f"field {SIGNED_AT}: {signed_at[:_SHOWN_CHARACTERS]!r}: not a time in ms", access_key)
@@ -183,10 +183,10 @@ class Verifier:
         for secret in self._candidates(access_key):
             digest = hmac.digest(secret, canonical, "sha256")
             if hmac.compare_digest(digest.hex().encode(), given):
-                return Genuine(Signer(access_key, Recipe.NATIVE), int(signed_at), digest[:16])
+                return VerifiedSignature(Signer(access_key, Recipe.NATIVE), int(signed_at), digest[:16])
         raise _mismatch(access_key)
 
-    def _check_rocketmq(self, fields: Mapping[str, str], body: bytes, access_key: str) -> Genuine:
+    def _check_rocketmq(self, fields: Mapping[str, str], body: bytes, access_key: str) -> VerifiedSignature:
         readings = [fields]
         if ZONE_FIELDS & fields.keys():
             readings.insert(0, {name: value for name, value in fields.items() if name not in ZONE_FIELDS})
@@ -194,7 +194,7 @@ class Verifier:
         for secret in self._candidates(access_key):
             for reading in readings:
                 if hmac.compare_digest(base64.b64encode(_rocketmq_digest(reading, body, secret)), given):
-                    return Genuine(Signer(access_key, Recipe.ROCKETMQ))
+                    return VerifiedSignature(Signer(access_key, Recipe.ROCKETMQ))
         raise _mismatch(access_key)
 
     def _candidates(self, access_key: str) -> list[bytes]:
@@ -202,20 +202,20 @@ class Verifier:
         found = [*self._secrets_of(access_key)]
         return found + [self._decoy] * (MAX_SECRETS - len(found))
 
-    def _admit_once(self, genuine: Genuine, access_key: str) -> None:
+    def _admit_once(self, signature: VerifiedSignature, access_key: str) -> None:
         now = self._wall()
-        age = now - genuine.signed_at_ms / 1000
+        age = now - signature.signed_at_ms / 1000
         if abs(age) > self._window_seconds:
             raise _stale(age, self._window_seconds, access_key)
         self._sweep(int(now - self._window_seconds))
-        seen, second = self._seen[access_key], genuine.signed_at_ms // 1000
+        seen, second = self._seen[access_key], signature.signed_at_ms // 1000
         if second <= seen.forgotten:
             raise _stale(age, max(0.0, now - seen.forgotten - 1), access_key)
-        if genuine.digest in seen.by_second[second]:
+        if signature.digest in seen.by_second[second]:
             raise SignatureError(
                 "this request was received before: each has to be signed anew", reason="replayed", access_key=access_key
             )
-        seen.by_second[second].add(genuine.digest)
+        seen.by_second[second].add(signature.digest)
         seen.count += 1
         while seen.count > self._max_remembered:
             seen.forget(min(seen.by_second))

@@ -10,6 +10,7 @@ from namesrv.context import Namesrv
 from namesrv.routeinfo.records import Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
+from namesrv.settings.sources import read_access_file
 from namesrv.state.events import RING_SIZE
 from namesrv_remoting.aio.connection import ServerConnection
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
@@ -27,7 +28,7 @@ class InProcess:
     def __init__(self, settings: Settings, clock: FakeClock, data_dir: Path) -> None:
         self.clock = clock
         self.data_dir = data_dir
-        self.controller = NamesrvController(settings, clock)
+        self.controller = NamesrvController(settings, clock, access=read_access_file(settings))
         # what was told of the past, and is not told again: numbers of events, and of lines of the heartbeat log
         self._last_event = self._last_line = 0
         # done when the server has ended

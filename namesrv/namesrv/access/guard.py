@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from namesrv.fast_lane import FastLane
 from namesrv.routeinfo.records import BrokerAddrInfo
@@ -22,7 +22,7 @@ from namesrv_remoting.access import (
     AccessClass,
     AccessFile,
     Account,
-    Asked,
+    Permission,
     address_of,
 )
 from namesrv_remoting.aio.connection import ServerConnection
@@ -31,7 +31,7 @@ from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import NoPermissionError
-from namesrv_remoting.signatures import ACCESS_KEY, Genuine, Recipe, SignatureError, Verifier
+from namesrv_remoting.signatures import ACCESS_KEY, Recipe, SignatureError, VerifiedSignature, Verifier
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 
@@ -67,20 +67,14 @@ class RefusalListener(Protocol):
 
 
 @dataclass(slots=True, frozen=True)
-class Standing:
-    """What a connection is by its certificate or its address, under one state of the access file."""
+class ConnectionIdentity:
+    """Whom a connection belongs to by its certificate or its address, under one state of the access file."""
 
     file: AccessFile
     # nobody, if the peer has to sign
     account: Account | None
     # what it may do whatever it names, for as long as this state lasts
     open_classes: frozenset[AccessClass]
-
-
-class _Identity(NamedTuple):
-    account: Account
-    # of the signature; None: known by certificate or address
-    recipe: Recipe | None
 
 
 class AccessGuard:
@@ -122,52 +116,53 @@ class AccessGuard:
 
     async def __call__(self, request: Request) -> Request:
         """The request with its account, if it is allowed; raises NoPermissionError if not."""
-        account = ""
         try:
-            identity = await self._identify(request)
-            account = identity.account.name
-            request.connection.note_account(account)
-            return self._admit(replace(request, account=account), identity)
+            account, recipe = await self._identify(request)
+            request = replace(request, account=account.name)
+            request.connection.note_account(account.name)
+            self._check_account(account, request.connection)
+            return self._admit(request, account, recipe)
         except (AccessRefusedError, SignatureError) as error:
-            request.connection.note_account(account)
+            request.connection.note_account(request.account)
             self._refused(request, error)
             if self.enforces:
                 raise
-        return replace(request, account=account)
+        return request
 
     def open_classes(self, connection: ServerConnection) -> frozenset[AccessClass]:
         """What may be answered over a connection without a look at the request, unless it is signed."""
-        return self._standing(connection).open_classes
+        return self._identity_of(connection).open_classes
 
     # -- who asks -----------------------------------------------------------------------------------------------------
 
-    async def _identify(self, request: Request) -> _Identity:
-        command, connection = request.command, request.connection
-        genuine = await self._genuine(command)
-        if genuine is None:
-            account, recipe = self._standing(connection).account, None
+    async def _identify(self, request: Request) -> tuple[Account, Recipe | None]:
+        """The account, and how its owner has signed; None: not at all."""
+        signature = await self._verified(request.command)
+        if signature is None:
+            account = self._identity_of(request.connection).account
             if account is None:
-                remark = "not signed, and no account is known by this address or certificate"
+                remark = "request is not signed, and no account matches this address or certificate"
                 raise AccessRefusedError(remark, reason="anonymous")
-        else:
-            signer = self._verifier.admit(genuine)
-            recipe = signer.recipe
-            # the file may have changed meanwhile
-            account = self.file.by_key.get(signer.access_key)
-            if account is None:
-                raise AccessRefusedError("the access key is no longer valid", reason="mismatch")
-        # from here on the peer has proven to be this account's owner, who may read why it does not help
+            return account, None
+        signer = self._verifier.admit(signature)
+        # the file may have changed meanwhile
+        account = self.file.by_key.get(signer.access_key)
+        if account is None:
+            raise AccessRefusedError("the access key is no longer valid", reason="mismatch")
+        return account, signer.recipe
+
+    def _check_account(self, account: Account, connection: ServerConnection) -> None:
+        """Refuse an account that is no good here or now; its owner may read why."""
         if not account.is_admitted_from(address_of(connection.ip)):
             remark = f"account {account.name} may not be used from {connection.ip}"
             raise AccessRefusedError(remark, reason="network")
         if account.is_expired(self._clock.wall()):
             raise AccessRefusedError(f"account {account.name} expired at {account.expires}", reason="expired")
-        return _Identity(account, recipe)
 
     def _secrets_of(self, access_key: str) -> Sequence[bytes]:
         return self.file.secrets_of(access_key)
 
-    async def _genuine(self, command: RemotingCommand) -> Genuine | None:
+    async def _verified(self, command: RemotingCommand) -> VerifiedSignature | None:
         access_key = (command.ext_fields or {}).get(ACCESS_KEY)
         if access_key is None or (self.file.ignores_unknown_keys and access_key not in self.file.by_key):
             return None
@@ -175,8 +170,8 @@ class AccessGuard:
             return await asyncio.to_thread(self._verifier.check, command)
         return self._verifier.check(command)
 
-    def _standing(self, connection: ServerConnection) -> Standing:
-        known: Standing | None = connection.standing
+    def _identity_of(self, connection: ServerConnection) -> ConnectionIdentity:
+        known: ConnectionIdentity | None = connection.identity
         if known is not None and known.file is self.file:
             return known
         file, address = self.file, address_of(connection.ip)
@@ -187,18 +182,19 @@ class AccessGuard:
             connection.note_account(account.name)
             if account.expires is None and account.is_admitted_from(address):
                 classes = frozenset(each for each in AccessClass if account.may_anything_in(each))
-        known = Standing(file, account, classes)
-        connection.keep_standing(known)
-        return known
+        identity = ConnectionIdentity(file, account, classes)
+        connection.keep_identity(identity)
+        return identity
 
     # -- whether they may ---------------------------------------------------------------------------------------------
 
-    def _admit(self, request: Request, identity: _Identity) -> Request:
-        code, account = request.command.code, identity.account
+    def _admit(self, request: Request, account: Account, recipe: Recipe | None) -> Request:
+        code = request.command.code
         about = CODES.get(code)
         if about is None:
-            raise AccessRefusedError(f"request {code} is in no class, and denied to everybody", reason="no_class")
-        is_weak = identity.recipe is Recipe.ROCKETMQ and not account.trusts_rocketmq_signatures
+            remark = f"request {code} belongs to no access class and is always denied"
+            raise AccessRefusedError(remark, reason="no_class")
+        is_weak = recipe is Recipe.ROCKETMQ and not account.trusts_rocketmq_signatures
         if is_weak and about.access_class not in ROCKETMQ_CLASSES:
             remark = (
                 f"a RocketMQ signature is not enough for {about.access_class}: "
@@ -207,19 +203,19 @@ class AccessGuard:
             raise AccessRefusedError(remark, reason="weak_signature")
         if account.may_anything_in(about.access_class):
             return request
-        asked = asked_by(request.command, self._tables)
-        if all(account.may(each) for each in asked):
+        needed = permissions_needed(request.command, self._tables)
+        if all(account.may(each) for each in needed):
             return request
-        wanting = next((each for each in asked if not account.may_for_some_topic(each)), None)
-        if wanting is None and code in _WITH_TOPICS_IN_BODY:
-            return replace(request, check_topics=partial(self._check_topics, request, account, asked))
-        raise _not_allowed(account, wanting or next(each for each in asked if not account.may(each)))
+        missing = next((each for each in needed if not account.may_for_some_topic(each)), None)
+        if missing is None and code in _WITH_TOPICS_IN_BODY:
+            return replace(request, check_topics=partial(self._check_topics, request, account, needed))
+        raise _not_allowed(account, missing or next(each for each in needed if not account.may(each)))
 
     async def _check_topics(
-        self, request: Request, account: Account, asked: Iterable[Asked], topics: Iterable[str]
+        self, request: Request, account: Account, needed: Iterable[Permission], topics: Iterable[str]
     ) -> None:
         async for part in in_parts(list(topics), _CHUNK):
-            for each in (one._replace(topic=topic) for topic in part for one in asked):
+            for each in (one._replace(topic=topic) for topic in part for one in needed):
                 if not account.may(each):
                     error = _not_allowed(account, each)
                     self._refused(request, error)
@@ -248,7 +244,7 @@ class AccessGuard:
             logging.WARNING,
             "access_refused",
             request=_name_of(command.code),
-            account=connection.account or None,
+            account=request.account or None,
             peer=connection.peer,
             proxied=connection.proxied,
             reason=error.reason,
@@ -257,10 +253,10 @@ class AccessGuard:
         )
 
 
-def _not_allowed(account: Account, asked: Asked) -> AccessRefusedError:
-    named = [f"{name} {value}" for name, value in asked._asdict().items() if value is not None and name != "code"]
+def _not_allowed(account: Account, missing: Permission) -> AccessRefusedError:
+    named = [f"{name} {value}" for name, value in missing._asdict().items() if value is not None and name != "code"]
     about = f" for {', '.join(named)}" if named else ""
-    remark = f"account {account.name} may not {CODES[asked.code].access_class} ({_name_of(asked.code)}){about}"
+    remark = f"account {account.name} lacks {CODES[missing.code].access_class}{about} ({_name_of(missing.code)})"
     return AccessRefusedError(remark, reason="not_granted")
 
 
@@ -271,8 +267,8 @@ def _name_of(code: int) -> str:
         return str(code)
 
 
-def asked_by(command: RemotingCommand, tables: RouteTables) -> list[Asked]:
-    """What a request asks for: all of it has to be allowed.
+def permissions_needed(command: RemotingCommand, tables: RouteTables) -> list[Permission]:
+    """What a request needs: all of it has to be allowed.
 
     That is more than it says. A broker name is one group whatever its cluster, an address in a cluster is one broker
     whatever its name, and who registers as one takes the place of the other.
@@ -293,7 +289,7 @@ def asked_by(command: RemotingCommand, tables: RouteTables) -> list[Asked]:
         live = tables.broker_live_table.get(BrokerAddrInfo(cluster or "", fields.get("brokerAddr", "")))
         if live is not None:
             names.append((cluster, live.broker_name))
-    return [Asked(code, *pair, topic) for pair in dict.fromkeys(names)]
+    return [Permission(code, *pair, topic) for pair in dict.fromkeys(names)]
 
 
 class GuardedFastLane(FastLane):

@@ -11,6 +11,7 @@ from typing import Final
 from namesrv.access.audit_lines import SettingChanged
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.apache_properties import JAVA_NAMES, as_properties
+from namesrv.settings.model import PATHS
 from namesrv_remoting.bodies.base import check_size
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.errors import BadRequestError, NoPermissionError, SystemError_
@@ -26,8 +27,6 @@ BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPa
 _START_KEYS: Final = frozenset(JAVA_NAMES.values()) - frozenset(LIVE_KEYS)
 # Every key there is, on a line of its own, is under 2 KiB.
 _MAX_UPDATE_BYTES: Final = 16 * 1024
-# where files are: of use to an intruder, and to nobody who cannot administer
-_PATHS: Final = ("access", "data_dir", "heartbeat_log_dir", "audit_log_dir")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -78,6 +77,7 @@ def effective_properties(namesrv: Namesrv) -> str:
         # 0 asked for any free one
         values["listen_port"] = namesrv.addresses[0][1]
     if not namesrv.settings.admin_enabled:
-        for name in _PATHS:
+        # where files are: of use to an intruder, and to nobody who cannot administer
+        for name in PATHS:
             del values[name]
     return as_properties(values)

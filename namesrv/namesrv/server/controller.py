@@ -34,12 +34,13 @@ from namesrv.server.reload import Reloader, has_terminal, warn_if_open
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import Loaded, SettingsError, read_access_file
+from namesrv.settings.sources import Loaded
 from namesrv.state import snapshot
 from namesrv.state.events import EventRing
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
+from namesrv_remoting.access import AccessFile
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection, address_text
 from namesrv_remoting.aio.dispatch import Dispatcher
@@ -76,7 +77,7 @@ class _Stopped(Exception):  # noqa: N818 - no error: it ends the TaskGroup
     """Everything was done; what still runs may be cancelled."""
 
 
-def run(settings: Settings, read_again: Callable[[], Loaded] | None = None) -> int:
+def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
     """Run a NameServer until it is stopped; the process's exit code.
 
     On SIGHUP the settings are read again if `read_again` is given.
@@ -89,16 +90,16 @@ def run(settings: Settings, read_again: Callable[[], Loaded] | None = None) -> i
     gc.set_threshold(20_000, 20, 100)
     with ExitDeadline() as deadline:
         # threads of the loop are joined before it ends
-        code = loops.run(lambda: _exit_code(settings, read_again, deadline))
+        code = loops.run(lambda: _exit_code(loaded, read_again, deadline))
     if code == EXIT_OK:
         event(logger, logging.INFO, "stopped")
     return code
 
 
-async def _exit_code(settings: Settings, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> int:
+async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> int:
     code = EXIT_BUG
     try:
-        await NamesrvController(settings).run(read_again, deadline)
+        await NamesrvController(loaded.settings, access=loaded.access).run(read_again, deadline)
         code = EXIT_OK
     except* StartError as group:
         event(logger, logging.ERROR, "start_failed", error=group.exceptions[0])
@@ -120,8 +121,14 @@ class NamesrvController:
         settings: Settings,
         clock: Clock | None = None,
         service_manager: ServiceManager | None = None,
+        *,
+        access: AccessFile | None = None,
     ) -> None:
+        """With settings that name an access file, `access` is what is in it."""
+        if access is None and settings.access:
+            raise ValueError(f"a server with access file {settings.access} cannot run without its accounts")
         self._settings = settings
+        self._access = access
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
         self._stop_asked = asyncio.Event()
@@ -300,16 +307,11 @@ class NamesrvController:
         )
 
     def _guard(self, tables: RouteTables, audit: AuditLog | None) -> AccessGuard | None:
-        settings = self._settings
-        try:
-            file = read_access_file(settings)
-        except SettingsError as error:
-            raise StartError(str(error)) from None
-        if file is None:
+        if self._access is None:
             return None
         return AccessGuard(
-            file,
-            enforces=settings.access_mode == "enforce",
+            self._access,
+            enforces=self._settings.access_mode == "enforce",
             clock=self._clock,
             tables=tables,
             on_refused=None if audit is None else audit.refused_request,

@@ -36,6 +36,11 @@ DEFAULTS_IN_WORDS: Final = {
     "data_dir": "$XDG_STATE_HOME/namesrv, else ~/.local/state/namesrv",
     "nameserver_name": "the host name",
 }
+# where files are
+PATHS: Final = (
+    *("access", "data_dir", "heartbeat_log_dir", "audit_log_dir"),
+    *("tls_cert_file", "tls_key_file", "tls_ca_file"),
+)
 # empty means: not at all
 _MAY_BE_EMPTY: Final = frozenset(
     {
@@ -444,9 +449,7 @@ class Settings(BaseModel):
             raise ValueError("is not a valid name (1 to 64 letters, digits, dots, dashes and underscores)")
         return text
 
-    @field_validator(
-        "access", "data_dir", "heartbeat_log_dir", "audit_log_dir", "tls_cert_file", "tls_key_file", "tls_ca_file"
-    )
+    @field_validator(*PATHS)
     @classmethod
     def _resolve_path(cls, path: Path | str) -> Path | str:
         resolved = _resolved(Path(path))

@@ -1,6 +1,5 @@
 """The effective settings of a run and where each came from: flags, environment, files, defaults."""
 
-import contextlib
 import json
 import re
 import stat
@@ -206,12 +205,13 @@ def _doubts(settings: Settings) -> list[str]:
             f"idle-timeout-seconds {text_of(idle)} is less than broker-expiry-seconds {text_of(expiry)}: "
             "connections of silent brokers are closed before their expiry"
         )
-    path = settings.access_path
-    with contextlib.suppress(OSError):
-        if path is not None and path.stat().st_mode & stat.S_IRWXO:
-            doubts.append(
-                f"{printable(str(path))} holds secrets and is open to every user of this machine: chmod o= it"
-            )
+    files = settings.tls_files
+    key_file = None if settings.tls_key_password.get_secret_value() else files.key_file or files.cert_file
+    doubts += (
+        f"{printable(str(path))} holds secrets and is readable by every user: run chmod o-rwx {printable(str(path))}"
+        for path in (settings.access_path, key_file)
+        if path is not None and _is_open_to_others(path)
+    )
     if settings.tls_client_auth == "require" and settings.tls_mode == "permissive":
         doubts.append(
             "tls-client-auth require means nothing to peers without TLS, which tls-mode permissive lets in: "
@@ -220,6 +220,13 @@ def _doubts(settings: Settings) -> list[str]:
     if settings.tls_cert_file and not settings.needs_certificate:
         doubts.append("tls-cert-file has no effect: tls-mode is off")
     return doubts
+
+
+def _is_open_to_others(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_IRWXO)
+    except OSError:
+        return False
 
 
 def _toml_value(value: object) -> str:

@@ -168,8 +168,8 @@ class ServerConnection(asyncio.Protocol):
     role: str = field(default="", init=False)
     # whose the last request was, where there are accounts
     account: str = field(default="", init=False)
-    # what access control knows of it, by anything but signatures
-    standing: Any = field(default=None, init=False)
+    # whom access control takes it for, by anything but signatures
+    identity: Any = field(default=None, init=False)
     # what the server's owner keeps about it
     served: Any = field(default=None, init=False)
     serialize_type: int = field(default=-1, init=False)
@@ -242,9 +242,9 @@ class ServerConnection(asyncio.Protocol):
         """Its last request was this account's."""
         self.account = account
 
-    def keep_standing(self, standing: object) -> None:
-        """Keep what access control knows about this peer."""
-        self.standing = standing
+    def keep_identity(self, identity: object) -> None:
+        """Keep whom access control takes this peer for."""
+        self.identity = identity
 
     @property
     def certificate_names(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_client.ctl.commands.access import judge
-from namesrv_remoting.access import CODES, GRANTABLE, Account, Asked, Patterns, Rule, parse_access_file
+from namesrv_remoting.access import CODES, GRANTABLE, Account, Permission, Patterns, Rule, parse_access_file
 from tests.support.ctl import run
 
 FILE = """
@@ -65,7 +65,7 @@ def test_check_lists_the_accounts_and_no_secret(file: str) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "problem"),
     [
-        (b"[accounts.a]\nsecrets = ['hunter2']\nmay = []", 1, "account a: secrets[0]: expected str of length >= 8"),
+        (b"[accounts.a]\nsecrets = ['hunter2']\nmay = []", 1, "account a: secrets[0]: needs at least 8 characters"),
         (
             b"[accounts.a]\nsecrets = [['hunter2-long']]\nmay = []",
             1,
@@ -126,7 +126,7 @@ def test_what_is_allowed_is_explained_by_its_rule(
     ("words", "why"),
     [
         ("reader 103", {"no rule grants broker-control"}),
-        ("reader 9999", {"this code is in no class, and denied to everybody"}),
+        ("reader 9999", {"this code belongs to no access class and is always denied"}),
         ("former 105", {"the account expired on 2001-01-01 00:00:00+00:00"}),
         (
             "broker 103 --cluster c2 --topic ab --from 127.0.0.1",
@@ -152,13 +152,13 @@ patterns = st.none() | st.lists(st.sampled_from(["a", "b*", "*"]), min_size=1, m
 
 @given(
     st.lists(st.builds(Rule, st.sampled_from(GRANTABLE), patterns, patterns, patterns), max_size=3),
-    st.builds(Asked, st.sampled_from([*CODES, 9999]), names, names, names),
+    st.builds(Permission, st.sampled_from([*CODES, 9999]), names, names, names),
 )
-def test_verdict_is_that_of_a_server(rules: list[Rule], asked: Asked) -> None:
+def test_verdict_is_that_of_a_server(rules: list[Rule], needed: Permission) -> None:
     """Of a request that names everything that a rule may be narrowed by."""
     account = Account("a", rules=tuple(rules))
 
-    assert judge(account, asked, None, now=0.0).allowed == account.may(asked)
+    assert judge(account, needed, None, now=0.0).allowed == account.may(needed)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ async def test_server_says_whom_it_takes_one_for(
 @pytest.mark.parametrize(
     ("env", "remark"),
     [
-        ({}, "not signed, and no account is known by this address or certificate"),
+        ({}, "request is not signed, and no account matches this address or certificate"),
         (
             signing("reader", "wrong-secret"),
             "access key 'reader' is unknown, or the request is not signed with its secret",

@@ -70,7 +70,7 @@ async def test_remarks_help_owners_and_tell_strangers_nothing(server: InProcess)
 
     assert (
         NO_PERMISSION,
-        "account brokers may not admin-write (WIPE_WRITE_PERM_OF_BROKER) for broker b",
+        "account brokers lacks admin-write for broker b (WIPE_WRITE_PERM_OF_BROKER)",
     ) == await ask(peer, 205, {"brokerName": "b"}, key=KEY)
     why = "a RocketMQ signature is not enough for admin-write"
     hint = "sign natively, or set trust_rocketmq_signatures for account brokers"
@@ -83,7 +83,7 @@ async def test_remarks_help_owners_and_tell_strangers_nothing(server: InProcess)
             assert (NO_PERMISSION, told) == (code, remark)
     assert (
         NO_PERMISSION,
-        "account network may not broker-control (BROKER_HEARTBEAT) for cluster cluster-1, broker b",
+        "account network lacks broker-control for cluster cluster-1, broker b (BROKER_HEARTBEAT)",
     ) == await ask(peer, 904, {**BROKER.ext, "brokerName": "b"})
 
 
@@ -93,7 +93,7 @@ async def test_strangers_read_the_same_whatever_they_ask(server: InProcess, acce
     await reloader(server, access).reload()
     peer = await server.connect()
 
-    assert {(NO_PERMISSION, "not signed, and no account is known by this address or certificate")} == {
+    assert {(NO_PERMISSION, "request is not signed, and no account matches this address or certificate")} == {
         await ask(peer, code, BROKER.ext) for code in (103, 105, 206, 318, 99999)
     }
 
@@ -114,6 +114,21 @@ async def test_accounts_are_shown(server: InProcess, caplog: pytest.LogCaptureFi
     [shown] = (await peer.receive()).value["connections"]
     assert "operator" == shown["account"]
     assert "<AccessGuard [enforces | 3 accounts | 1 refused]>" == repr(guard)
+
+
+@pytest.mark.parametrize(
+    ("bound", "reason"), [('networks = ["10.0.0.0/8"]', "network"), ("expires = 2001-01-01T00:00:00Z", "expired")]
+)
+async def test_account_that_is_no_good_here_or_now_is_named(
+    server: InProcess, access: Path, bound: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its owner has proven to be that: an operator wants to know whose clients are refused."""
+    access.write_text(f"{BROKERS}{bound}\n")
+    await reloader(server, access).reload()
+
+    assert NO_PERMISSION == (await ask(await server.connect(), 904, BROKER.ext, key=KEY))[0]
+    [told] = logged(caplog, "access_refused")
+    assert ("brokers", reason) == (told["account"], told["reason"])
 
 
 async def test_refusals_do_not_fill_the_log(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
@@ -384,7 +399,7 @@ def test_settings_are_checked_with_the_file(tmp_path: Path, access: Path) -> Non
     """`--check-config` and the start say what is wrong in it; one that others can read is a warning."""
     access.chmod(0o604)
     [warning] = load(parse([f"--access={access}"]), {}).warnings
-    assert f"{access} holds secrets and is open to every user of this machine: chmod o= it" == warning
+    assert f"{access} holds secrets and is readable by every user: run chmod o-rwx {access}" == warning
 
     access.write_text(f'[accounts.a]\nsecrets = ["{SECRET}"]\nmay = ["root"]')
     with pytest.raises(SettingsError) as caught:

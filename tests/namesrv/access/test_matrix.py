@@ -123,7 +123,7 @@ MATRIX = {
 }
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """A request that does something to a populated server, if it is let."""
 
     ext: Mapping[str, str] | None = None
@@ -134,39 +134,39 @@ class Asked(NamedTuple):
 BROKER = Broker()
 NEW = Broker("broker-new", 0, "10.0.0.9:10911")
 QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":4,"writeQueueNums":4,"perm":6,"topicSysFlag":0}]}'
-REQUESTS: dict[int, Asked] = {
-    100: Asked({"namespace": "ORDER_TOPIC_CONFIG", "key": "U", "value": "broker-a:4"}),
-    101: Asked({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
-    102: Asked({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
-    103: Asked(NEW.ext, registration("T", "U")),
-    104: Asked(BROKER.ext),
-    105: Asked({"topic": "T"}),
-    106: Asked(),
-    205: Asked({"brokerName": "broker-a"}),
-    206: Asked(),
-    216: Asked({"topic": "T"}),
-    217: Asked({"topic": "NEW"}, QUEUES),
-    219: Asked({"namespace": "ORDER_TOPIC_CONFIG"}),
-    224: Asked({"cluster": "cluster-1"}),
-    304: Asked(),
-    311: Asked(),
-    312: Asked(),
-    313: Asked(),
-    318: Asked(None, b"orderMessageEnable=true"),
-    319: Asked(),
-    322: Asked(BROKER.ext, b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'),
-    327: Asked({"brokerName": "broker-b"}),
-    901: Asked({"clusterName": "cluster-1", "brokerName": "broker-a"}),
-    904: Asked(BROKER.ext),
-    905: Asked({"brokerName": "broker-a"}),
-    20001: Asked(None, native({"topics": ["T"], "boot_id": None, "since": 0, "wait_ms": 0}), "native"),
-    20002: Asked(None, b"", "native"),
-    20003: Asked(None, native({"since": 0, "limit": 10}), "native"),
-    20004: Asked(None, native({}), "native"),
-    20005: Asked(None, native({}), "native"),
-    20006: Asked(None, b"", "native"),
+REQUESTS: dict[int, Question] = {
+    100: Question({"namespace": "ORDER_TOPIC_CONFIG", "key": "U", "value": "broker-a:4"}),
+    101: Question({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
+    102: Question({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
+    103: Question(NEW.ext, registration("T", "U")),
+    104: Question(BROKER.ext),
+    105: Question({"topic": "T"}),
+    106: Question(),
+    205: Question({"brokerName": "broker-a"}),
+    206: Question(),
+    216: Question({"topic": "T"}),
+    217: Question({"topic": "NEW"}, QUEUES),
+    219: Question({"namespace": "ORDER_TOPIC_CONFIG"}),
+    224: Question({"cluster": "cluster-1"}),
+    304: Question(),
+    311: Question(),
+    312: Question(),
+    313: Question(),
+    318: Question(None, b"orderMessageEnable=true"),
+    319: Question(),
+    322: Question(BROKER.ext, b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'),
+    327: Question({"brokerName": "broker-b"}),
+    901: Question({"clusterName": "cluster-1", "brokerName": "broker-a"}),
+    904: Question(BROKER.ext),
+    905: Question({"brokerName": "broker-a"}),
+    20001: Question(None, native({"topics": ["T"], "boot_id": None, "since": 0, "wait_ms": 0}), "native"),
+    20002: Question(None, b"", "native"),
+    20003: Question(None, native({"since": 0, "limit": 10}), "native"),
+    20004: Question(None, native({}), "native"),
+    20005: Question(None, native({}), "native"),
+    20006: Question(None, b"", "native"),
     # in no class
-    99999: Asked(),
+    99999: Question(),
 }
 NO_PERMISSION = 16
 

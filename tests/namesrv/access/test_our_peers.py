@@ -26,7 +26,7 @@ may = [{ access = "route-read", topics = ["orders"] }]
 """
 BROKER: dict[str, Any] = {"access_key": "broker", "secret_key": "broker-secret"}
 READER: dict[str, Any] = {"access_key": "reader", "secret_key": "reader-secret"}
-ANONYMOUS = "not signed, and no account is known by this address or certificate"
+ANONYMOUS = "request is not signed, and no account matches this address or certificate"
 BOTH = pytest.mark.parametrize("protocol", ["native", "rocketmq", "auto"])
 
 
@@ -98,7 +98,7 @@ async def test_agent_says_why_it_is_refused(
             {**READER, "secret_key": "other"},
             "access key 'reader' is unknown, or the request is not signed with",
         ),
-        ("bills", READER, "account reader may not route-read"),
+        ("bills", READER, "account reader lacks route-read"),
     ],
 )
 async def test_client_says_why_it_is_refused(

@@ -8,6 +8,7 @@ import pytest
 
 from namesrv.server.controller import EXIT_FAILED, run
 from namesrv.settings.model import Settings
+from namesrv.settings.sources import Loaded
 from tests.support.fake_clock import settle, until
 from tests.support.in_process import namesrv_in_process
 from tests.support.logged import logged
@@ -21,7 +22,7 @@ def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplo
     (tmp_path / "kvConfig.json").mkdir()
     settings = Settings(listen_host="127.0.0.1", listen_port=0, http_listen="", data_dir=tmp_path)
 
-    assert EXIT_FAILED == run(settings)
+    assert EXIT_FAILED == run(Loaded(settings, {}, ()))
 
     (fields,) = logged(caplog, "start_failed")
     assert f"KV configuration {tmp_path}/kvConfig.json: Is a directory" == str(fields["error"])

@@ -107,7 +107,11 @@ def test_doubts(ca: Authority) -> None:
     """What is allowed and hardly meant is said."""
     issued = ca.issue("server")
     files = [f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", f"--tls-ca-file={ca.ca_file}"]
+    readable = f"{issued.key_file} holds secrets and is readable by every user: run chmod o-rwx {issued.key_file}"
 
+    issued.key_file.chmod(0o604)
+    assert readable in loaded(*files).warnings
+    issued.key_file.chmod(0o640)
     assert "tls-cert-file has no effect: tls-mode is off" in loaded(*files).warnings
     [warning] = loaded(*files, "--tls-mode=permissive", "--tls-client-auth=require").warnings
     assert warning.startswith("tls-client-auth require means nothing to peers without TLS")

@@ -26,7 +26,7 @@ from namesrv_remoting.access import (
     AccessFile,
     AccessFileError,
     Account,
-    Asked,
+    Permission,
     Rule,
     address_of,
     parse_access_file,
@@ -92,7 +92,7 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
         raise typer.BadParameter(f"no account {account!r} in {file}", param_hint="ACCOUNT")
     if address is not None and address_of(address) is None:
         raise typer.BadParameter(f"not an IP address: {address!r}", param_hint="--from")
-    verdict = judge(found, Asked(_code(code), cluster, broker, topic), address, now=time.time())
+    verdict = judge(found, Permission(_code(code), cluster, broker, topic), address, now=time.time())
     columns = ("account", "code", "class", "verdict", "why")
     style = "green" if verdict.allowed else "red"
     said = Text("allowed" if verdict.allowed else "denied", style=style)
@@ -134,56 +134,56 @@ class Verdict:
     why: tuple[str, ...]
 
 
-def judge(account: Account, asked: Asked, address: str | None, *, now: float) -> Verdict:
+def judge(account: Account, needed: Permission, address: str | None, *, now: float) -> Verdict:
     """Whether the account may ask that from there, and why."""
-    about = CODES.get(asked.code)
-    against = list(_objections(account, asked, address, now))
-    why = against or list(_grounds(account, asked))
-    name = RequestCode(asked.code).name if asked.code in set(RequestCode) else str(asked.code)
+    about = CODES.get(needed.code)
+    against = list(_objections(account, needed, address, now))
+    why = against or list(_grounds(account, needed))
+    name = RequestCode(needed.code).name if needed.code in set(RequestCode) else str(needed.code)
     return Verdict(account.name, name, about and about.access_class.value, not against, tuple(why))
 
 
-def _objections(account: Account, asked: Asked, address: str | None, now: float) -> Iterator[str]:
-    about = CODES.get(asked.code)
+def _objections(account: Account, needed: Permission, address: str | None, now: float) -> Iterator[str]:
+    about = CODES.get(needed.code)
     if about is None:
-        yield "this code is in no class, and denied to everybody"
+        yield "this code belongs to no access class and is always denied"
         return
     if account.is_expired(now) and account.expires is not None:
         yield f"the account expired on {_day(account.expires)}"
     if address is not None and not account.is_admitted_from(address_of(address)):
         yield f"{address} is in none of its networks: {', '.join(map(str, account.networks))}"
-    if about.access_class is AccessClass.ANY_ACCOUNT or _rule_for(account, asked) is not None:
+    if about.access_class is AccessClass.ANY_ACCOUNT or _rule_for(account, needed) is not None:
         return
     rules = [rule for rule in account.rules if rule.access_class is about.access_class]
     if not rules:
         yield f"no rule grants {about.access_class}"
     for rule in rules:
-        outside = [name for name in rule.mismatches(asked) if name not in about.names]
+        outside = [name for name in rule.mismatches(needed) if name not in about.names]
         yield f"rule '{rule}' {f'grants no request that names no {outside[0]}' if outside else 'does not fit'}"
 
 
-def _grounds(account: Account, asked: Asked) -> Iterator[str]:
-    access_class, rule = CODES[asked.code].access_class, _rule_for(account, asked)
+def _grounds(account: Account, needed: Permission) -> Iterator[str]:
+    access_class, rule = CODES[needed.code].access_class, _rule_for(account, needed)
     if rule is None:
         yield "every account may"
     else:
         yield f"rule '{rule}'"
-        if unnamed := _unnamed(rule, asked):
+        if unnamed := _unnamed(rule, needed):
             yield f"only for {' and '.join(unnamed)} that fit; name some to ask about them"
     if account.secrets and access_class not in ROCKETMQ_CLASSES and not account.trusts_rocketmq_signatures:
         yield "only if signed natively: a RocketMQ signature is not enough"
 
 
-def _rule_for(account: Account, asked: Asked) -> Rule | None:
+def _rule_for(account: Account, needed: Permission) -> Rule | None:
     """A rule that allows it; of what is not named, the one that allows some."""
-    rules = (rule for rule in account.rules if rule.is_about(asked))
-    return next((rule for rule in rules if [*rule.mismatches(asked)] == _unnamed(rule, asked)), None)
+    rules = (rule for rule in account.rules if rule.is_about(needed))
+    return next((rule for rule in rules if [*rule.mismatches(needed)] == _unnamed(rule, needed)), None)
 
 
-def _unnamed(rule: Rule, asked: Asked) -> list[str]:
+def _unnamed(rule: Rule, needed: Permission) -> list[str]:
     """What the rule is narrowed by, such requests name, and this one leaves open."""
-    named = {"clusters": asked.cluster, "brokers": asked.broker, "topics": asked.topic}
-    return [name for name in rule.mismatches(asked) if name in CODES[asked.code].names and named[name] is None]
+    named = {"clusters": needed.cluster, "brokers": needed.broker, "topics": needed.topic}
+    return [name for name in rule.mismatches(needed) if name in CODES[needed.code].names and named[name] is None]
 
 
 def _read(path: Path) -> AccessFile:
