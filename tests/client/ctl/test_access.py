@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_client.ctl.commands.access import judge
-from namesrv_remoting.access import CODES, GRANTABLE, Account, Permission, Patterns, Rule, parse_access_file
+from namesrv_remoting.access import CODES, GRANTABLE, Account, Patterns, Permission, Rule, parse_access_file
 from tests.support.ctl import run
 
 FILE = """
