@@ -152,7 +152,7 @@ class AccessGuard:
         return account, signer.recipe
 
     def _check_account(self, account: Account, connection: ServerConnection) -> None:
-        """Refuse an account that is no good here or now; its owner may read why."""
+        """Refuse an account outside its networks or after its end; its owner may read why."""
         if not account.is_admitted_from(address_of(connection.ip)):
             remark = f"account {account.name} may not be used from {connection.ip}"
             raise AccessRefusedError(remark, reason="network")

@@ -119,7 +119,7 @@ async def test_accounts_are_shown(server: InProcess, caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("bound", "reason"), [('networks = ["10.0.0.0/8"]', "network"), ("expires = 2001-01-01T00:00:00Z", "expired")]
 )
-async def test_account_that_is_no_good_here_or_now_is_named(
+async def test_account_outside_its_networks_or_after_its_end_is_named(
     server: InProcess, access: Path, bound: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its owner has proven to be that: an operator wants to know whose clients are refused."""
