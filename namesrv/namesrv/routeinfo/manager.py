@@ -184,7 +184,7 @@ class RouteInfoManager:
             found.append((key, live))
         return self._takeover(*found[0], registration.broker_name, registration.broker_addr, on) if found else None
 
-    def _takeover(  # noqa: PLR0913, PLR0917 - whose place it is, and who wants it
+    def _takeover(
         self, key: BrokerAddrInfo, live: BrokerLiveInfo, broker_name: str, broker_addr: str, on: int
     ) -> TakeoverAttempted:
         age = self.now() - live.last_update
