@@ -211,7 +211,7 @@ class RouteInfoManager:
         return [
             number
             for number, carrier in self.tables.carriers.get(key, _NO_CARRIERS).items()
-            if carrier.registered and now - carrier.heard <= live.suspect_seconds and self._is_connected(number)
+            if carrier.registered and not live.is_suspect(now, carrier.heard) and self._is_connected(number)
         ]
 
     async def _register(self, registration: Registration, effects: list[Effect]) -> RegisterResult:

@@ -60,14 +60,10 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
         """The last moment at which it counts as alive."""
         return self.last_update + self.expiry_seconds
 
-    def is_suspect(self, now: float) -> bool:
-        """Whether it has missed a heartbeat."""
-        return now - self.last_update > self.suspect_seconds
-
-    @property
-    def suspect_seconds(self) -> float:
-        """How long it may be silent until it has missed a heartbeat."""
-        return min(_SUSPECT_SECONDS, _SUSPECT_SHARE * self.expiry_seconds)
+    def is_suspect(self, now: float, heard: float | None = None) -> bool:
+        """Whether it has missed a heartbeat; `heard` is the last one over a connection that is not its own."""
+        last = self.last_update if heard is None else heard
+        return now - last > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * self.expiry_seconds)
 
     def heard(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
         """The same broker with a heartbeat now, on this connection."""
