@@ -139,40 +139,6 @@ def test_a_removal_that_nobody_asked_for(start: Start, connect: Connect, data_di
     assert (2, "disconnected") == (routes["topics"], broker["reason"])
 
 
-def test_refusals_are_counted_lines(start: Start, connect: Connect, data_dir: Path) -> None:
-    """The first is a line with what it was about, all further ones of the kind are one more; nothing else of theirs.
-
-    A refused removal of somebody else's broker is one, too, and a connection over the limit.
-    """
-    daemon = start("--max-connections=3")
-    owner, stranger = connect(daemon), connect(daemon, native=True)
-    BROKER.register(owner)
-    for _ in range(500):
-        assert 16 == owner.ask(318, {"brokerName": "broker-a", "Signature": "c2VjcmV0"}, b"listenPort=1").code
-    seq = {"agentId": "someone", "registrationSeq": "1"}
-    assert 0 == stranger.ask(104, {**BROKER._identity(), **seq}).code
-    assert 0 == owner.ask(105, {"topic": "orders"}).code
-    connect(daemon)
-    too_many = connect(daemon)
-    too_many.wait_until_closed()
-    daemon.stop()
-
-    first, fenced, connection, *more = of(trail(data_dir), "refusal")
-    assert ("UPDATE_NAMESRV_CONFIG", "permission", owner.address) == (first["request"], first["reason"], first["peer"])
-    assert {"brokerName": "broker-a"} == first["about"]
-    assert first["remark"].startswith("administration is disabled")
-    assert ("UNREGISTER_BROKER", "fenced", stranger.address) == (fenced["request"], fenced["reason"], fenced["peer"])
-    assert ("CONNECT", "connections", too_many.address) == (
-        connection["request"],
-        connection["reason"],
-        connection["peer"],
-    )
-    assert 499 == sum(line["repeated"] for line in more)
-    # 500 answers take less than two windows of ten seconds
-    assert len(more) <= 2
-    assert b"c2VjcmV0" not in b"".join(path.read_bytes() for path in (data_dir / "audit").rglob("*.jsonl*"))
-
-
 ACCESS = """
 [accounts.operator]
 secrets = ["hunter2-operator"]
@@ -250,27 +216,6 @@ def test_certificates_are_named(start: Start, data_dir: Path, tmp_path: Path) ->
     assert {("operator", "op.example")} == {(line["account"], *line["certificate"]) for line in asked}
     assert "**********" == lines[0]["settings"]["tls_key_password"]
     assert "hunter2" not in json.dumps(lines)
-
-
-def test_a_quota_that_is_exceeded(start: Start, connect: Connect, data_dir: Path) -> None:
-    """Whoever asks too fast waits, and is refused with SYSTEM_BUSY; that is in the trail, and brokers live on."""
-    daemon = start("--quotas=enforce", "--quota-requests-per-second-per-ip=1")
-    broker = connect(daemon)
-    BROKER.register(broker)
-    # each waits for at most a second, whatever the others do
-    clients = [connect(daemon) for _ in range(20)]
-    for client in clients:
-        client.send(105, {"topic": "orders"})
-    codes = [client.receive().code for client in clients]
-    assert 0 == BROKER.heartbeat(broker)
-    daemon.stop()
-
-    # a bucket of ten, of which reads leave a quarter
-    assert {0, 2} == set(codes)
-    assert 6 <= codes.count(0) <= 12
-    refusals = [line for line in of(trail(data_dir), "refusal") if line["reason"] == "quota_requests_per_ip"]
-    assert "GET_ROUTEINFO_BY_TOPIC" == refusals[0]["request"]
-    assert codes.count(2) == 1 + sum(line["repeated"] for line in refusals[1:])
 
 
 def test_what_is_observed_is_a_line_too(start: Start, connect: Connect, data_dir: Path, tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 
 The loop only takes note, of values that are frozen; a thread makes lines of them (audit_lines.py) and has them on disk
 shortly after. A request collects what it changed, and that is one line. What is refused again and again is counted and
-told every few seconds, so that nobody can fill the trail with it.
+written every few seconds, so that nobody can fill the trail with it.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,10 @@ from namesrv.access.audit_lines import (
     cut,
     plain,
 )
+from namesrv.access.quotas import network_of
 from namesrv.routeinfo.records import (
+    BrokerAddrInfo,
+    BrokerLiveInfo,
     Effect,
     Evicted,
     Fenced,
@@ -56,29 +60,33 @@ _TOPICS_PER_WEIGHT: Final = 8
 _CHARACTERS_PER_WEIGHT: Final = 500
 # Equal refusals within this time are one line that counts them.
 WINDOW_SECONDS: Final = 10.0
-# Different ones within that time; those beyond are counted together.
+# Different ones within that time, of one address (of IPv6, one /64 network) and of all: one peer's noise must not hide
+# what another one tries. Those beyond are counted together, by reason and, for some addresses, by address.
+MAX_DIFFERENT_PER_ADDRESS: Final = 20
 MAX_DIFFERENT: Final = 100
+MAX_COUNTED_ADDRESSES: Final = 50
 # At the end of the process, for what is queued.
 CLOSE_SECONDS: Final = 3.0
 
-# The request that is being carried out. Effects are performed in the task that asked for them, a long way from the
-# handler, and must not carry the asker through tables that do not care.
-_asked: Final[ContextVar["_Asked | None"]] = ContextVar("asked", default=None)
+# The request that is being carried out. Effects are performed in the task that caused them, a long way from the
+# handler, and the tables in between do not care who sent a request.
+_request: Final[ContextVar["_AuditedRequest | None"]] = ContextVar("request", default=None)
 _REQUESTS: Final = {int(code): code.name for code in RequestCode}
 # of a certificate
 _NAMES: Final = 5
+_REMARK_CHARACTERS: Final = 500
 _NOBODY: Final[Mapping[str, Any]] = dict.fromkeys(("account", "peer", "proxied", "certificate"))
-# what a silent or slow peer is told is no refusal
-_NO_REFUSALS: Final = frozenset({"idle", "silent", "slow_frame", "slow_reader"})
 
 
 @dataclass(slots=True)
-class _Asked:
+class _AuditedRequest:
     request: Request
     # what it has changed so far
     changes: list[Any] = field(default_factory=list)
     # whether its refusal has a line
     is_refused: bool = False
+    # its line is written: tasks that it began inherit its context, and what they change later is not its doing
+    is_over: bool = False
 
 
 class AuditLog(LineLog):
@@ -96,7 +104,11 @@ class AuditLog(LineLog):
         self._unexplained: list[RouteChanged] = []
         # refusals of this window, and how many more there were of each
         self._refusals: dict[tuple[object, ...], tuple[Refusal, int]] = {}
+        # how many different ones of each address
+        self._different: Counter[str] = Counter()
+        # those beyond
         self._others: Counter[str] = Counter()
+        self._others_by_address: Counter[str] = Counter()
         self._window_ends = clock.monotonic() + WINDOW_SECONDS
         super().__init__(
             LineFiles(
@@ -138,20 +150,21 @@ class AuditLog(LineLog):
         """The handler, with a line for what it changed and for its refusal."""
 
         async def handle(request: Request) -> Reply:
-            asked = _Asked(request)
-            before = _asked.set(asked)
+            audited = _AuditedRequest(request)
+            before = _request.set(audited)
             try:
                 return await handler(request)
             except (NoPermissionError, SystemBusyError) as error:
-                if not asked.is_refused:
+                if not audited.is_refused:
                     reason = "busy" if isinstance(error, SystemBusyError) else "permission"
                     self.refused_request(request, error.remark or "", reason=reason)
                 raise
             finally:
-                _asked.reset(before)
-                if asked.changes:
+                _request.reset(before)
+                audited.is_over = True
+                if audited.changes:
                     name = _REQUESTS.get(request.command.code, "UNKNOWN")
-                    self._record(Change(name, who(request.connection, request.account), asked.changes))
+                    self._record(Change(name, who(request.connection, request.account), audited.changes))
 
         return handle
 
@@ -162,8 +175,8 @@ class AuditLog(LineLog):
                 # an option did it, which has a line of its own
                 return
             case RouteChanged():
-                asked = _asked.get()
-                (self._unexplained if asked is None else asked.changes).append(effect)
+                audited = _current()
+                (self._unexplained if audited is None else audited.changes).append(effect)
             case Registered(kind="unchanged", live=live, before=before) if before is not None:
                 # but somebody else may say the same
                 if before.connection_id != live.connection_id:
@@ -173,14 +186,14 @@ class AuditLog(LineLog):
                 self._unexplained.clear()
             case Registered() | WriteWiped():
                 self._changed(effect)
-            case Fenced() if (asked := _asked.get()) is not None:
+            case Fenced() if (audited := _current()) is not None:
                 remark = f"{effect.live.broker_name} at {effect.key.broker_addr} has another owner or registered since"
-                self.refused_request(asked.request, remark, reason="fenced")
-            case TakeoverAttempted(key=key, is_refused=is_refused) if (asked := _asked.get()) is not None:
+                self.refused_request(audited.request, remark, reason="fenced")
+            case TakeoverAttempted(key=key, is_refused=is_refused) if (audited := _current()) is not None:
                 remark = f"the place of {effect.live.broker_name} at {key.broker_addr}, which is alive"
-                self.refused_request(asked.request, remark, reason="takeover", observed=not is_refused)
-            case OverQuota(reason=reason, message=remark, is_refused=is_refused) if (asked := _asked.get()) is not None:
-                self.refused_request(asked.request, remark, reason=f"quota_{reason}", observed=not is_refused)
+                self.refused_request(audited.request, remark, reason="takeover", observed=not is_refused)
+            case OverQuota(reason=reason, message=remark, is_refused=is_refused) if (audited := _current()) is not None:
+                self.refused_request(audited.request, remark, reason=f"quota_{reason}", observed=not is_refused)
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Take note of a change of the key-value configuration."""
@@ -197,44 +210,48 @@ class AuditLog(LineLog):
             self._changed(AccessFileChanged(before, after), cause="SIGHUP")
 
     def _changed(self, *what: Any, cause: str | None = None) -> None:
-        asked = _asked.get()
-        if asked is None:
+        audited = _current()
+        if audited is None:
             self._record(Change(cause, _NOBODY, what))
         else:
-            asked.changes.extend(what)
+            audited.changes.extend(what)
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def refused_request(self, request: Request, remark: str, *, reason: str, observed: bool = False) -> None:
         """Take note of a request that was refused, or would have been if rules were not merely observed."""
         command, connection = request.command, request.connection
-        if (asked := _asked.get()) is not None:
-            asked.is_refused = not observed
+        if (audited := _current()) is not None:
+            audited.is_refused = not observed
         fields, name = command.ext_fields or {}, _REQUESTS.get(command.code, "UNKNOWN")
         about = {subject: cut(str(fields[subject])) for subject in SUBJECTS if subject in fields}
-        asker = who(connection, request.account or connection.account)
-        self._refuse(connection.ip, Refusal(name, asker, reason, remark, about, is_observed=observed))
+        sender, remark = who(connection, request.account or connection.account), cut(remark, _REMARK_CHARACTERS)
+        self._refuse(connection.ip, Refusal(name, sender, reason, remark, about, is_observed=observed))
 
     def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """Take note of a peer that was sent away."""
-        if error.reason not in _NO_REFUSALS:
-            self._refuse(connection.ip, Refusal("CONNECT", who(connection, ""), error.reason, str(error)))
+        """Take note of a connection that was refused or closed, for a better reason than silence."""
+        remark = cut(str(error), _REMARK_CHARACTERS)
+        self._refuse(connection.ip, Refusal("CONNECT", who(connection, ""), error.reason, remark))
 
     def tick(self) -> None:
-        """Tell, when it is time, what was refused again."""
+        """Write, once the window is over, what was refused again."""
         if self._clock.monotonic() >= self._window_ends:
             self._end_window()
 
     def _refuse(self, ip: str, refusal: Refusal) -> None:
         key = (ip, refusal.who["account"], refusal.request, refusal.reason, refusal.is_observed)
-        known = self._refusals.get(key)
-        if known is not None:
-            self._refusals[key] = (known[0], known[1] + 1)
-        elif len(self._refusals) < MAX_DIFFERENT:
+        address, others = network_of(ip), self._others_by_address
+        if (counted := self._refusals.get(key)) is not None:
+            first, more = counted
+            self._refusals[key] = (first, more + 1)
+        elif len(self._refusals) < MAX_DIFFERENT and self._different[address] < MAX_DIFFERENT_PER_ADDRESS:
             self._refusals[key] = (refusal, 0)
+            self._different[address] += 1
             self._record(refusal)
         else:
             self._others[refusal.reason] += 1
+            if address in others or len(others) < MAX_COUNTED_ADDRESSES:
+                others[address] += 1
 
     def _end_window(self) -> None:
         self._window_ends = self._clock.monotonic() + WINDOW_SECONDS
@@ -242,9 +259,10 @@ class AuditLog(LineLog):
             if more:
                 self._record(refusal._replace(times=more, is_repeated=True))
         if self._others:
-            self._record({"event": "refusals", "count": self._others.total(), "by_reason": dict(self._others)})
-        self._refusals.clear()
-        self._others.clear()
+            counts = {"by_reason": dict(self._others), "by_address": dict(self._others_by_address)}
+            self._record({"event": "refusals", "count": self._others.total(), **counts})
+        for window in (self._refusals, self._different, self._others, self._others_by_address):
+            window.clear()
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
@@ -257,17 +275,31 @@ class AuditLog(LineLog):
 
 def _weight(change: Any) -> int:
     """What a change takes in the queue beyond an ordinary one: rows of topics, and names, which may be long."""
+    texts: Iterable[str | None] = ()
     match change:
         case RouteChanged(rows_before=rows):
             return len(rows) // _TOPICS_PER_WEIGHT
-        case Registered(key=key, live=live) | Evicted(key=key, live=live):
-            return (len(key.cluster_name) + len(key.broker_addr) + len(live.broker_name)) // _CHARACTERS_PER_WEIGHT
-        case KVChanged(before=before, after=after):
-            return (len(before or "") + len(after or "")) // _CHARACTERS_PER_WEIGHT
-    return 0
+        case Registered(key=key, live=live, before=before):
+            texts = chain(_texts(key, live), () if before is None else _texts(key, before))
+        case Evicted(key=key, live=live):
+            texts = _texts(key, live)
+        case WriteWiped(broker_name):
+            texts = (broker_name,)
+        case KVChanged():
+            texts = change
+    return sum(len(text or "") for text in texts) // _CHARACTERS_PER_WEIGHT
+
+
+def _texts(key: BrokerAddrInfo, live: BrokerLiveInfo) -> Iterable[str | None]:
+    return key.cluster_name, key.broker_addr, live.broker_name, live.ha_server_addr, live.agent_id
+
+
+def _current() -> _AuditedRequest | None:
+    audited = _request.get()
+    return None if audited is None or audited.is_over else audited
 
 
 def who(connection: ServerConnection, account: str) -> dict[str, Any]:
     """Who is at the other end, as far as it is known."""
-    certificate = list(connection.certificate_names[:_NAMES])
+    certificate = [cut(name) for name in connection.certificate_names[:_NAMES]]
     return {"account": account, "peer": connection.peer, "proxied": connection.proxied, "certificate": certificate}

@@ -19,7 +19,6 @@ _NAMED_QUEUES: Final = 10
 # of a change of the access file
 _NAMED_ACCOUNTS: Final = 100
 _SHOWN_CHARACTERS: Final = 256
-_SHOWN_REMARK: Final = 500
 # What a request may be about. Everything else in its header stays out: credentials are among it.
 SUBJECTS: Final = ("clusterName", "cluster", "brokerName", "brokerAddr", "brokerId", "topic", "namespace", "key")
 
@@ -33,7 +32,7 @@ class Change(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """What was refused, to whom, and why."""
+    """What was refused, to whom, and why; its texts are cut already, since very many may wait for a slow disk."""
 
     request: str
     who: Mapping[str, Any]
@@ -115,8 +114,8 @@ def _refused(refusal: Refusal) -> dict[str, Any]:
         **refusal.who,
         "about": refusal.about,
         "reason": refusal.reason,
+        "remark": refusal.remark,
     }
-    line["remark"] = cut(refusal.remark, _SHOWN_REMARK)
     if refusal.is_observed:
         line["observed"] = True
     if refusal.is_repeated:

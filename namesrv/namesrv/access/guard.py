@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
+from namesrv.access.audit_lines import cut
 from namesrv.fast_lane import FastLane
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
@@ -254,7 +255,8 @@ class AccessGuard:
 
 
 def _not_allowed(account: Account, missing: Permission) -> AccessRefusedError:
-    named = [f"{name} {value}" for name, value in missing._asdict().items() if value is not None and name != "code"]
+    # names of any length, which end up in logs
+    named = [f"{name} {cut(value)}" for name, value in missing._asdict().items() if value is not None and name != "code"]
     about = f" for {', '.join(named)}" if named else ""
     remark = f"account {account.name} lacks {CODES[missing.code].access_class}{about} ({_name_of(missing.code)})"
     return AccessRefusedError(remark, reason="not_granted")

@@ -118,11 +118,11 @@ class Housekeeping:
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer broke the protocol or a limit."""
         self._namesrv.counters.refusals[connection.serialize_type, error.reason] += 1
-        if self._namesrv.audit is not None:
-            self._namesrv.audit.refused_connection(connection, error)
         if error.reason in _EXPECTED:
             event(logger, logging.DEBUG, "connection_timed_out", peer=connection.peer, reason=error.reason)
             return
+        if self._namesrv.audit is not None:
+            self._namesrv.audit.refused_connection(connection, error)
         if self._logged_refusals >= _REFUSALS_PER_TICK:
             self._unlogged_refusals += 1
             return

@@ -124,6 +124,18 @@ def test_filters(data_dir: Path, options: list[str], expected: list[dict[str, An
     assert expected == run("audit", str(data_dir), *options, "-o", "json").json["lines"]
 
 
+def test_counted_refusals_name_addresses(tmp_path: Path) -> None:
+    """They are found by each of these, and read as one sentence."""
+    addresses = {"10.0.0.7": 3, "2001:db8::/64": 2}
+    others = line(EIGHT, "refusals", count=6, by_reason={"anonymous": 6}, by_address=addresses)
+    write(tmp_path, "08", "ns-0a-1.jsonl.gz", others)
+
+    (row,) = run("audit", str(tmp_path), "--peer=10.0.0.7").cells[1:]
+
+    assert "6 others refused: 10.0.0.7 (3), 2001:db8::/64 (2)" == row[-1]
+    assert [] == run("audit", str(tmp_path), "--peer=10.0.0.8", "-o", "json").json["lines"]
+
+
 def test_damage_is_named_and_hides_nothing(data_dir: Path) -> None:
     """A file that cannot be read, or holds something else, makes a 1; the others are shown."""
     write(data_dir / "audit", "07", "ns-09-1.jsonl.open", rest=b"no line\n").chmod(0o600)

@@ -1,19 +1,34 @@
-"""Refusals in the audit trail: counted within a window, so that no number of them fills it."""
+"""The audit trail of a server whose clock a test moves: refusals are counted, and what waits for the disk is bounded."""
 
-from namesrv.access.audit import MAX_DIFFERENT, WINDOW_SECONDS
+import asyncio
+import gc
+from pathlib import Path
+
+import pytest
+
+from namesrv.access.audit import MAX_COUNTED_ADDRESSES, MAX_DIFFERENT, MAX_DIFFERENT_PER_ADDRESS, WINDOW_SECONDS
+from namesrv.access.audit_lines import Refusal
+from namesrv_remoting.access import CODES
+from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
+from namesrv_remoting.command import RemotingCommand
 from tests.support.heartbeat_files import of, read_log
-from tests.support.in_process import HOST, InProcess
-from tests.support.namesrv_peer import NamesrvPeer
+from tests.support.in_process import HOST, InProcess, namesrv_in_process
+from tests.support.namesrv_peer import MASTER, OTHER, NamesrvPeer
+
+NO_PERMISSION = 16
+# nearly as long as an ext field may be
+LONG = "x" * 30_000
 
 
 async def test_refusals_of_many_addresses(server: InProcess) -> None:
     """The first hundred kinds of ten seconds have a line each, all others one together; then it begins anew."""
-    peers = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number + 1}") for number in range(120)]
+    count = MAX_DIFFERENT + MAX_COUNTED_ADDRESSES + 10
+    peers = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number + 1}") for number in range(count)]
     for _ in range(2):
         for peer in peers:
-            assert 16 == (await peer.call(318, None, b"listenPort=1")).code
+            assert NO_PERMISSION == (await peer.call(318, None, b"listenPort=1")).code
     await server.clock.advance(WINDOW_SECONDS + 1)
-    assert 16 == (await peers[-1].call(318, None, b"listenPort=1")).code
+    assert NO_PERMISSION == (await peers[-1].call(318, None, b"listenPort=1")).code
     for peer in peers:
         peer.close()
     await server.stop()
@@ -26,6 +41,126 @@ async def test_refusals_of_many_addresses(server: InProcess) -> None:
     }
     assert [1] * MAX_DIFFERENT == [line["repeated"] for line in repeated]
     (others,) = of(lines, "refusals")
-    assert (40, {"permission": 40}) == (others["count"], others["by_reason"])
+    beyond = 2 * (count - MAX_DIFFERENT)
+    assert (beyond, {"permission": beyond}) == (others["count"], others["by_reason"])
+    counted = range(MAX_DIFFERENT, MAX_DIFFERENT + MAX_COUNTED_ADDRESSES)
+    assert {f"127.0.1.{number + 1}": 2 for number in counted} == others["by_address"]
     assert peers[-1].address == refusals[-1]["peer"]
     assert HOST != peers[-1].address.rpartition(":")[0]
+
+
+async def test_noise_of_one_address_hides_no_other(tmp_path: Path) -> None:
+    """Twenty kinds of its refusals have a line of their own, the rest is counted; others are written down as ever."""
+    (tmp_path / "access.toml").write_text('[accounts.us]\nsecrets = ["secret-of-ours"]\nmay = ["route-read"]\n')
+    codes = sorted(CODES)
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+        noisy, quiet = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number}") for number in (1, 2)]
+        for _ in range(2):
+            assert {NO_PERMISSION} == {(await noisy.call(code)).code for code in codes}
+            await server.clock.advance(WINDOW_SECONDS + 1)
+        assert {NO_PERMISSION} == {(await noisy.call(code)).code for code in codes}
+        assert NO_PERMISSION == (await quiet.call(216, {"topic": "T"})).code
+        for peer in (noisy, quiet):
+            peer.close()
+        await server.stop()
+        lines = read_log(server.data_dir / "audit")
+
+    refusals = of(lines, "refusal")
+    # and so in each window
+    assert [noisy.address] * 3 * MAX_DIFFERENT_PER_ADDRESS == [line["peer"] for line in refusals[:-1]]
+    assert (quiet.address, {"topic": "T"}) == (refusals[-1]["peer"], refusals[-1]["about"])
+    rest = len(codes) - MAX_DIFFERENT_PER_ADDRESS
+    assert rest > 0
+    expected = [(rest, {"anonymous": rest}, {"127.0.1.1": rest})] * 3
+    assert expected == [(line["count"], line["by_reason"], line["by_address"]) for line in of(lines, "refusals")]
+
+
+@pytest.mark.settings(max_connections=3)
+async def test_refusals_are_counted_lines(server: InProcess, peer: NamesrvPeer) -> None:
+    """The first is a line with what it was about, all further ones of the kind are one more; nothing else of theirs.
+
+    A refused removal of somebody else's broker is one, too, and a connection over the limit.
+    """
+    stranger = await server.connect()
+    await peer.register(MASTER)
+    header = {"brokerName": "broker-a", "Signature": "c2VjcmV0"}
+    for _ in range(500):
+        assert NO_PERMISSION == (await peer.call(318, header, b"listenPort=1")).code
+    somebody = {"agentId": "someone", "registrationSeq": "1"}
+    assert 0 == (await stranger.call(104, {**MASTER.ext, **somebody}, spelling="native")).code
+    assert 0 == (await peer.call(105, {"topic": "T"})).code
+    await server.connect()
+    too_many = await NamesrvPeer.connect(server.address)
+    address = too_many.address
+    assert await too_many.at_end()
+    too_many.close()
+    await server.stop()
+
+    first, fenced, connection, repeated = of(read_log(server.data_dir / "audit"), "refusal")
+    assert ("UPDATE_NAMESRV_CONFIG", "permission", peer.address) == (first["request"], first["reason"], first["peer"])
+    assert {"brokerName": "broker-a"} == first["about"]
+    assert first["remark"].startswith("administration is disabled")
+    assert ("UNREGISTER_BROKER", "fenced", stranger.address) == (fenced["request"], fenced["reason"], fenced["peer"])
+    found = connection["request"], connection["reason"], connection["peer"]
+    assert ("CONNECT", "connections", address) == found
+    assert 499 == repeated["repeated"]
+    assert {**first, "repeated": 499, "seq": 0, "ts_ms": 0} == {**repeated, "seq": 0, "ts_ms": 0}
+    files = (server.data_dir / "audit").rglob("*.jsonl*")
+    assert b"c2VjcmV0" not in b"".join(path.read_bytes() for path in files)
+
+
+async def test_what_waits_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:
+    """The texts of peers count in the queue, all that a change holds of them; those of a refusal are cut before."""
+    stuck = tmp_path / "audit"
+    # where the directory should be
+    stuck.write_bytes(b"")
+    async with namesrv_in_process(tmp_path / "data", audit_log_dir=str(stuck)) as server:
+        peer, audit = await server.connect(), server.namesrv.audit
+        assert audit is not None
+        weights = []
+        for broker, ext in [
+            (MASTER, {"haServerAddr": LONG}),
+            # what was there before is in the line as well
+            (MASTER, {"haServerAddr": "h"}),
+            (OTHER, {"agentId": LONG, "registrationSeq": 1}),
+            (MASTER._replace(name=LONG, addr="10.0.0.9:1"), {"agentId": "a", "registrationSeq": 1}),
+        ]:
+            before = audit.queued
+            spelling = "native" if "agentId" in ext else "json"
+            assert 0 == (await peer.register(broker, None, spelling=spelling, **ext)).code  # type: ignore[arg-type]
+            weights.append(audit.queued - before)
+        for code, ext in [(205, {"brokerName": LONG}), (100, {"namespace": "NS", "key": LONG, "value": "1"})]:
+            before = audit.queued
+            assert 0 == (await peer.call(code, ext)).code
+            weights.append(audit.queued - before)
+        assert all(weight >= 60 for weight in weights), weights
+
+        fenced = {**MASTER._replace(name=LONG, addr="10.0.0.9:1").ext, "agentId": "b", "registrationSeq": 2}
+        assert 0 == (await peer.call(104, fenced, spelling="native")).code
+        waiting = [each for each in gc.get_objects() if isinstance(each, Refusal) and each.remark.startswith("xxx")]
+        assert [True] == [len(each.remark) < 600 for each in waiting]
+        stuck.unlink()
+        await server.stop()
+    assert ["fenced"] == [line["reason"] for line in of(read_log(stuck), "refusal")]
+
+
+async def test_what_a_request_leaves_behind_is_not_its_doing(server: InProcess, peer: NamesrvPeer) -> None:
+    """A task that it began inherits its context; what that changes after its line was written has a line of its own."""
+    audit, is_answered, tasks = server.namesrv.audit, asyncio.Event(), []
+    assert audit is not None
+
+    async def change_later() -> None:
+        await is_answered.wait()
+        audit.kv_changed("NS", "k", None, "1")
+
+    async def handle(_: Request) -> Reply:
+        tasks.append(asyncio.create_task(change_later()))
+        return SUCCESS
+
+    await audit.watching(handle)(Request(RemotingCommand(100), server.connection_of(peer)))
+    is_answered.set()
+    await tasks[0]
+    await server.stop()
+
+    (line,) = of(read_log(server.data_dir / "audit"), "change")
+    assert (None, None, "k") == (line["request"], line["peer"], line["changes"][0]["key"])

