@@ -6,7 +6,7 @@ What comes too fast waits first: a Java client asks again only after 30 s, and w
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -19,7 +19,7 @@ from namesrv.settings.limits import RequestQuotas
 from namesrv_remoting.access import CODES, AccessClass, address_of
 from namesrv_remoting.aio.connection import FastLane, ServerConnection
 from namesrv_remoting.aio.dispatch import Request
-from namesrv_remoting.errors import SystemBusyError
+from namesrv_remoting.errors import ResponseError, SystemBusyError
 from namesrv_runtime.clock import Clock
 
 # A bucket holds what its rate gives in this time: clients that start together may ask at once.
@@ -47,7 +47,8 @@ RESERVES: Final = {Rank.LIVENESS: 0.0, Rank.READ: 0.25, Rank.ADMINISTRATION: 0.5
 _GRAIN_SECONDS: Final = 0.05
 # seconds of its rate that a bucket holds when reads have to wait for nothing
 _PLENTY: Final = RESERVES[Rank.READ] * BURST_SECONDS
-_RANKS: Final = {
+# all others are administration
+_RANKS: Final[Mapping[str, Rank]] = {
     AccessClass.BROKER_CONTROL: Rank.LIVENESS,
     AccessClass.ROUTE_READ: Rank.READ,
     # agents and clients begin with it
@@ -93,21 +94,26 @@ class RequestLimiter:
         return f"<RequestLimiter [{self.quotas.mode} | {len(self._by_network)} networks | {self._all.tokens:.0f} left]>"
 
     def admitting(self, guard: Guard | None) -> Guard:
-        """The guard of all requests, for those that are admitted."""
+        """A guard that also waits until there is a token, and raises SystemBusyError when too many requests come."""
 
         async def admit(request: Request) -> Request:
-            await self.admit(request)
-            return request if guard is None else await guard(request)
+            about = CODES.get(request.command.code)
+            name = "none" if about is None else about.access_class.value
+            try:
+                admitted = request if guard is None else await guard(request)
+            except ResponseError:
+                # whatever it claims to be: strangers must not use up what is left to those that matter more
+                await self._take(request, name, Rank.ADMINISTRATION)
+                raise
+            await self._take(request, name, _RANKS.get(name, Rank.ADMINISTRATION))
+            return admitted
 
         return admit
 
-    async def admit(self, request: Request) -> None:
-        """Return when a request may go on. Raises SystemBusyError when too many of them come."""
-        about, mode = CODES.get(request.command.code), self.quotas.mode
+    async def _take(self, request: Request, name: str, rank: Rank) -> None:
+        mode = self.quotas.mode
         if mode == "off":
             return
-        name = "none" if about is None else about.access_class.value
-        rank = Rank.ADMINISTRATION if about is None else _RANKS.get(about.access_class, Rank.ADMINISTRATION)
         seconds, reason = self.draw(request.connection.ip, rank)
         if seconds > MAX_WAIT_SECONDS:
             self._refuse(request, name, reason, is_refused=mode == "enforce")

@@ -13,12 +13,13 @@ from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.limits import RequestQuotas
 from namesrv.settings.sources import load
-from tests.support.fake_clock import FakeClock, settle
+from tests.namesrv.access.test_matrix import QUEUES
+from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
 
-PULL, TOPICS, BUSY = 105, 206, 2
+PULL, TOPICS, BUSY, NO_PERMISSION = 105, 206, 2, 16
 ORDERS = {"topic": "T"}
 
 
@@ -63,6 +64,42 @@ async def test_what_comes_too_fast_waits_and_then_is_refused(
         ("admin-read", ip, "refused"): 1,
     } == server.namesrv.limiter.exceeded
 
+    await server.stop()
+    refusals = of(read_log(server.data_dir / "audit"), "refusal")
+    assert [
+        ("GET_ROUTEINFO_BY_TOPIC", f"quota_{ip}", peer.address, {"topic": "T"}),
+        ("GET_ALL_TOPIC_LIST_FROM_NAMESERVER", f"quota_{ip}", peer.address, {}),
+    ] == [(line["request"], line["reason"], line["peer"], line["about"]) for line in refusals]
+
+
+async def test_strangers_use_up_nothing_of_what_is_left_to_brokers(tmp_path: Path) -> None:
+    """However they call what they send, signed with anything or not: what the access file refuses is administration.
+
+    A bucket of 20 for all: strangers take half of it and two that they wait for. A registration and two pulls take what
+    is above the quarter that is left to heartbeats.
+    """
+    (tmp_path / "access.toml").write_text(ACCESS.format("us"))
+    settings: dict[str, Any] = {"quotas": "enforce", "quota_requests_per_second": 2}
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), **settings) as server:
+        peer = await server.connect()
+        strangers = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number + 1}") for number in range(20)]
+        forged = {**FIRST.ext, "AccessKey": "us", "Signature": "d3Jvbmc="}
+        guard = server.namesrv.guard
+        assert guard is not None
+        assert {NO_PERMISSION} == {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[:5]}
+        assert {NO_PERMISSION} == {(await stranger.call(904, forged)).code for stranger in strangers[5:10]}
+        for stranger in strangers[10:12]:
+            stranger.tell(904, FIRST.ext)
+        await until(lambda: guard.refusals.total() == 12)
+        assert {BUSY} == {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[12:]}
+
+        assert (0, None) == await registered(peer, FIRST, "T1", "T2")
+        assert [0] * 2 == [(await peer.call(PULL, {"topic": "T1"})).code for _ in range(2)]
+        assert [0] * 3 == [(await peer.call(904, FIRST.ext)).code for _ in range(3)]
+        await server.clock.advance(MAX_WAIT_SECONDS)
+        assert [NO_PERMISSION] * 2 == [(await stranger.receive()).code for stranger in strangers[10:12]]
+        for stranger in strangers:
+            stranger.close()
 
 @given(st.lists(st.tuples(st.sampled_from(Rank), st.floats(0, 2), st.integers(0, 3)), max_size=200))
 def test_what_matters_less_never_keeps_out_what_matters_more(steps: list[tuple[Rank, float, int]]) -> None:
