@@ -174,12 +174,13 @@ class RequestLimiter:
 
         return answer
 
-    def may_hold(self, size: int) -> bool:
-        """Whether the connections of one address may hold so much memory."""
+    def may_hold(self, size: int, *, is_retry: bool) -> bool:
+        """Whether the connections of one address may hold so much memory; counted once for what is tried again."""
         limit, mode = self.quotas.ip_bytes_in_flight, self.quotas.mode
         if not limit or size <= limit or mode == "off":
             return True
-        self.exceeded["any", "bytes_in_flight_per_ip", "refused" if mode == "enforce" else "observed"] += 1
+        if not is_retry:
+            self.exceeded["any", "bytes_in_flight_per_ip", "refused" if mode == "enforce" else "observed"] += 1
         return mode == "observe"
 
     def __call__(self, effect: Effect) -> None:

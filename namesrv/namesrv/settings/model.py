@@ -315,7 +315,7 @@ class Settings(BaseModel):
 
     quotas: Literal["off", "observe", "enforce"] = "off"
     """Whether the quotas below hold. With observe, what exceeds one is counted and written to the audit trail, and
-    let through: to find out who would be refused before they are. To leave off needs a restart."""
+    let through: to find out who would be refused before they are. Changing from off needs a restart."""
 
     quota_requests_per_second: int = Field(default=20_000, ge=1, le=10_000_000)
     """Requests a second from all addresses together, after a burst of ten seconds' worth. What comes faster waits for
@@ -341,8 +341,8 @@ class Settings(BaseModel):
 
     quota_bytes_in_flight_per_ip: int = Field(default=0, ge=0, le=1 << 40)
     """Memory that the connections of one address may hold together: frames that are received, requests that wait,
-    answers that are not read. A larger frame waits for room, and is refused after whole-frame-timeout-seconds. 0 is an
-    eighth of max-memory-bytes, which holds in any case."""
+    answers that are not read. A larger frame waits for room, and is refused after whole-frame-timeout-seconds; with
+    observe it is only counted. 0 is an eighth of max-memory-bytes, which holds in any case."""
 
     audit_log_dir: str = "audit"
     """Directory of the audit trail, which `namesrvctl audit` reads: who changed what, and who was refused what. A

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 # An eighth of the budget for one address: what a machine full of brokers registers at once waits a little, and it takes
 # eight addresses to use up what there is.
@@ -11,6 +11,13 @@ _SHARE: Final = 8
 _LARGE_BYTES: Final = 64 * 1024
 # However much the tables hold, this part is left for peers.
 _LEAST: Final = 8
+
+
+class Allowance(Protocol):
+    """Whether one address may have so much, where the budget allows it."""
+
+    def __call__(self, size: int, *, is_retry: bool) -> bool:
+        """Whether it may; a retry is of something that was refused before."""
 
 
 class MemoryBudget:
@@ -25,13 +32,12 @@ class MemoryBudget:
         tables_bytes: Callable[[], int] = lambda: 0,
         *,
         least_share_bytes: int = 0,
-        may_hold: Callable[[int], bool] = lambda _: True,
+        may_hold: Allowance | None = None,
     ) -> None:
         self.total_bytes = total_bytes
         # what an address may have in any case, if there is so much: the largest frame, or full tables would refuse the
         # registration of a large broker for ever
         self._least_share_bytes = least_share_bytes
-        # whether one address may have so much, where the budget allows it
         self._may_hold = may_hold
         # what peers hold now
         self.used_bytes = 0
@@ -45,7 +51,7 @@ class MemoryBudget:
         """What peers may hold: all that the tables leave, and a part of it in any case."""
         return max(self.total_bytes - self._tables_bytes(), self.total_bytes // _LEAST)
 
-    def reserve(self, address: str, size: int) -> bool:
+    def reserve(self, address: str, size: int, *, is_retry: bool = False) -> bool:
         """Take so much for an address, unless there is not so much left for it."""
         room = self.peers_bytes()
         if size > _LARGE_BYTES:
@@ -53,7 +59,7 @@ class MemoryBudget:
         share = max(room // _SHARE, self._least_share_bytes)
         if self.used_bytes + size > room or self._used_by[address] + size > share:
             return False
-        if not self._may_hold(self._used_by[address] + size):
+        if self._may_hold is not None and not self._may_hold(self._used_by[address] + size, is_retry=is_retry):
             return False
         self.charge(address, size)
         return True

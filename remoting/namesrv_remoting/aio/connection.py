@@ -199,6 +199,8 @@ class ServerConnection(asyncio.Protocol):
     _is_held: bool = field(default=False, init=False)
     # a large frame waits for memory
     _is_short_of_memory: bool = field(default=False, init=False)
+    # the same when its frame was last looked at
+    _was_short_of_memory: bool = field(default=False, init=False)
     _queue: deque[tuple[RemotingCommand, int]] | None = field(default=None, init=False)
     _queued_bytes: int = field(default=0, init=False)
     # tasks of the requests that may take long; the queue has one of its own while it is not empty
@@ -404,9 +406,9 @@ class ServerConnection(asyncio.Protocol):
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def reserve(self, size: int) -> bool:
+    def reserve(self, size: int, *, is_retry: bool = False) -> bool:
         """Take memory on this peer's account, unless there is none left for it; to be released."""
-        return self._owner.budget.reserve(self.ip, size)
+        return self._owner.budget.reserve(self.ip, size, is_retry=is_retry)
 
     def release(self, size: int) -> None:
         """Give memory back."""
@@ -661,7 +663,8 @@ class ServerConnection(asyncio.Protocol):
         if size > bound:
             message = f"frame of {size} bytes for request {code}, limit {bound}"
             raise RemoteProtocolError(message, reason="frame_too_large")
-        self._is_short_of_memory = not self.reserve(size)
+        self._is_short_of_memory = not self.reserve(size, is_retry=self._was_short_of_memory)
+        self._was_short_of_memory = self._is_short_of_memory
         if not self._is_short_of_memory:
             self._buffer_bytes = size
             self._large = _LargeFrame(data, header_end, size)
