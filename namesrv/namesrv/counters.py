@@ -4,7 +4,16 @@ from collections import Counter, defaultdict
 from typing import Final
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
-from namesrv.routeinfo.records import HEARTBEAT_SECONDS, Effect, Evicted, Fenced, Reason, Registered, TakeoverAttempted
+from namesrv.routeinfo.records import (
+    HEARTBEAT_SECONDS,
+    Effect,
+    Evicted,
+    Fenced,
+    OverQuota,
+    Reason,
+    Registered,
+    TakeoverAttempted,
+)
 
 REASONS: Final[tuple[Reason, ...]] = ("silent", "disconnected", "unregistered", "superseded")
 # The first is what comes in time.
@@ -29,6 +38,8 @@ class Counters:
         self.fenced: Counter[Reason] = Counter()
         # attempts to take a live broker's place or to remove it, by what became of them
         self.takeovers: Counter[str] = Counter(warned=0, refused=0)
+        # requests for more than the tables, a cluster or an account may hold: by class, reason and outcome
+        self.quota_exceeded: Counter[tuple[str, str, str]] = Counter()
         # whether the last reload changed nothing, for something in it was wrong
         self.is_reload_refused = False
         # (serialize type, reason) of peers that broke a rule
@@ -61,6 +72,8 @@ class Counters:
             self.fenced[effect.reason] += 1
         elif type(effect) is TakeoverAttempted:
             self.takeovers["refused" if effect.is_refused else "warned"] += 1
+        elif type(effect) is OverQuota:
+            self.quota_exceeded[effect.access_class, effect.reason, "refused" if effect.is_refused else "observed"] += 1
 
     def refusals_by_reason(self) -> dict[str, int]:
         """Peers that broke a rule, by which."""

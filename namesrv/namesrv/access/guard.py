@@ -256,7 +256,9 @@ class AccessGuard:
 
 def _not_allowed(account: Account, missing: Permission) -> AccessRefusedError:
     # names of any length, which end up in logs
-    named = [f"{name} {cut(value)}" for name, value in missing._asdict().items() if value is not None and name != "code"]
+    named = [
+        f"{name} {cut(value)}" for name, value in missing._asdict().items() if value is not None and name != "code"
+    ]
     about = f" for {', '.join(named)}" if named else ""
     remark = f"account {account.name} lacks {CODES[missing.code].access_class}{about} ({_name_of(missing.code)})"
     return AccessRefusedError(remark, reason="not_granted")

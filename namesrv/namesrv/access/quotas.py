@@ -14,7 +14,6 @@ from ipaddress import IPv6Address, ip_network
 from typing import Final
 
 from namesrv.access.guard import RefusalListener
-from namesrv.routeinfo.records import Effect, OverQuota
 from namesrv.settings.limits import RequestQuotas
 from namesrv_remoting.access import CODES, AccessClass, address_of
 from namesrv_remoting.aio.connection import FastLane, ServerConnection
@@ -75,7 +74,7 @@ class Bucket:
 
 @dataclass(kw_only=True, slots=True)
 class RequestLimiter:
-    """Admits requests. It also counts the registrations that exceed what a cluster or account may hold."""
+    """Admits requests, as many as the buckets have tokens for."""
 
     quotas: RequestQuotas
     clock: Clock
@@ -182,12 +181,6 @@ class RequestLimiter:
         if not is_retry:
             self.exceeded["any", "bytes_in_flight_per_ip", "refused" if mode == "enforce" else "observed"] += 1
         return mode == "observe"
-
-    def __call__(self, effect: Effect) -> None:
-        """Count a registration that exceeds a quota."""
-        if isinstance(effect, OverQuota):
-            outcome = "refused" if effect.is_refused else "observed"
-            self.exceeded[AccessClass.BROKER_CONTROL.value, effect.reason, outcome] += 1
 
     def _refilled(self, ip: str) -> tuple[Bucket, Bucket]:
         """The bucket of all and that of an address, as of now."""

@@ -160,13 +160,13 @@ def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
     if (log := namesrv.heartbeat_log) is not None:
         yield _gauge("eventlog_queue", "Heartbeat log lines that wait to be written.", log.queued)
         yield _counter("eventlog_dropped", "Heartbeat log lines that were lost.", log.dropped)
-    if (limiter := namesrv.limiter) is not None:
-        yield _counter(
-            "quota_exceeded",
-            "Requests and registrations that exceed a quota; delayed ones had to wait, observed ones were let through.",
-            limiter.exceeded,
-            "class,reason,outcome",
-        )
+    exceeded = {} if namesrv.limiter is None else namesrv.limiter.exceeded
+    yield _counter(
+        "quota_exceeded",
+        "Requests that exceed a quota or a limit of the tables; delayed ones waited, observed ones were let through.",
+        {**counters.quota_exceeded, **exceeded},
+        "class,reason,outcome",
+    )
     if (audit := namesrv.audit) is not None:
         yield _gauge("audit_queue", "Lines of the audit trail that wait to be written.", audit.queued)
         yield _counter("audit_dropped", "Lines of the audit trail that were lost.", audit.dropped)

@@ -24,6 +24,14 @@ class TableLimits:
     max_topics_per_connection: int
 
 
+class LimitExceededError(BadRequestError):
+    """Code 1: the tables would hold too much; `reason` is the limit in a word, for counters."""
+
+    def __init__(self, count: int, limit: int, what: str) -> None:
+        super().__init__(f"{count} {what}, limit {limit}")
+        self.reason = what.replace(" ", "_")
+
+
 @dataclass(slots=True)
 class TakeoverPolicy:
     """What becomes of a request that would take a live broker's place, or remove it."""
@@ -52,7 +60,9 @@ class _Scope(NamedTuple):
     contains: Callable[[BrokerAddrInfo, BrokerLiveInfo], bool]
 
 
-def over_quota(tables: RouteTables, registration: Registration, quotas: TableQuotas) -> Steps[tuple[str, str] | None]:
+def over_quota(
+    tables: RouteTables, registration: Registration, options: RouteOptions, quotas: TableQuotas
+) -> Steps[tuple[str, str] | None]:
     """Which quota a registration exceeds, in a word and in a sentence; one that adds nothing exceeds none."""
     cluster, account = registration.cluster_name, registration.account
     of_cluster = quotas.brokers_per_cluster, quotas.topics_per_cluster
@@ -60,18 +70,21 @@ def over_quota(tables: RouteTables, registration: Registration, quotas: TableQuo
     if account:
         of_account = quotas.brokers_per_account, quotas.topics_per_account
         scopes.append(_Scope("account", account, *of_account, lambda _, live: live.account == account))
-    added = yield from _topics_added(tables, registration)
+    added = yield from _topics_added(tables, registration, options)
+    live = tables.broker_live_table.get(registration.key)
     for scope in scopes:
-        if scope.max_brokers or scope.max_topics:
-            excess = yield from _over_scope(tables, registration, scope, added)
+        is_new = live is None or not scope.contains(registration.key, live)
+        if (scope.max_brokers and is_new) or (scope.max_topics and added > 0):
+            excess = yield from _over_scope(tables, registration, scope, added, is_new=is_new)
             if excess is not None:
                 return excess
     return None
 
 
 def _over_scope(
-    tables: RouteTables, registration: Registration, scope: _Scope, added: int
+    tables: RouteTables, registration: Registration, scope: _Scope, added: int, *, is_new: bool
 ) -> Steps[tuple[str, str] | None]:
+    # All brokers are looked at, as a cluster often is all of them; but only for one that adds something, which is rare.
     brokers, names = 0, {registration.broker_name}
     for number, (key, live) in enumerate(list(tables.broker_live_table.items()), start=1):
         if key != registration.key and scope.contains(key, live):
@@ -79,26 +92,30 @@ def _over_scope(
             names.add(live.broker_name)
         if number % CHUNK_TOPICS == 0:
             yield
-    known = tables.broker_live_table.get(registration.key)
-    is_new = known is None or not scope.contains(registration.key, known)
     if scope.max_brokers and is_new and brokers + 1 > scope.max_brokers:
         message = f"{brokers + 1} brokers of {scope.word} {scope.name}, limit {scope.max_brokers}"
         return f"brokers_per_{scope.word}", message
     topics = sum(len(tables.topics_of_broker.get(name, ())) for name in names) + added
-    if scope.max_topics and added and topics > scope.max_topics:
+    if scope.max_topics and added > 0 and topics > scope.max_topics:
         return f"topics_per_{scope.word}", f"{topics} topics of {scope.word} {scope.name}, limit {scope.max_topics}"
     return None
 
 
-def _topics_added(tables: RouteTables, registration: Registration) -> Steps[int]:
-    known = tables.topics_of_broker.get(registration.broker_name, set())
+def _topics_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[int]:
+    """How many topics more its broker name would have; fewer than none, where it drops some."""
+    name = registration.broker_name
+    group = tables.broker_addr_table.get(name)
+    if not creates_routes(registration, addrs_after(registration, {} if group is None else group.broker_addrs)):
+        return 0
+    present = tables.topics_of_broker.get(name, set())
     new: set[str] = set()
     for number, topic in enumerate(registration.body.topic_configs, start=1):
-        if topic.topic_name not in known:
+        if topic.topic_name not in present:
             new.add(topic.topic_name)
         if number % CHUNK_TOPICS == 0:
             yield
-    return len(new)
+    dropped = yield from topics_dropped(tables, registration, options)
+    return len(new) - len(dropped)
 
 
 def check_registration(
@@ -108,7 +125,8 @@ def check_registration(
 
     Raises:
         QueryNotFoundError: a delta of a broker that is not known under this agent: it has to register fully.
-        BadRequestError: it is older than what is known, or the tables would hold too much.
+        BadRequestError: it is older than what is known.
+        LimitExceededError: the tables would hold too much.
         SystemError_: a first registration with exactly one topic, which could be a part taken for the whole.
     """
     key, name, configs = registration.key, registration.broker_name, registration.body.topic_configs
@@ -187,7 +205,10 @@ def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does 
     most: int,
     dropped: Steps[set[str]] | None = None,
 ) -> Steps[None]:
-    """Refuse too many topics: `named`, at most `most`, for a broker that leaves `dropped`. Raises BadRequestError."""
+    """Refuse too many topics: `named`, at most `most`, for a broker that leaves `dropped`.
+
+    Raises LimitExceededError.
+    """
     table, known = tables.topic_queue_table, tables.topics_of_broker.get(broker_name, set())
     if (
         len(known) + most <= limits.max_topics_per_broker
@@ -220,4 +241,4 @@ def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does 
 
 def _check(count: int, limit: int, what: str) -> None:
     if count > limit:
-        raise BadRequestError(f"{count} {what}, limit {limit}")
+        raise LimitExceededError(count, limit, what)

@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from namesrv.routeinfo.admission import (
+    LimitExceededError,
     TableLimits,
     TableQuotas,
     TakeoverPolicy,
@@ -61,6 +62,7 @@ from namesrv.routeinfo.tables import (
 )
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
+from namesrv_remoting.access import AccessClass
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
@@ -138,11 +140,15 @@ class RouteInfoManager:
         return granted
 
     @contextlib.asynccontextmanager
-    async def _changing(self) -> AsyncIterator[list[Effect]]:
-        """A write section, and a list for its effects, which are performed after it."""
+    async def _changing(self, access_class: AccessClass = AccessClass.BROKER_CONTROL) -> AsyncIterator[list[Effect]]:
+        """A write section, and a list for its effects, which are performed after it; the class is the request's."""
         effects: list[Effect] = []
-        async with self.lock.write():
-            yield effects
+        try:
+            async with self.lock.write():
+                yield effects
+        except LimitExceededError as error:
+            self._sink(OverQuota(access_class, error.reason, error.remark or "", is_refused=True))
+            raise
         for effect in effects:
             self._sink(effect)
 
@@ -172,8 +178,10 @@ class RouteInfoManager:
         return result
 
     async def _over_quota(self, registration: Registration) -> OverQuota | None:
-        found = await run_in_steps(over_quota(self.tables, registration, self._quotas))
-        return None if found is None else OverQuota(registration.key, *found, self._quotas.mode == "enforce")
+        excess = await run_in_steps(over_quota(self.tables, registration, self.options, self._quotas))
+        if excess is None:
+            return None
+        return OverQuota(AccessClass.BROKER_CONTROL, *excess, is_refused=self._quotas.mode == "enforce")
 
     def _takeover_by(self, registration: Registration) -> TakeoverAttempted | None:
         """The live broker in whose place this would be; one that moves over its own connection displaces nobody."""
@@ -465,8 +473,8 @@ class RouteInfoManager:
             await self._change_topic(plan_delete_topic(self.tables, topic, cluster_name), row, effects)
 
     async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
-        """Put a topic's queues on brokers that are known. Raises BadRequestError if the tables would hold too much."""
-        async with self._changing() as effects:
+        """Put a topic's queues on brokers that are known. Raises LimitExceededError."""
+        async with self._changing(AccessClass.ADMIN_WRITE) as effects:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)
             for queues in row or ():

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from namesrv_remoting.access import AccessClass
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.bodies.topic import DataVersion
@@ -188,10 +189,10 @@ class TakeoverAttempted:
 
 @dataclass(frozen=True, slots=True)
 class OverQuota:
-    """A registration that exceeds what its cluster or account may hold, and whether it was refused."""
+    """A request for more than a cluster, an account or the tables may hold, and whether it was refused."""
 
-    key: BrokerAddrInfo
-    # which quota, in a word and in a sentence
+    access_class: AccessClass
+    # which quota or limit, in a word and in a sentence
     reason: str
     message: str
     is_refused: bool

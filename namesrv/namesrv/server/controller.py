@@ -248,7 +248,7 @@ class NamesrvController:
             watchers=watchers,
             events=events,
             spawn=spawn,
-            observers=[counters, *(each for each in (log, audit, limiter) if each is not None)],
+            observers=[counters, *(each for each in (log, audit) if each is not None)],
         )
         guard = self._guard(tables, audit)
         # a server that is open to everybody has nothing to ask on its way to an answer

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.access.quotas import BURST_SECONDS, MAX_WAIT_SECONDS, Rank, RequestLimiter, network_of
+from namesrv.observability.metrics import exposition
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.limits import RequestQuotas
@@ -17,7 +18,7 @@ from tests.namesrv.access.test_matrix import QUEUES
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, registration
 
 PULL, TOPICS, BUSY, NO_PERMISSION = 105, 206, 2, 16
 ORDERS = {"topic": "T"}
@@ -63,7 +64,6 @@ async def test_what_comes_too_fast_waits_and_then_is_refused(
         ("route-read", ip, "refused"): 1,
         ("admin-read", ip, "refused"): 1,
     } == server.namesrv.limiter.exceeded
-
     await server.stop()
     refusals = of(read_log(server.data_dir / "audit"), "refusal")
     assert [
@@ -100,6 +100,7 @@ async def test_strangers_use_up_nothing_of_what_is_left_to_brokers(tmp_path: Pat
         assert [NO_PERMISSION] * 2 == [(await stranger.receive()).code for stranger in strangers[10:12]]
         for stranger in strangers:
             stranger.close()
+
 
 @given(st.lists(st.tuples(st.sampled_from(Rank), st.floats(0, 2), st.integers(0, 3)), max_size=200))
 def test_what_matters_less_never_keeps_out_what_matters_more(steps: list[tuple[Rank, float, int]]) -> None:
@@ -226,11 +227,10 @@ async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
         tables = server.namesrv.manager.tables
         assert {"broker-a", "broker-b"} == {live.broker_name for live in tables.broker_live_table.values()}
         assert {"T1", "T2"} == tables.topic_queue_table.keys()
-        assert server.namesrv.limiter is not None
         assert {
             ("broker-control", f"topics_per_{scope}", "refused"): 1,
             ("broker-control", f"brokers_per_{scope}", "refused"): 1,
-        } == server.namesrv.limiter.exceeded
+        } == server.namesrv.counters.quota_exceeded
 
 
 @pytest.mark.settings(quotas="observe", quota_topics_per_cluster=1, quota_brokers_per_cluster=1)
@@ -238,9 +238,48 @@ async def test_observed_registrations_are_applied(server: InProcess, peer: Names
     """And counted."""
     assert (0, None) == await registered(peer, FIRST, "T1", "T2")
     assert (0, None) == await registered(peer, SECOND, "T1", "T2")
-    assert server.namesrv.limiter is not None
-    assert 2 == server.namesrv.limiter.exceeded.total()
+    assert 2 == server.namesrv.counters.quota_exceeded.total()
     assert {"T1", "T2"} == server.namesrv.manager.tables.topic_queue_table.keys()
+
+
+@pytest.mark.settings(quotas="enforce", quota_topics_per_cluster=2)
+async def test_what_adds_no_topic_exceeds_no_quota(server: InProcess, peer: NamesrvPeer) -> None:
+    """A full registration that names another topic in place of one, and that of a slave, which creates no routes."""
+
+    async def outcome(broker: Broker, *topics: str) -> tuple[int, str | None]:
+        ext = {"agentId": broker.addr, "registrationSeq": 1}
+        return (await peer.register(broker, native_registration(*topics), spelling="native", **ext)).outcome
+
+    assert 0 == (await outcome(FIRST, "T1", "T2"))[0]
+    assert 0 == (await outcome(FIRST, "T1", "T3"))[0]
+    assert (BUSY, "3 topics of cluster cluster-1, limit 2") == await outcome(FIRST, "T1", "T4", "T5")
+    assert 0 == (await outcome(Broker(id=1, addr="10.0.0.9:10911"), "T8", "T9"))[0]
+    assert {"T1", "T3"} == server.namesrv.manager.tables.topic_queue_table.keys()
+
+
+@pytest.mark.settings(max_topics=2, max_brokers=1)
+async def test_limits_of_the_tables_are_counted_and_written_down(server: InProcess, peer: NamesrvPeer) -> None:
+    """Without any quotas, too: who asks for more than the tables may hold is refused with code 1."""
+    assert (0, None) == await registered(peer, FIRST, "T1", "T2")
+    assert (1, "2 brokers, limit 1") == await registered(peer, SECOND, "T1", "T2")
+    assert (1, "3 topics, limit 2") == await registered(peer, FIRST, "T1", "T2", "T3")
+    assert (1, "3 topics, limit 2") == (await peer.call(217, {"topic": "T4"}, QUEUES)).outcome
+    assert {
+        ("broker-control", "brokers", "refused"): 1,
+        ("broker-control", "topics", "refused"): 1,
+        ("admin-write", "topics", "refused"): 1,
+    } == server.namesrv.counters.quota_exceeded
+    page = (await exposition(server.namesrv, server.controller.server)).decode()
+    assert 3 == sum(line.startswith("nameserver_quota_exceeded_total{") for line in page.splitlines())
+    await server.stop()
+    assert [
+        ("REGISTER_BROKER", "quota_brokers", "2 brokers, limit 1"),
+        ("REGISTER_BROKER", "quota_topics", "3 topics, limit 2"),
+        ("REGISTER_TOPIC_IN_NAMESRV", "quota_topics", "3 topics, limit 2"),
+    ] == [
+        (line["request"], line["reason"], line["remark"])
+        for line in of(read_log(server.data_dir / "audit"), "refusal")
+    ]
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])

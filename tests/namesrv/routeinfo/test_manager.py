@@ -16,6 +16,7 @@ from namesrv.routeinfo.records import (
     Evicted,
     Fenced,
     MinBrokerIdChanged,
+    OverQuota,
     Reason,
     Registered,
     RegisterResult,
@@ -26,6 +27,7 @@ from namesrv.routeinfo.records import (
     Unregistered,
 )
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
+from namesrv_remoting.access import AccessClass
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from tests.support.fake_clock import FakeClock
@@ -287,23 +289,28 @@ async def test_broker_reconnects_while_its_registration_is_worked_out(scene: Rou
 
 
 @pytest.mark.parametrize(
-    ("limits", "refused", "said"),
+    ("limit", "refused", "said", "reason"),
     [
-        ({"max_brokers": 2}, OTHER, "3 brokers, limit 2"),
-        ({"max_clusters": 1}, replace(OTHER, cluster_name="c2"), "2 clusters, limit 1"),
-        ({"max_topics": 2}, replace(OTHER, body=body("t1", "t3")), "3 topics, limit 2"),
-        ({"max_routes": 3}, OTHER, "4 routes, limit 3"),
-        ({"max_topics_per_broker": 3}, replace(MASTER, body=body("t3", "t4")), "4 topics per broker, limit 3"),
+        (("max_brokers", 2), OTHER, "3 brokers, limit 2", "brokers"),
+        (("max_clusters", 1), replace(OTHER, cluster_name="c2"), "2 clusters, limit 1", "clusters"),
+        (("max_topics", 2), replace(OTHER, body=body("t1", "t3")), "3 topics, limit 2", "topics"),
+        (("max_routes", 3), OTHER, "4 routes, limit 3", "routes"),
+        (
+            ("max_topics_per_broker", 3),
+            replace(MASTER, body=body("t3", "t4")),
+            "4 topics per broker, limit 3",
+            "topics_per_broker",
+        ),
         # the process at an address takes another name: the former one must not go for a refusal
-        ({"max_topics": 2}, replace(MASTER, broker_name="b9", body=body("t1", "t3")), "3 topics, limit 2"),
+        (("max_topics", 2), replace(MASTER, broker_name="b9", body=body("t1", "t3")), "3 topics, limit 2", "topics"),
     ],
     ids=["brokers", "clusters", "topics", "routes", "topics per broker", "other name"],
 )
 async def test_what_would_be_too_much_is_refused_and_changes_nothing(
-    limits: dict[str, int], refused: Registration, said: str
+    limit: tuple[str, int], refused: Registration, said: str, reason: str
 ) -> None:
     """Whoever is there may register again, be replaced, and drop some topics for as many others."""
-    scene = RouteScene(limits=replace(ROOMY, **limits))
+    scene = RouteScene(limits=replace(ROOMY, **dict([limit])))
     await scene.register(MASTER, SLAVE)
     before = facts_of(scene.tables)
     scene.take_effects()
@@ -311,7 +318,8 @@ async def test_what_would_be_too_much_is_refused_and_changes_nothing(
     with pytest.raises(BadRequestError, match=f"^{said}$"):
         await scene.register(refused)
 
-    assert (before, []) == (facts_of(scene.tables), scene.take_effects())
+    effects = [OverQuota(AccessClass.BROKER_CONTROL, reason, said, is_refused=True)]
+    assert (before, effects) == (facts_of(scene.tables), scene.take_effects())
     for again in (MASTER, SLAVE, replace(MASTER, broker_addr="m:9"), replace(SLAVE, body=body("t1", "t3", "t4", "t5"))):
         await scene.register(again)
     natively = replace(MASTER, is_native=True, agent_id="a", broker_addr="m:9")
