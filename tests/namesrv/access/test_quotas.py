@@ -247,8 +247,8 @@ async def test_what_adds_no_topic_exceeds_no_quota(server: InProcess, peer: Name
     """A full registration that names another topic in place of one, and that of a slave, which creates no routes."""
 
     async def outcome(broker: Broker, *topics: str) -> tuple[int, str | None]:
-        ext = {"agentId": broker.addr, "registrationSeq": 1}
-        return (await peer.register(broker, native_registration(*topics), spelling="native", **ext)).outcome
+        body = native_registration(*topics)
+        return (await peer.register(broker, body, spelling="native", agentId=broker.addr, registrationSeq=1)).outcome
 
     assert 0 == (await outcome(FIRST, "T1", "T2"))[0]
     assert 0 == (await outcome(FIRST, "T1", "T3"))[0]
@@ -277,8 +277,7 @@ async def test_limits_of_the_tables_are_counted_and_written_down(server: InProce
         ("REGISTER_BROKER", "quota_topics", "3 topics, limit 2"),
         ("REGISTER_TOPIC_IN_NAMESRV", "quota_topics", "3 topics, limit 2"),
     ] == [
-        (line["request"], line["reason"], line["remark"])
-        for line in of(read_log(server.data_dir / "audit"), "refusal")
+        (line["request"], line["reason"], line["remark"]) for line in of(read_log(server.data_dir / "audit"), "refusal")
     ]
 
 
