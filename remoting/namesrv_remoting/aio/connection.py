@@ -50,6 +50,7 @@ _TLS_BYTES: Final = 20 * 1024
 _SERIALIZE_TYPES: Final = (0, 1, 77)
 # what a TlsTransport knows besides
 _NAMES: Final = "certificate_names"
+_EXPIRES_AT: Final = "certificate_expires_at"
 
 
 class Answer(NamedTuple):
@@ -217,6 +218,8 @@ class ServerConnection(asyncio.Protocol):
     _tls_bytes: int = field(default=0, init=False)
     # what the deadline of frames is about before there are any
     _is_in_handshake: bool = field(default=False, init=False)
+    # what the peer has left of it while that deadline stands still; None: it does not
+    _handshake_seconds_left: float | None = field(default=None, init=False)
     # when the frame that is being received has to be complete; when the peer has to have read its answers
     _deadline_frame: float = field(default=_NEVER, init=False)
     _deadline_write: float = field(default=_NEVER, init=False)
@@ -277,6 +280,18 @@ class ServerConnection(asyncio.Protocol):
         ends = self._owner.clock.monotonic() + self._owner.limits.tls_handshake_seconds
         self._deadline_frame = min(self._deadline_frame, ends)
 
+    def stop_handshake_deadline(self) -> None:
+        """We are at it, or have it wait for those before it: that is not the peer's time."""
+        self._handshake_seconds_left = self._deadline_frame - self._owner.clock.monotonic()
+        self._deadline_frame = _NEVER
+
+    def resume_handshake_deadline(self) -> None:
+        """It is the peer's turn."""
+        left, self._handshake_seconds_left = self._handshake_seconds_left or 0.0, None
+        # nor was it silent meanwhile
+        self.last_read = self._owner.clock.monotonic()
+        self._deadline_frame = self.last_read + left
+
     def handshake_over(self, tls_version: str = "") -> None:
         """It has, or need not; what it says comes now."""
         self.tls_version = tls_version
@@ -284,6 +299,10 @@ class ServerConnection(asyncio.Protocol):
         self._charge_tls(min(self._tls_bytes, _TLS_BYTES))
         self._deadline_frame = _NEVER
         self.last_read = self._owner.clock.monotonic()
+        transport = self._transport
+        if transport is not None and transport.get_extra_info(_EXPIRES_AT, _NEVER) < self._owner.clock.wall():
+            # TLS 1.2 resumes sessions, which Python cannot switch off, and verifies nothing then
+            self.refuse(RemoteProtocolError("TLS handshake failed: the peer's certificate has expired", reason="tls"))
 
     def may_speak_tls(self) -> bool:
         """Whether there is memory for it; it is taken, and a peer for which there is none is refused."""
@@ -396,7 +415,9 @@ class ServerConnection(asyncio.Protocol):
         return self.requests > 0 or self.serialize_type >= 0
 
     def _is_input_unread(self) -> bool:
-        """Whether we are the ones who are late: something waits in the socket, or is not to be read now."""
+        """Whether we are the ones who are late: something waits in the socket, or for us, or is not to be read now."""
+        if self._handshake_seconds_left is not None:
+            return True
         accepted, transport = self.socket, self._transport
         if accepted is None or transport is None or not transport.is_reading():
             return transport is not None and not transport.is_closing()

@@ -12,7 +12,7 @@ from namesrv_remoting.aio.connection import FastLane, RequestHandler, ServerConn
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from namesrv_remoting.aio.tls_server import Door, ServerTls
+from namesrv_remoting.aio.tls_server import ServerTls, TlsDetector
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.periodic import Periodic
@@ -92,7 +92,7 @@ class RemotingServer:
         connection = ServerConnection(self, next(self._ids))
         if self.tls.mode == "off":
             return connection
-        return Door(connection, self.tls, proxy_protocol=self.limits.proxy_protocol)
+        return TlsDetector(connection, self.tls, proxy_protocol=self.limits.proxy_protocol)
 
     def stop_accepting(self) -> None:
         """Accept no more connections; the open ones stay."""

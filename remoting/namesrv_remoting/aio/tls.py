@@ -1,4 +1,4 @@
-"""TLS contexts from files: certificates, keys and authorities, for servers and clients; TLS 1.2 and 1.3 only."""
+"""TLS contexts from files: certificates, keys and CAs, for servers and clients; TLS 1.2 and 1.3 only."""
 
 import os
 import ssl
@@ -25,7 +25,7 @@ _CLIENT_FAILURES: Final = {
     "WRONG_VERSION_NUMBER": "the server does not speak TLS: it answered in plain text",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server requires a client certificate",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the server refuses the TLS handshake (it may require a client certificate)",
-    "TLSV1_ALERT_UNKNOWN_CA": "the server does not trust the authority of our certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the server does not trust the CA of our certificate",
     "TLSV1_ALERT_PROTOCOL_VERSION": "the server speaks neither TLS 1.2 nor TLS 1.3",
 }
 _PEM_END: Final = "-----END CERTIFICATE-----"
@@ -41,12 +41,12 @@ class TlsError(Exception):
 class TlsFiles:
     """Where a peer's certificate and key are, and whose certificates it believes; all of them PEM."""
 
-    # the certificate, with those between it and its authority behind it
+    # the certificate, followed by any intermediate ones
     cert_file: Path | None = None
     # its key; None: in the same file
     key_file: Path | None = None
     key_password: SecretStr | None = None
-    # the authorities of the others; None: those that the system trusts
+    # the CAs of the other side; None: those that the system trusts
     ca_file: Path | None = None
 
     def stamps(self) -> tuple[_Stamp, ...]:
@@ -63,24 +63,25 @@ def _stamp(path: Path | None) -> _Stamp:
 
 
 def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
-    """The context of a server; clients show certificates of `ca_file`'s authorities or not. Raises TlsError."""
+    """The context of a server; clients present a certificate issued by `ca_file` or not. Raises TlsError."""
     if files.cert_file is None:
-        raise TlsError("no certificate")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Tickets would be unread data in the socket of a client that says goodbye and never reads: its close would be a
-    # reset, which can overtake the goodbye.
-    context.num_tickets = 0
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    _load(context, files)
+        raise TlsError("no certificate: set tls-cert-file")
     if client_auth != "none" and files.ca_file is None:
         # whoever has a certificate from anybody would be let in
-        raise TlsError("client certificates are wanted, but there is no file of authorities to verify them")
+        raise TlsError("client certificates need a CA file: set tls-ca-file")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # TLS 1.3's would be unread data in the socket of a client that says goodbye and never reads: its close would be a
+    # reset, which can overtake the goodbye. TLS 1.2's would let it in with a certificate that has expired since.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    _load(context, files)
     context.verify_mode = _VERIFY_MODES[client_auth]
     return context
 
 
 def client_context(files: TlsFiles, *, verify_host: bool) -> ssl.SSLContext:
-    """The context of a client, which verifies that an authority signed the server's certificate. Raises TlsError."""
+    """The context of a client, which verifies that a CA issued the server's certificate. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = verify_host
     _load(context, files)
@@ -169,12 +170,10 @@ def _why_not_loaded(cert_file: Path, key_file: Path, *, has_password: bool, erro
     return f"{cert_file}, {key_file}: {_words(error)}"
 
 
-def certificate_names(found: Mapping[str, Any] | None) -> tuple[str, ...]:
+def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
     """Whom a verified certificate is of: the common name of its subject, then its alternative names."""
-    if not found:
-        return ()
-    subject = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
-    return tuple(dict.fromkeys([*subject, *(str(value) for _, value in found.get("subjectAltName", ()))]))
+    subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return tuple(dict.fromkeys([*subject, *(str(value) for _, value in certificate.get("subjectAltName", ()))]))
 
 
 class ClientTls:
@@ -200,7 +199,7 @@ class TlsClientSettings(CheckedSettings):
 
     # connect over TLS
     tls: bool = False
-    # the authorities that may certify the servers, PEM; None: those that the system trusts
+    # the CAs of the servers' certificates, PEM; None: those that the system trusts
     tls_ca_file: Path | None = None
     # a certificate and its key, PEM, for servers that want to know who we are
     tls_cert_file: Path | None = None

@@ -1,4 +1,4 @@
-"""The door of a server: the first byte of a connection says whether it is TLS, as to Apache's server."""
+"""TLS on a server's port: the first byte of a connection says whether it is TLS, as to Apache's server."""
 
 import asyncio
 import ssl
@@ -35,7 +35,7 @@ class ServerTls:
         return f"<ServerTls [{self.mode} | {self.handshakes.total()} handshakes]>"
 
 
-class Door(asyncio.Protocol):
+class TlsDetector(asyncio.Protocol):
     """Looks at the beginning of a connection, and hands it on to plain text or TLS."""
 
     def __init__(self, connection: ServerConnection, tls: ServerTls, *, proxy_protocol: bool) -> None:
@@ -98,17 +98,32 @@ class Door(asyncio.Protocol):
             return
         if not connection.may_speak_tls():
             return
-        tls = TlsTransport(
-            connection, context, self._tls.threads, established=self._established, failed=connection.refuse
-        )
+        tls = TlsTransport(connection, context, self._tls.threads, self)
         tls.over(transport)
         connection.move_to(tls)
         tls.data_received(data)
 
-    def _established(self, version: str) -> None:
+    # -- as the listener of a handshake -------------------------------------------------------------------------------
+
+    def handshake_step_began(self) -> None:
+        """Its time stands still."""
+        self._connection.stop_handshake_deadline()
+
+    def handshake_step_ended(self) -> None:
+        """It goes on."""
+        self._connection.resume_handshake_deadline()
+
+    def handshake_completed(self, version: str) -> None:
+        """Count it, and let the peer ask."""
         self._tls.handshakes[version] += 1
         self._tls.open_connections += 1
         self._connection.handshake_over(version)
+
+    def tls_failed(self, error: RemoteProtocolError) -> None:
+        """Refuse the peer."""
+        self._connection.refuse(error)
+
+    # -- plain text where it must not be ------------------------------------------------------------------------------
 
     def _refuse(self, data: bytes) -> None:
         """Answer the request that cannot be read yet, if its header is here, so that its owner learns why."""

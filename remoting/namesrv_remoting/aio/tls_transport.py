@@ -8,7 +8,8 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, cast
+from queue import PriorityQueue
+from typing import Any, Final, Protocol, cast
 
 from namesrv_remoting.aio.tls import certificate_names
 from namesrv_remoting.errors import RemoteProtocolError
@@ -21,12 +22,16 @@ _RECORD_BYTES: Final = 16 * 1024
 # What is read ahead while a thread is at the handshake: with TLS 1.3 the first requests may be on their way.
 _MAX_AHEAD_BYTES: Final = 64 * 1024
 
+_THREADS: Final = min(4, os.cpu_count() or 1)
+_Step = Callable[[], None]
+_Done = Callable[[Exception | None], None]
+
 # what OpenSSL calls it -> what happened; for everything else its own words do
 _FAILURES: Final = {
     "WRONG_VERSION_NUMBER": "plain text received where TLS is expected",
     "UNSUPPORTED_PROTOCOL": "the peer offers neither TLS 1.2 nor TLS 1.3",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the peer shows no certificate",
-    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust the authority of our certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust the CA of our certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the peer does not accept our certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the peer does not accept our certificate",
 }
@@ -36,27 +41,44 @@ class HandshakeThreads:
     """Threads that compute the handshakes of a server, on other cores if there are any, and in any case after the loop.
 
     One takes about a millisecond, and a crowd may come back at once: in the loop everybody else would wait for it.
+    Those that we have answered go first: behind everybody's first step, peers would give up before their second one,
+    and all the work on them would be lost.
     """
 
-    def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(
-            min(4, os.cpu_count() or 1), thread_name_prefix="tls", initializer=_give_way
-        )
+    def __init__(self, threads: int = _THREADS) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tls", initializer=_give_way)
+        # what is to be taken: whether it can wait, its number, the step, what to call then, and in which loop
+        self._steps: PriorityQueue[tuple[bool, int, _Step, _Done, asyncio.AbstractEventLoop]] = PriorityQueue()
+        # steps that were taken, and those that wait or are being taken, as far as the loop knows
+        self._taken = 0
+        self._waiting = 0
 
-    def run(self, step: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        """Take a step in a thread, and tell the loop how it ended."""
-        self._executor.submit(_take, step, done, asyncio.get_running_loop())
+    def __repr__(self) -> str:
+        return f"<HandshakeThreads [{self._taken} taken | {self._waiting} waiting]>"
 
+    def run(self, step: _Step, done: _Done, *, is_urgent: bool) -> None:
+        """Take a step in a thread, the urgent ones first, and tell the loop how it ended."""
+        number = self._taken + self._waiting
+        self._waiting += 1
+        self._steps.put((not is_urgent, number, step, done, asyncio.get_running_loop()))
+        self._executor.submit(self._take_next)
 
-def _take(step: Callable[[], None], done: Callable[[Exception | None], None], loop: asyncio.AbstractEventLoop) -> None:
-    outcome = None
-    try:
-        step()
-    except Exception as error:  # noqa: BLE001 - raised in the loop, if it is none of TLS
-        outcome = error
-    # a server that ends waits for no handshake
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(done, outcome)
+    def _take_next(self) -> None:
+        # there is one for each call
+        _, _, step, done, loop = self._steps.get_nowait()
+        outcome = None
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - raised in the loop, if it is none of TLS
+            outcome = error
+        # a server that ends waits for no handshake
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._step_taken, done, outcome)
+
+    def _step_taken(self, done: _Done, outcome: Exception | None) -> None:
+        self._waiting -= 1
+        self._taken += 1
+        done(outcome)
 
 
 def _give_way() -> None:
@@ -65,22 +87,39 @@ def _give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
+class HandshakeListener(Protocol):
+    """Listener of one connection's handshake; called on the loop."""
+
+    def handshake_step_began(self) -> None:
+        """It is our turn: until the step has ended, the peer cannot go on."""
+
+    def handshake_step_ended(self) -> None:
+        """The peer may go on."""
+
+    def handshake_completed(self, version: str) -> None:
+        """The connection is open; the protocol version."""
+
+    def tls_failed(self, error: RemoteProtocolError) -> None:
+        """The handshake, or a record later, was not as it must be; to close the connection is the listener's task."""
+
+
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """The server's side of a TLS connection: the transport of the protocol above, the protocol of the one below.
 
     It stands in for asyncio's own, which keeps 256 KiB for each connection, and cannot begin once something was read.
-    A handshake that fails, or a broken record later, is reported once; to close the connection is for whoever is told.
+    A handshake that fails, or a broken record later, is reported once.
     """
 
     __slots__ = (
         "_below",
-        "_established",
-        "_failed",
+        "_expires_at",
         "_incoming",
+        "_is_answered",
         "_is_busy",
         "_is_closed",
         "_is_open",
         "_is_paused",
+        "_listener",
         "_names",
         "_outgoing",
         "_protocol",
@@ -94,9 +133,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         protocol: asyncio.Protocol,
         context: ssl.SSLContext,
         threads: HandshakeThreads,
-        *,
-        established: Callable[[str], None],
-        failed: Callable[[RemoteProtocolError], None],
+        listener: HandshakeListener,
     ) -> None:
         super().__init__()
         self._protocol = protocol
@@ -104,9 +141,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         # whether a thread is at the handshake, or will be, and has everything below for itself; what comes meanwhile
         self._is_busy = False
         self._received = b""
-        # told of the end of the handshake, by the protocol version, or of what broke
-        self._established = established
-        self._failed = failed
+        # whether the peer has had an answer to its hello
+        self._is_answered = False
+        self._listener = listener
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -116,7 +153,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         # whether the protocol wants nothing now, or nothing more
         self._is_paused = False
         self._is_closed = False
+        # of the peer's certificate, if it has shown one
         self._names: tuple[str, ...] = ()
+        self._expires_at = float("inf")
 
     def over(self, transport: asyncio.Transport) -> None:
         """Take over a connection whose protocol has met it already."""
@@ -174,7 +213,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._is_busy = True
             self._incoming.write(self._received)
             self._received = b""
-            self._threads.run(self._step, self._stepped)
+            self._listener.handshake_step_began()
+            self._threads.run(self._step, self._stepped, is_urgent=self._is_answered)
 
     def _step(self) -> None:
         # in a thread; not for peers that left, or were sent away, while it waited for its turn
@@ -185,6 +225,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_busy = False
         if self._is_closed or self._below is None:
             return
+        self._listener.handshake_step_ended()
         self._below.resume_reading()
         if error is None:
             self._opened()
@@ -193,6 +234,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._advance()
             self.data_received(received)
         elif isinstance(error, ssl.SSLWantReadError):
+            self._is_answered = self._is_answered or self._outgoing.pending > 0
             self._flush()
             if self._received:
                 self._shake_hands(b"")
@@ -251,8 +293,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _opened(self) -> None:
         self._is_open = True
-        self._names = certificate_names(self._tls.getpeercert())
-        self._established(self._tls.version() or "")
+        if certificate := self._tls.getpeercert():
+            self._names = certificate_names(certificate)
+            self._expires_at = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+        self._listener.handshake_completed(self._tls.version() or "")
 
     def _broken(self, error: ssl.SSLError) -> None:
         # the alert that says why
@@ -265,7 +309,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._report(f"{'connection broken' if self._is_open else 'handshake failed'}: {why}")
 
     def _report(self, what: str) -> None:
-        self._failed(RemoteProtocolError(f"TLS {what}", reason="tls"))
+        self._listener.tls_failed(RemoteProtocolError(f"TLS {what}", reason="tls"))
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._below is not None:
@@ -336,9 +380,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._below.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the connection; `certificate_names` says whom the peer's verified certificate is of."""
+        """What is known of the connection, and `certificate_names` and `certificate_expires_at` of a verified peer."""
         if name == "certificate_names":
             return self._names
+        if name == "certificate_expires_at":
+            return self._expires_at
         if name == "sslcontext":
             return self._tls.context
         return default if self._below is None else self._below.get_extra_info(name, default)

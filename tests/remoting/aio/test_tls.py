@@ -6,6 +6,7 @@ import random
 import socket
 import ssl
 import threading
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.aio.tls import ClientTls, TlsFiles, client_context, server_context
 from namesrv_remoting.aio.tls_server import ServerTls
+from namesrv_remoting.aio.tls_transport import HandshakeThreads
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, SystemError_
 from namesrv_remoting.frames import FrameReader
 from tests.support.certificates import Authority, Identity
@@ -146,9 +148,9 @@ async def test_tls_to_a_server_without_is_told_so(ca: Authority) -> None:
 class Side:
     """A client's end of TLS in memory: what it says goes out as the test wants."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost", session=session)
 
     def hello(self) -> bytes:
         """What it begins with."""
@@ -262,6 +264,38 @@ async def test_client_certificates(
         assert ([] if refused is None else [refused]) == [message for _, _, message in served.heard.refused]
 
 
+async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Authority) -> None:
+    """TLS 1.2 lets a client resume its session with the certificate that was verified then, and may have expired."""
+    issued = ca.issue("peer", expires=datetime(2090, 1, 1, tzinfo=UTC))
+    context = trusting(ca, issued, ssl.TLSVersion.TLSv1_2)
+    async with serving(tls=tls(ca, "enforcing", "require")) as served:
+
+        async def resumed(session: ssl.SSLSession | None) -> tuple[Side, RawPeer]:
+            peer, side = await served.connect(), Side(context, session)
+            peer.send(side.hello())
+            peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
+            return side, peer
+
+        first, peer = await resumed(None)
+        assert [7] == [answer.opaque for answer in await first.frames(peer, 1)]
+        session = first.tls.session
+        assert session is not None
+        assert not session.has_ticket
+        second, peer = await resumed(session)
+        assert [7] == [answer.opaque for answer in await second.frames(peer, 1)]
+        assert second.tls.session_reused
+        # a century
+        served.clock.step_wall(36_525 * 86_400.0)
+        third, peer = await resumed(session)
+        assert third.tls.session_reused
+        await until(lambda: served.heard.closed)
+
+        assert ["TLS handshake failed: the peer's certificate has expired"] == [
+            message for _, _, message in served.heard.refused
+        ]
+        assert {(ECHO, 0): 2} == served.server.dispatcher.answered
+
+
 @pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
 async def test_older_versions_are_refused(ca: Authority, version: str) -> None:
@@ -321,9 +355,10 @@ async def test_half_a_handshake_is_ended(
 ) -> None:
     """It counts as a connection until its deadline, from connecting or, where plain peers come, from the first byte."""
     async with serving(tls=tls(ca, mode)) as served:
-        peer = await served.connect()
+        peer, threads = await served.connect(), served.server.tls.threads
         peer.send(Side(trusting(ca)).hello()[:cut])
-        await settle()
+        steps = 0 if cut == 0 else 1
+        await until(lambda: f"{steps} taken | 0 waiting" in repr(threads))
         await served.clock.advance(seconds - 1)
         assert (1, []) == (len(served.server.connections), served.heard.refused)
         await served.clock.advance(2)
@@ -481,10 +516,10 @@ async def test_goodbye_ends_the_connection(ca: Authority) -> None:
 async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
     """While all threads for handshakes are busy, those who are connected are answered; who waits gets in afterwards."""
     go_on = threading.Event()
-    async with serving(tls=tls(ca, "permissive")) as served:
+    tls_side = ServerTls("permissive", tls(ca).context, HandshakeThreads(1))
+    async with serving(tls=tls_side) as served:
         connected = await served.connect()
-        for _ in range(4):
-            served.server.tls.threads.run(partial(_wait, go_on), lambda _: None)
+        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
         assert 7 == (await connected.ask(json_frame(ECHO, 7))).opaque
@@ -493,6 +528,64 @@ async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
         peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 8)))
 
         assert [8] == [answer.opaque for answer in await side.frames(peer, 1)]
+
+
+async def test_handshakes_that_have_begun_go_first(ca: Authority) -> None:
+    """A crowd of hellos keeps nobody from finishing: work on a handshake that its peer gives up is lost."""
+    go_on, end = threading.Event(), threading.Event()
+    # handshakes, as each hello of the crowd is taken
+    completed: list[int] = []
+    tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
+    threads = tls_side.threads
+    async with serving(tls=tls_side) as served:
+        peer, side = await served.connect(), Side(trusting(ca))
+        late, piecemeal = await served.connect(), Side(trusting(ca)).hello()
+        # not answered yet: it may take as long as it likes over it
+        late.send(piecemeal[:100])
+        peer.send(side.hello())
+        last = await side.finish(peer)
+        await until(lambda: "2 taken | 0 waiting" in repr(threads))
+        threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
+        for _ in range(50):
+            threads.run(lambda: None, lambda _: completed.append(tls_side.handshakes.total()), is_urgent=False)
+        threads.run(partial(_wait, end), lambda _: None, is_urgent=False)
+        late.send(piecemeal[100:])
+        peer.send(last)
+        await until(lambda: "54 waiting" in repr(threads))
+        go_on.set()
+        await until(lambda: len(completed) == 50)
+        try:
+            assert "2 waiting" in repr(threads)
+        finally:
+            end.set()
+
+    assert [1] * 50 == completed
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+async def test_time_in_our_queue_is_not_the_peers(ca: Authority, mode: Any) -> None:
+    """However long a handshake waits for a thread: its peer has the whole 5 s for its own part, and no more."""
+    go_on = threading.Event()
+    tls_side = ServerTls(mode, tls(ca).context, HandshakeThreads(1))
+    async with serving(tls=tls_side) as served:
+        tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
+        peer, side = await served.connect(), Side(trusting(ca))
+        stalled = await served.connect()
+        for each in (peer, stalled):
+            each.send(side.hello() if each is peer else Side(trusting(ca)).hello())
+        await until(lambda: "3 waiting" in repr(tls_side.threads))
+        await served.clock.advance(600)
+        assert [] == served.heard.refused
+        go_on.set()
+        last = await side.finish(peer)
+        assert await stalled.reader.read(1)
+        await served.clock.advance(4)
+        peer.send(last + side.sealed(json_frame(ECHO, 7)))
+        assert [7] == [answer.opaque for answer in await side.frames(peer, 1)]
+        await served.clock.advance(2)
+        await until(lambda: served.heard.closed)
+
+        assert [("tls", "timed out waiting for the TLS handshake")] == [it[1:] for it in served.heard.refused]
 
 
 def _wait(event: threading.Event) -> None:

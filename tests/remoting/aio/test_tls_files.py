@@ -1,4 +1,4 @@
-"""Certificates, keys and authorities in files, and what is said of those that cannot be used."""
+"""Certificates, keys and CAs in files, and what is said of those that cannot be used."""
 
 import ssl
 from datetime import UTC, datetime
@@ -90,8 +90,8 @@ def test_key_with_a_passphrase(ca: Authority) -> None:
         ({"key_file": Path("other.key")}, "other.key: not the key of the certificate in server.pem"),
         ({"key_file": Path("locked.key")}, "locked.key: encrypted, and there is no passphrase"),
         ({"key_file": Path("locked.key"), "key_password": SecretStr("wrong")}, "locked.key: wrong passphrase"),
-        ({"cert_file": None}, "no certificate"),
-        ({"ca_file": None}, "client certificates are wanted, but there is no file of authorities to verify them"),
+        ({"cert_file": None}, "no certificate: set tls-cert-file"),
+        ({"ca_file": None}, "client certificates need a CA file: set tls-ca-file"),
     ],
 )
 def test_what_is_wrong_is_said(
