@@ -50,7 +50,7 @@ class Pulls:
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """One server that takes both; certificates with keys on P-256, as authorities issue them today."""
+    """One server that takes both; certificates with keys on P-256, as CAs issue them today."""
     raise_file_limit()
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-tls-") as name, ExitStack() as stack:
         flags, context = _certified(Path(name))

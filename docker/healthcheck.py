@@ -1,7 +1,8 @@
 """Is the server in this container well? Exit code 0 when its own HTTP endpoint says so, 1 with the reason otherwise.
 
 The path is the argument, /livez without one; the address is NAMESRV_HTTP_LISTEN's, as the server's own, over TLS with
-NAMESRV_HTTP_TLS.
+NAMESRV_HTTP_TLS=true. With NAMESRV_HTTP_TLS_CLIENT_AUTH=require it presents the server's own certificate, whose CA has
+to be among those of NAMESRV_TLS_CA_FILE then. It reads the environment only, not the server's files and flags.
 """
 
 import os
@@ -27,6 +28,11 @@ def _of_ourselves() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    if os.environ.get("NAMESRV_HTTP_TLS_CLIENT_AUTH", "").lower() == "require":
+        password = os.environ.get("NAMESRV_TLS_KEY_PASSWORD", "")
+        key_file = os.environ.get("NAMESRV_TLS_KEY_FILE") or None
+        # never None: OpenSSL would ask on the terminal
+        context.load_cert_chain(os.environ.get("NAMESRV_TLS_CERT_FILE", ""), key_file, password=lambda: password)
     return context
 
 
@@ -35,11 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = next(iter(sys.argv[1:] if argv is None else argv), "/livez")
     scheme = "https" if os.environ.get("NAMESRV_HTTP_TLS", "").lower() == "true" else "http"
     url = f"{scheme}://{reachable(os.environ.get('NAMESRV_HTTP_LISTEN', '127.0.0.1:9877'))}{path}"
-    # a proxy that is set for the way out is not the way to ourselves
-    direct = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_of_ourselves())
-    )
     try:
+        # a proxy that is set for the way out is not the way to ourselves
+        direct = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_of_ourselves())
+        )
         with direct.open(url, timeout=_TIMEOUT_SECONDS):
             return 0
     except (OSError, ValueError) as error:

@@ -1,13 +1,12 @@
-"""The server's certificate: read at the start, and again when its files change."""
+"""The certificate in use: read at the start, and again when its files change."""
 
 import asyncio
 import logging
-import ssl
-from dataclasses import dataclass
 from typing import Final
 
+from namesrv.settings.certificate import Certificate
 from namesrv.settings.model import Settings
-from namesrv_remoting.aio.tls import TlsError, expires_at, server_context
+from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
@@ -21,39 +20,17 @@ _DAY_SECONDS: Final = 86_400.0
 _SOON_DAYS: Final = 14.0
 
 
-@dataclass(slots=True, frozen=True)
-class Certificate:
-    """What was read from the files; nothing, where there is no TLS."""
-
-    context: ssl.SSLContext | None
-    # wall clock: when the first certificate of the chain expires
-    expires_at: float | None
-    # what the files looked like
-    stamps: object
-
-    @classmethod
-    def read(cls, settings: Settings) -> "Certificate":
-        """Read the files that the settings name. Raises TlsError for one that cannot be used."""
-        files = settings.tls_files
-        # before they are read: a change in between is a change
-        stamps = files.stamps()
-        if not settings.needs_certificate:
-            return cls(None, None, stamps)
-        if files.cert_file is None:
-            raise TlsError("no certificate: set tls-cert-file")
-        return cls(server_context(files, settings.tls_client_auth), expires_at(files.cert_file), stamps)
-
-
 class Certificates:
     """The certificate in use, and how the server deals with TLS."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         """Read the files. Raises TlsError for one that cannot be used."""
         self._clock = clock
-        # how new connections are met
+        # how new connections are met; those to the HTTP port do not wait behind a crowd at the other one
         self.tls = ServerTls()
+        self.https = ServerTls("enforcing")
         self._settings = settings
-        self.current = Certificate(None, None, ())
+        self.current = Certificate(None, None, None, ())
         # why the files as they are now are not used; None: they are
         self.problem: str | None = None
         # as they were at the last look, and when they were read last
@@ -66,6 +43,7 @@ class Certificates:
         self._settings, self.current, self.problem = settings, certificate, None
         self._seen = self._tried = certificate.stamps
         self.tls.mode, self.tls.context = settings.tls_mode, certificate.context
+        self.https.context = certificate.https_context
         days = self.days_left()
         if days is not None and days < _SOON_DAYS:
             event(logger, logging.WARNING, "tls_certificate_expires", days=round(days, 1), file=settings.tls_cert_file)
@@ -84,7 +62,7 @@ class Certificates:
 
     async def look(self) -> None:
         """Take the files over if they have changed, and have stopped changing."""
-        settings = self._settings
+        settings, current = self._settings, self.current
         before, self._seen = self._seen, await asyncio.to_thread(settings.tls_files.stamps)
         if self._seen != before or self._seen == self._tried:
             return
@@ -92,10 +70,11 @@ class Certificates:
         try:
             certificate = await asyncio.to_thread(Certificate.read, settings)
         except TlsError as error:
-            self.problem = str(error)
-            event(logger, logging.ERROR, "tls_certificate_refused", error=self.problem)
-            return
-        if settings is self._settings:
             # not if others were loaded meanwhile
+            if current is self.current:
+                self.problem = str(error)
+                event(logger, logging.ERROR, "tls_certificate_refused", error=self.problem)
+            return
+        if current is self.current:
             self.use(settings, certificate)
             event(logger, logging.INFO, "tls_certificate_changed", days=round(self.days_left() or 0.0, 1))

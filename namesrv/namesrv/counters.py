@@ -55,7 +55,7 @@ class Counters:
         self.snapshot_current_at: float | None = None
         self.snapshot_bytes = 0
         # (path, status) of what was asked over HTTP
-        self.http: Counter[tuple[str, int]] = Counter()
+        self.http: Counter[tuple[str, int | str]] = Counter()
 
     def __repr__(self) -> str:
         evicted = sum(histogram.count for histogram in self.staleness.values())

@@ -71,14 +71,23 @@ def well(*path: str, **environ: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_the_health_check_over_tls(tmp_path: Path) -> None:
-    """The certificate need not be of the loopback address."""
-    issued = Authority(tmp_path).issue("server", "namesrv.example")
-    tls = (f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", "--http-tls")
-    with Daemon(tmp_path / "data", "--http-listen", "127.0.0.1:0", *tls) as daemon:
-        at = "{}:{}".format(*daemon.http_address)
-        assert (0, "") == well(NAMESRV_HTTP_LISTEN=at, NAMESRV_HTTP_TLS="true")
-        assert 1 == well(NAMESRV_HTTP_LISTEN=at)[0]
+@pytest.mark.parametrize(
+    "demand", [[], ["--tls-mode=enforcing", "--tls-client-auth=require"], ["--http-tls-client-auth=require"]], ids=str
+)
+def test_the_health_check_over_tls(tmp_path: Path, demand: list[str]) -> None:
+    """The certificate need not be of the loopback address; where HTTPS demands one of its clients, it is shown."""
+    ca = Authority(tmp_path)
+    issued = ca.issue("server", "namesrv.example")
+    tls = (f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", f"--tls-ca-file={ca.ca_file}")
+    with Daemon(tmp_path / "data", "--http-listen", "127.0.0.1:0", "--http-tls", *tls, *demand) as daemon:
+        at = {"NAMESRV_HTTP_LISTEN": "{}:{}".format(*daemon.http_address), "NAMESRV_HTTP_TLS": "true"}
+        shown = {"NAMESRV_TLS_CERT_FILE": str(issued.cert_file), "NAMESRV_TLS_KEY_FILE": str(issued.key_file)}
+        if "--http-tls-client-auth=require" in demand:
+            assert 1 == well(**at)[0]
+            assert 1 == well(**at, NAMESRV_HTTP_TLS_CLIENT_AUTH="require")[0]
+            at |= {"NAMESRV_HTTP_TLS_CLIENT_AUTH": "require"} | shown
+        assert (0, "") == well(**at)
+        assert 1 == well(**{**at, "NAMESRV_HTTP_TLS": ""})[0]
 
 
 def test_the_health_check_of_a_server(tmp_path: Path) -> None:

@@ -56,8 +56,9 @@ class Authority:
         # what Java reads, too
         key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how)
         chain = b"".join(blob.bytes() for blob in found.cert_chain_pems)
-        for path, content in ((issued.cert_file, chain), (issued.key_file, key_pem)):
+        for path, content, mode in ((issued.cert_file, chain, 0o644), (issued.key_file, key_pem, 0o600)):
             new = path.with_suffix(".new")
+            new.touch(mode)
             new.write_bytes(content)
             os.replace(new, path)  # noqa: PTH105 - at once, as whoever renews certificates does
         return issued

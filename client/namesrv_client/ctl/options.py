@@ -97,7 +97,7 @@ def options_of(  # noqa: PLR0913 - each is an option
         _option(
             "--tls-ca-file",
             metavar="FILE",
-            help="Authorities of the servers' certificates (PEM); or NAMESRV_TLS_CA_FILE. Default: the system's.",
+            help="CAs of the servers' certificates (PEM); or NAMESRV_TLS_CA_FILE. Default: the system's.",
         ),
     ] = None,
     tls_cert_file: Annotated[
@@ -117,7 +117,7 @@ def options_of(  # noqa: PLR0913 - each is an option
         bool,
         _option(
             "--no-tls-verify-host",
-            help="Take any certificate of the authorities, for whichever host; or NAMESRV_TLS_VERIFY_HOST=false.",
+            help="Take any certificate of these CAs, for whichever host; or NAMESRV_TLS_VERIFY_HOST=false.",
         ),
     ] = False,
 ) -> Options:

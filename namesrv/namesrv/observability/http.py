@@ -4,7 +4,6 @@ A peer has little room and little time: a head of 8 KiB, a few seconds to send i
 """
 
 import asyncio
-import ssl
 from collections import Counter
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,7 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from namesrv_remoting.aio.tls_server import ServerTls
-from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
+from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, TlsTransport
+from namesrv_remoting.errors import RemoteProtocolError
 
 _BACKLOG: Final = 64
 _PLAIN_REFUSED: Final = (
@@ -47,15 +47,15 @@ class HttpListener:
     def __init__(
         self,
         app: ASGIApp,
-        counts: Counter[tuple[str, int]],
+        counts: Counter[tuple[str, int | str]],
         limits: HttpLimits = HttpLimits(),
         *,
         tls: ServerTls | None = None,
     ) -> None:
         self.limits = limits
-        # whose certificate is shown; None: plain HTTP
+        # the certificate and the threads for it; None: plain HTTP
         self._tls = tls
-        # (path, status) -> answers
+        # (path, status, or `tls` for a handshake that failed) -> answers
         self.counts = counts
         self.config = Config(
             app,
@@ -86,9 +86,7 @@ class HttpListener:
 
     def _accept(self) -> asyncio.Protocol:
         connection = HttpConnection(self)
-        if self._tls is None or self._tls.context is None:
-            return connection
-        return _HttpsDoor(connection, self._tls.context, self._tls.threads, self.counts)
+        return connection if self._tls is None else _HttpsDetector(connection, self._tls, self.counts)
 
     async def close(self) -> None:
         """Accept no more connections, and close the open ones."""
@@ -118,19 +116,14 @@ class HttpListener:
         self.connections[connection] = None
 
 
-class _HttpsDoor(asyncio.Protocol):
+class _HttpsDetector(asyncio.Protocol):
     """The first byte of a connection that should be HTTPS; whoever speaks plain HTTP is told so."""
 
-    def __init__(
-        self,
-        connection: "HttpConnection",
-        context: ssl.SSLContext,
-        threads: HandshakeThreads,
-        counts: Counter[tuple[str, int]],
-    ) -> None:
-        self._tls = TlsTransport(
-            connection, context, threads, established=lambda _: None, failed=lambda _: self._tls.close()
-        )
+    def __init__(self, connection: "HttpConnection", tls: ServerTls, counts: Counter[tuple[str, int | str]]) -> None:
+        # never plain HTTP in its place
+        assert tls.context is not None  # noqa: S101 - what began with one is never without
+        self._connection = connection
+        self._tls = TlsTransport(connection, tls.context, tls.threads, self)
         self._counts = counts
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -139,8 +132,8 @@ class _HttpsDoor(asyncio.Protocol):
         self._tls.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer is gone."""
-        self._tls.connection_lost(exc)
+        """The peer is gone, and has said nothing: so do those who only look whether the port is open."""
+        self._connection.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Go on with TLS, or refuse."""
@@ -151,6 +144,20 @@ class _HttpsDoor(asyncio.Protocol):
         self._counts["other", HTTPStatus.BAD_REQUEST] += 1
         self._transport.write(_PLAIN_REFUSED)
         self._transport.close()
+
+    def handshake_step_began(self) -> None:
+        """The time for a request goes on: the threads are this port's own."""
+
+    def handshake_step_ended(self) -> None:
+        """The same."""
+
+    def handshake_completed(self, version: str) -> None:
+        """The request comes next."""
+
+    def tls_failed(self, error: RemoteProtocolError) -> None:  # noqa: ARG002 - a count says enough
+        """Count it, and close the connection."""
+        self._counts["other", "tls"] += 1
+        self._tls.close()
 
 
 class HttpConnection(H11Protocol):

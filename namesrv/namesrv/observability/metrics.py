@@ -215,7 +215,8 @@ def _traffic_families(
         "class",
     )
     http = {(path, str(status)): count for (path, status), count in counters.http.items()}
-    yield _counter("http_requests", "Requests to this port.", http, "path,status")
+    what = "Requests to this port; with the status tls, TLS handshakes that failed."
+    yield _counter("http_requests", what, http, "path,status")
 
 
 def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
@@ -226,7 +227,7 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
         return
     yield _gauge(
         "tls_certificate_expiry_seconds",
-        "Time until the server's certificate, or one between it and its authority, expires; negative when it has.",
+        "Time until the server's certificate, or an intermediate one in its file, expires; negative when it has.",
         days * 86_400,
     )
     yield _gauge(

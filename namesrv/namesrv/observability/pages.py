@@ -66,7 +66,7 @@ def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
     return _counting(app, frozenset(pages), namesrv.counters.http)
 
 
-def _counting(app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, int]]) -> ASGIApp:
+def _counting(app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, int | str]]) -> ASGIApp:
     """The application, its answers counted by path and status; unknown paths together."""
 
     async def counting(scope: Scope, receive: Receive, send: Send) -> None:

@@ -36,7 +36,7 @@ async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[l
     from namesrv.observability.http import HttpListener  # noqa: PLC0415  # optional
     from namesrv.observability.pages import application  # noqa: PLC0415
 
-    tls = namesrv.certificates.tls if namesrv.settings.http_tls else None
+    tls = namesrv.certificates.https if namesrv.settings.http_tls else None
     listener = HttpListener(application(namesrv, server), namesrv.counters.http, tls=tls)
     addresses = await listener.listen(*address)
     lag = namesrv.spawn(measure_lag(namesrv.counters.lag))

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from namesrv.access.audit_lines import SettingChanged
-from namesrv.certificates import Certificate
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import SETTINGS
+from namesrv.settings.certificate import Certificate
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.access import address_of
 from namesrv_remoting.aio.connection import address_text

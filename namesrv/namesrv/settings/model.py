@@ -106,11 +106,11 @@ class Settings(BaseModel):
     plain text is refused."""
 
     tls_client_auth: Literal["none", "optional", "require"] = "none"
-    """Whether clients show certificates of the authorities in tls-ca-file. With require, a TLS handshake without one
-    fails; with optional one that is shown has to be valid."""
+    """Whether clients must present a certificate issued by tls-ca-file. With require, a TLS handshake without one
+    fails; with optional one that is presented has to be valid."""
 
     tls_cert_file: str = ""
-    """File (PEM) of the server's certificate, followed by those between it and its authority. It is read again when
+    """File (PEM) of the server's certificate, followed by any intermediate ones. It is read again when
     it changes: new connections get the new one, open ones keep theirs. If the new one cannot be used, the old one
     stays, and the log and /readyz?verbose say so."""
 
@@ -121,15 +121,19 @@ class Settings(BaseModel):
     """Passphrase of the private key. There is no flag for it, since every user of the machine can read those."""
 
     tls_ca_file: str = ""
-    """File (PEM) of the authorities that certify clients, read again like tls-cert-file."""
+    """File (PEM) of the CAs that issue clients' certificates, read again like tls-cert-file."""
 
     tls_handshake_timeout_seconds: float = Field(default=5.0, ge=0.1, le=3600)
-    """Time for a TLS handshake; later the connection is closed. It begins with the connection, or with permissive with
-    its first byte. Lower: slow links fail; higher: strangers hold connections for longer."""
+    """Time that a peer has for its part of a TLS handshake; later the connection is closed. It begins with the
+    connection, or with permissive with its first byte, and stands still while the server computes. Lower: slow links
+    fail; higher: strangers hold connections for longer."""
 
     http_tls: bool = False
-    """Serve HTTPS on http-listen, with the certificate of tls-cert-file, and ask clients for theirs as tls-client-auth
-    says. If off, health and metrics are plain text."""
+    """Serve HTTPS on http-listen, with the certificate of tls-cert-file. If off, health and metrics are plain text."""
+
+    http_tls_client_auth: Literal["none", "require"] = "none"
+    """Whether HTTPS clients must present a certificate issued by tls-ca-file, whatever tls-client-auth says. With
+    require, health checks and collectors need one, too."""
 
     scan_interval_seconds: float = Field(default=10.0, ge=0.1, le=3600)
     """Time between two scans for silent brokers. Higher: a dead broker stays in routes for up to that much longer;

@@ -12,10 +12,11 @@ from pydantic import SecretStr, ValidationError
 
 from namesrv.settings.apache_properties import Translation, translate, translate_tls
 from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, did_you_mean, text_of
+from namesrv.settings.certificate import Certificate
 from namesrv.settings.flags import CommandLine
 from namesrv.settings.model import Settings, default_data_dir
 from namesrv_remoting.access import AccessFile, AccessFileError, parse_access_file
-from namesrv_remoting.aio.tls import TlsError, server_context
+from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_runtime.log import printable, quoted
 
@@ -178,17 +179,10 @@ def _problem(given: Mapping[str, Given], detail: Mapping[str, Any]) -> str:
 
 def _contradictions(settings: Settings) -> Iterator[str]:
     """What cannot be together."""
-    if settings.needs_certificate and not settings.tls_cert_file:
-        what = "http-tls" if settings.tls_mode == "off" else f"tls-mode {settings.tls_mode}"
-        yield f"{what} needs a certificate: set tls-cert-file"
-    if settings.tls_client_auth != "none" and not settings.tls_ca_file:
-        # whoever has a certificate from anybody would be let in
-        yield f"tls-client-auth {settings.tls_client_auth} needs authorities: set tls-ca-file"
-    elif settings.needs_certificate and settings.tls_cert_file:
-        try:
-            server_context(settings.tls_files, settings.tls_client_auth)
-        except TlsError as error:
-            yield f"TLS: {printable(str(error))}"
+    try:
+        Certificate.read(settings)
+    except TlsError as error:
+        yield f"TLS: {printable(str(error))}"
 
 
 def _doubts(settings: Settings) -> list[str]:
@@ -219,6 +213,10 @@ def _doubts(settings: Settings) -> list[str]:
         )
     if settings.tls_cert_file and not settings.needs_certificate:
         doubts.append("tls-cert-file has no effect: tls-mode is off")
+    if settings.tls_client_auth != "none" and settings.tls_mode == "off":
+        doubts.append(f"tls-client-auth {settings.tls_client_auth} has no effect: tls-mode is off")
+    if settings.http_tls_client_auth != "none" and not settings.http_tls:
+        doubts.append(f"http-tls-client-auth {settings.http_tls_client_auth} has no effect: http-tls is off")
     return doubts
 
 

@@ -27,7 +27,7 @@ class Site:
         self.go = asyncio.Event()
         self.asked: list[str] = []
         pages = {"/page": self._page, "/large": self._large, "/wait": self._wait, "/bug": self._bug}
-        self.counts: Counter[tuple[str, int]] = Counter()
+        self.counts: Counter[tuple[str, int | str]] = Counter()
         app = Starlette(routes=[Route(path, page) for path, page in pages.items()])
         self.listener = HttpListener(app, self.counts, limits)
         self.address = ("", 0)

@@ -81,9 +81,8 @@ def test_passphrase_is_shown_nowhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [
-        (["--tls-mode=enforcing"], "tls-mode enforcing needs a certificate: set tls-cert-file"),
-        (["--http-tls"], "http-tls needs a certificate: set tls-cert-file"),
-        (["--tls-client-auth=require"], "tls-client-auth require needs authorities: set tls-ca-file"),
+        (["--tls-mode=enforcing"], "TLS: no certificate: set tls-cert-file"),
+        (["--http-tls"], "TLS: no certificate: set tls-cert-file"),
         (["--tls-mode=enforcing", "--tls-cert-file=/absent"], "TLS: /absent: no such file or directory"),
         (["--tls-key-password=x"], "unknown flag --tls-key-password"),
     ],
@@ -103,15 +102,29 @@ def test_settings_of_clients_do_not_concern_the_daemon() -> None:
     assert "off" == loaded(environ=environ).settings.tls_mode
 
 
+@pytest.mark.parametrize(
+    "flags", [["--tls-mode=enforcing", "--tls-client-auth"], ["--http-tls", "--http-tls-client-auth"]]
+)
+def test_client_certificates_need_a_ca(ca: Authority, flags: list[str]) -> None:
+    """Without one, whoever has a certificate from anybody would be let in."""
+    issued = ca.issue("server")
+    with pytest.raises(SettingsError, match=r"TLS: client certificates need a CA file: set tls-ca-file"):
+        loaded(*flags, "require", f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}")
+
+
 def test_doubts(ca: Authority) -> None:
     """What is allowed and hardly meant is said."""
     issued = ca.issue("server")
     files = [f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", f"--tls-ca-file={ca.ca_file}"]
     readable = f"{issued.key_file} holds secrets and is readable by every user: run chmod o-rwx {issued.key_file}"
 
+    assert (
+        "tls-cert-file has no effect: tls-mode is off",
+        "tls-client-auth require has no effect: tls-mode is off",
+        "http-tls-client-auth require has no effect: http-tls is off",
+    ) == loaded(*files, "--tls-client-auth=require", "--http-tls-client-auth=require").warnings
     issued.key_file.chmod(0o604)
-    assert readable in loaded(*files).warnings
+    assert (readable,) == loaded(*files, "--tls-mode=enforcing").warnings
     issued.key_file.chmod(0o640)
-    assert "tls-cert-file has no effect: tls-mode is off" in loaded(*files).warnings
     [warning] = loaded(*files, "--tls-mode=permissive", "--tls-client-auth=require").warnings
     assert warning.startswith("tls-client-auth require means nothing to peers without TLS")
