@@ -276,13 +276,13 @@ class NamesrvController:
         )
 
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
-        settings, answered = self._settings, namesrv.counters.request_answered
+        answered = namesrv.counters.request_answered
         handlers, kinds = processors(namesrv)
         dispatcher = Dispatcher(
             handlers,
             concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
-            max_frame_bytes=settings.max_frame_bytes,
+            max_frame_bytes=lambda: namesrv.settings.max_frame_bytes,
             timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )
         return RemotingServer(
@@ -328,7 +328,7 @@ class NamesrvController:
             event(logger, logging.INFO, "waiting", reason=reason)
         namesrv.service_manager.ready(reason)
         if self._read_again is not None:
-            spawn(Reloader(namesrv, self.server, self._read_again).run(self._reload_asked))
+            spawn(Reloader(namesrv, self._read_again).run(self._reload_asked))
         self.listening.set()
 
     # -- leaving ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from typing import Final
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import SETTINGS
 from namesrv.settings.sources import Loaded, SettingsError
-from namesrv_remoting.aio.server import RemotingServer
 from namesrv_runtime import log
 from namesrv_runtime.log import event
 
@@ -46,7 +45,6 @@ class Reloader:
     """Reloads on request, one at a time."""
 
     namesrv: Namesrv
-    server: RemotingServer
     read: Callable[[], Loaded]
 
     async def run(self, asked: asyncio.Event) -> None:
@@ -78,17 +76,16 @@ class Reloader:
             told = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
             event(logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **told)
         changed = {name: wanted[name] for name in different if name in RELOADABLE}
-        apply(self.namesrv, self.server, changed)
+        apply(self.namesrv, changed)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
 
-def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object]) -> None:
+def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
     """Let the server run with other values, which are valid; nothing here can fail half-way."""
     if not changed:
         return
     settings = namesrv.settings = namesrv.settings.model_copy(update=dict(changed))
     namesrv.limits.follow(settings)
-    server.dispatcher.max_frame_bytes = settings.max_frame_bytes
     if live := changed.keys() & _LIVE:
         for name in live:
             setattr(namesrv.live, name, changed[name])
