@@ -118,7 +118,6 @@ class NamesrvController:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
-        # called for every effect, and for every heartbeat, after the server's own
         self._stop_asked = asyncio.Event()
         # what SIGHUP asks for
         self._reload_asked = asyncio.Event()
@@ -239,7 +238,7 @@ class NamesrvController:
             is_connected=connections.__contains__,
             caches=(answers.json, answers.native),
             on_late_heartbeat=counters.late_heartbeats.observe,
-            on_touch=[] if log is None else [log.touched],
+            on_touch=None if log is None else log.touched,
             on_publish=None if log is None else log.routes_published,
         )
         return Namesrv(
