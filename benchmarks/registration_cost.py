@@ -11,13 +11,9 @@ from benchmarks.registration import TOPIC_NAME, TOPICS
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, topics
 from benchmarks.servers import WITHOUT_LOG, Server, daemon
-from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.serializers import encode_command
 
 # of each kind, in each round
 REGISTRATIONS: Final = 40
-# A code that nobody has: what its body costs is its way through the socket.
-_NO_SUCH_CODE: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +30,12 @@ def measure(bench: Bench) -> list[Figure]:
     """Unchanged registrations in each form, and changed ones."""
     with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         broker = Broker("DefaultCluster", "broker0", 0, "127.0.0.1:10911", topics(TOPIC_NAME, TOPICS))
-        body = b"x" * len(broker.json_frame())
         cases = {
             "unchanged": [broker.json_frame()],
             "fields": [broker.changed(read_queue_nums=4).json_frame(), broker.json_frame()],
             "version": [broker.changed().json_frame(), broker.json_frame()],
             "unchanged.compressed": [broker.compressed_frame()],
             "unchanged.native": [broker.native_frame()],
-            "receiving": [encode_command(RemotingCommand(_NO_SUCH_CODE, body=body))],
         }
         found = bench.in_turn(
             "cost of a registration", {name: case(server, wire, frames) for name, frames in cases.items()}
@@ -55,7 +49,6 @@ def measure(bench: Bench) -> list[Figure]:
             ("unchanged.native", "unchanged, native", Target("<=", 2)),
             ("version", "DataVersion changed, JSON", None),
             ("fields", "every topic changed, JSON", None),
-            ("receiving", "only received: a code that nobody has", None),
         )
     ]
 

@@ -113,10 +113,17 @@ class Attacker:
                         pass
             self.disconnect(peer)
 
-    def crowd(
-        self, count: int, data: bytes = b"", *, sources: int = 1, port: int | None = None, every: float = 0.0
+    def crowd(  # noqa: PLR0913 - each attack has a few of them
+        self,
+        count: int,
+        data: bytes = b"",
+        *,
+        frames: int = 1,
+        sources: int = 1,
+        port: int | None = None,
+        every: float = 0.0,
     ) -> None:
-        """Many connections that send the same bytes and never read; they stay until the time is up.
+        """Many connections that send the same bytes, so many frames, and never read; they stay until the time is up.
 
         With `every`, one byte each so often.
         """
@@ -126,7 +133,7 @@ class Attacker:
         if every:
             self._trickle(peers, data, every)
         else:
-            self._push(peers, data)
+            self._push(peers, data, frames)
         self.wait()
         self.closed += sum(_is_closed(peer) for peer in peers)
 
@@ -171,17 +178,17 @@ class Attacker:
             return False
         return True
 
-    def _push(self, peers: Sequence[socket.socket], data: bytes) -> None:
+    def _push(self, peers: Sequence[socket.socket], data: bytes, frames: int) -> None:
         with selectors.DefaultSelector() as selector, memoryview(data) as view:
             for peer in peers:
                 if data:
                     selector.register(peer, selectors.EVENT_WRITE, _Sending(peer))
             while selector.get_map() and not self.is_over:
                 for key, _ in selector.select(0.1):
-                    if self._is_done(key.data, view):
+                    if self._is_done(key.data, view, frames):
                         selector.unregister(key.fileobj)
 
-    def _is_done(self, sending: _Sending, data: memoryview) -> bool:
+    def _is_done(self, sending: _Sending, data: memoryview, frames: int) -> bool:
         """Send some; whether there is no more to send, or the server has closed."""
         try:
             size = sending.peer.send(data[sending.at : sending.at + _AT_ONCE])
@@ -189,7 +196,7 @@ class Attacker:
             return False
         except OSError:
             return True
-        self._count(size)
+        self._count(size, max(1, frames * size // len(data)))
         sending.at += size
         return sending.at == len(data)
 

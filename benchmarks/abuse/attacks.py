@@ -307,7 +307,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "lists-unread": Attack(
         "150 peers ask for lists of 90,000 topics, 50 times each, and never read",
-        _crowd(150, lambda: frame(206) * 50, sources=150),
+        _crowd(150, lambda: frame(206) * 50, frames=50, sources=150),
         peers=150,
         seed=_many_topics,
         may_refuse_clients=True,
@@ -315,7 +315,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "lists-unread-one": Attack(
         "one peer does the same on 150 connections",
-        _crowd(150, lambda: frame(206) * 50),
+        _crowd(150, lambda: frame(206) * 50, frames=50),
         seed=_many_topics,
     ),
     "watches": Attack(

@@ -105,9 +105,9 @@ class KVConfig:
             if table.get(key) == value:
                 return
             self._check_room(namespace, table, key)
-            if key not in table and self._file_bytes + len(key) + size > self._most_bytes:
+            if key not in table and (least := self._file_bytes + len(key) + size) > self._most_bytes:
                 # without spelling out all the others first, which takes longer than everything else
-                raise self._too_large(value, self._file_bytes + len(key) + size)
+                raise self._too_large(value, least)
             await self._write(namespace, {**table, key: value}, key)
 
     async def delete(self, namespace: str, key: str) -> bool:

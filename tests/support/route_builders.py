@@ -138,7 +138,7 @@ class RouteScene:
             sink=self.effects.append,
             is_connected=lambda connection_id: connection_id not in self.closed,
             caches=(self.json_cache, self.native_cache),
-            on_touch=[lambda *touch: self.touched.append(touch)],
+            on_touch=lambda *touch: self.touched.append(touch),
         )
 
     async def register(self, *brokers: Registration) -> list[RegisterResult]:

@@ -72,8 +72,6 @@ from namesrv_remoting.errors import NoPermissionError, SystemBusyError
 # connections takes over.
 CARRIER_GRAIN_SECONDS: Final = 1.0
 _NO_CARRIERS: Final[Mapping[int, Carrier]] = {}
-# listener of heartbeats: the broker, its live entry, the silence before
-Touched = Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None]
 
 
 class RouteInfoManager:
@@ -90,7 +88,7 @@ class RouteInfoManager:
         is_connected: Callable[[int], bool],
         caches: Sequence[RouteCache[Any]] = (),
         on_late_heartbeat: Callable[[float], None] = lambda _: None,
-        on_touch: Sequence[Touched] = (),
+        on_touch: Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None] | None = None,
         on_publish: Callable[[int, Rerouted], None] | None = None,
         policy: TakeoverPolicy | None = None,
         quotas: TableQuotas | None = None,
@@ -115,7 +113,7 @@ class RouteInfoManager:
         self._is_connected = is_connected
         # told by how many seconds a heartbeat was late
         self._on_late_heartbeat = on_late_heartbeat
-        # told of every heartbeat, with the silence before it: without an effect, since there may be many
+        # told of every heartbeat: the broker, its live entry, the silence before; no effect, since there may be many
         self._on_touch = on_touch
         # told of new routes and their revision, under the lock, just before they get it: may only take note
         self._on_publish = on_publish
@@ -333,8 +331,8 @@ class RouteInfoManager:
             self.tables.broker_live_table[key] = heard
         else:
             self.tables.set_live(key, heard)
-        for touched in self._on_touch:
-            touched(key, heard, silent)
+        if self._on_touch is not None:
+            self._on_touch(key, heard, silent)
         return heard
 
     def _heard_elsewhere(self, key: BrokerAddrInfo, live: BrokerLiveInfo, connection_id: int, now: float) -> int:

@@ -263,7 +263,7 @@ class NamesrvController:
             is_connected=connections.__contains__,
             caches=(answers.json, answers.native),
             on_late_heartbeat=counters.late_heartbeats.observe,
-            on_touch=[] if log is None else [log.touched],
+            on_touch=None if log is None else log.touched,
             on_publish=None if log is None else log.routes_published,
             policy=limits.takeover,
             quotas=limits.quotas,
@@ -318,7 +318,7 @@ class NamesrvController:
         )
 
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
-        settings, answered = self._settings, namesrv.counters.request_answered
+        answered = namesrv.counters.request_answered
         handlers, kinds = processors(namesrv)
         if namesrv.audit is not None:
             handlers = {code: namesrv.audit.watching(handler) for code, handler in handlers.items()}
@@ -327,7 +327,7 @@ class NamesrvController:
             concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
             guard=namesrv.guard if namesrv.limiter is None else namesrv.limiter.admitting(namesrv.guard),
-            max_frame_bytes=settings.max_frame_bytes,
+            max_frame_bytes=lambda: namesrv.settings.max_frame_bytes,
             timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )
         return RemotingServer(
@@ -378,7 +378,7 @@ class NamesrvController:
             event(logger, logging.INFO, "waiting", reason=reason)
         namesrv.service_manager.ready(reason)
         if self._read_again is not None:
-            spawn(Reloader(namesrv, self.server, self._read_again).run(self._reload_asked))
+            spawn(Reloader(namesrv, self._read_again).run(self._reload_asked))
         self.listening.set()
 
     # -- leaving ------------------------------------------------------------------------------------------------------

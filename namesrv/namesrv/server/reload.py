@@ -18,7 +18,6 @@ from namesrv.settings.certificate import Certificate
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.access import address_of
 from namesrv_remoting.aio.connection import address_text
-from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log
 from namesrv_runtime.log import event
@@ -55,7 +54,6 @@ class Reloader:
     """Reloads on request, one at a time."""
 
     namesrv: Namesrv
-    server: RemotingServer
     read: Callable[[], Loaded]
 
     async def run(self, asked: asyncio.Event) -> None:
@@ -100,7 +98,7 @@ class Reloader:
             event(logger, logging.WARNING, "setting_changed" if name in reloadable else "setting_needs_restart", **told)
         changed = {name: wanted[name] for name in different if name in reloadable}
         was_open = self.namesrv.is_open_to_everybody()
-        apply(self.namesrv, self.server, changed)
+        apply(self.namesrv, changed)
         if self.namesrv.audit is not None:
             lines = (SettingChanged(name, running[name], value) for name, value in changed.items())
             self.namesrv.audit.settings_changed(*lines, cause="SIGHUP")
@@ -142,13 +140,12 @@ def _is_loopback(host: str) -> bool:
     return address is not None and address.is_loopback
 
 
-def apply(namesrv: Namesrv, server: RemotingServer, changed: Mapping[str, object]) -> None:
+def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
     """Let the server run with other values, which are valid; nothing here can fail half-way."""
     if not changed:
         return
     settings = namesrv.settings = namesrv.settings.model_copy(update=dict(changed))
     namesrv.limits.follow(settings)
-    server.dispatcher.max_frame_bytes = settings.max_frame_bytes
     if live := changed.keys() & _LIVE:
         for name in live:
             setattr(namesrv.live, name, changed[name])

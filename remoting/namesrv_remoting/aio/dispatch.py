@@ -54,7 +54,8 @@ class Dispatcher:
     native_ext: Mapping[str, str] = field(default_factory=dict)
     # lets a request pass, with what it found out about it, or raises a ResponseError; comes before everything else
     guard: Callable[[Request], Awaitable[Request]] | None = None
-    max_frame_bytes: int = MAX_FRAME_BYTES
+    # how large an answer may be by now
+    max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
     # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
     timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - of no interest
     # answers by (request code, response code), for metrics
@@ -102,7 +103,7 @@ class Dispatcher:
     def _encode(self, command: RemotingCommand, code: int, reply: Reply) -> bytes:
         answer = self._command(command, code, reply)
         try:
-            return encode_command(answer, max_frame_bytes=self.max_frame_bytes)
+            return encode_command(answer, max_frame_bytes=self.max_frame_bytes())
         except LocalProtocolError as error:
             # an answer larger than the peer would read: say so instead of closing its connection
             return encode_command(self._command(command, SystemError_.code, Reply(remark=str(error))))

@@ -1,5 +1,6 @@
 """Free ports of this machine."""
 
+import os
 import random
 import socket
 from contextlib import ExitStack
@@ -12,6 +13,11 @@ _HIGHEST: Final = 32000
 _BELOW: Final = 2
 _ABOVE: Final = 1
 _TRIES: Final = 100
+_PARTS: Final = 4
+_PART: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PARTS
+_PART_PORTS: Final = (_HIGHEST - _LOWEST) // _PARTS
+# by this process: whoever was given one may not listen yet
+_given: Final[set[int]] = set()
 
 
 def free_port(*, below: int = 0, above: int = 0) -> int:
@@ -21,8 +27,11 @@ def free_port(*, below: int = 0, above: int = 0) -> int:
         OSError: none was found.
     """
     for _ in range(_TRIES):
-        port = random.randrange(_LOWEST, _HIGHEST)
-        if all(_is_free(neighbour) for neighbour in range(port - below, port + above + 1)):
+        # a part for each process of the tests: another one may look at the same port in the same moment
+        port = random.randrange(_LOWEST + _PART * _PART_PORTS, _LOWEST + (_PART + 1) * _PART_PORTS)
+        wanted = set(range(port - below, port + above + 1))
+        if not wanted & _given and all(map(_is_free, wanted)):
+            _given.update(wanted)
             return port
     raise OSError(f"no free port from {_LOWEST} to {_HIGHEST} in {_TRIES} tries")
 

@@ -232,7 +232,7 @@ def reloader(server: InProcess, access: Path | None, *further: str) -> Reloader:
         *(f"--data-dir={server.data_dir}", f"--nameserver-name={settings.nameserver_name}", *further),
     ]
     read: Callable[[], Loaded] = lambda: load(parse(argv), {})  # noqa: E731 - typed
-    return Reloader(server.namesrv, server.controller.server, read)
+    return Reloader(server.namesrv, read)
 
 
 async def test_reload_reaches_open_connections(server: InProcess, access: Path) -> None:

@@ -311,7 +311,7 @@ async def test_reload(tmp_path: Path, begins: str) -> None:
         argv = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path / 'data'}"]
         file.write_text('quotas = "enforce"\nquota_topics_per_cluster = 3\n')
         argv.append(f"--config={file}")
-        await Reloader(server.namesrv, server.controller.server, lambda: load(parse(argv), {})).reload()
+        await Reloader(server.namesrv, lambda: load(parse(argv), {})).reload()
 
         assert (0, None) == await registered(peer, FIRST, "T1", "T2", "T3")
         expected = 0 if begins == "off" else BUSY

@@ -32,7 +32,7 @@ class File:
             *(f"--data-dir={server.data_dir}", f"--heartbeat-log-dir={settings.heartbeat_log_dir}"),
             *(f"--nameserver-name={settings.nameserver_name}", f"--config={path}"),
         ]
-        self.reloader = Reloader(server.namesrv, server.controller.server, lambda: load(parse(argv), {}))
+        self.reloader = Reloader(server.namesrv, lambda: load(parse(argv), {}))
 
     async def reload(self, text: str) -> None:
         """Write it and have it read again."""
@@ -80,7 +80,7 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
     log_dir = str(tmp_path / "log")
     async with namesrv_in_process(tmp_path / "data", heartbeat_log_dir=log_dir, quotas="observe") as server:
         namesrv, remoting = server.namesrv, server.controller.server
-        apply(namesrv, remoting, {setting: value for setting, value, *_ in BOUNDS})
+        apply(namesrv, {setting: value for setting, value, *_ in BOUNDS})
 
         assert namesrv.heartbeat_log is not None
         enforced = {"server": remoting.limits, "tables": namesrv.manager.limits, "kv": namesrv.kv.limits}
@@ -90,7 +90,7 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
         enforced |= {"requests": namesrv.limiter.quotas}
         for _, value, who, limit, other in BOUNDS:
             assert (value if other is None else other) == getattr(enforced[who], limit), limit
-        assert 65536 == remoting.dispatcher.max_frame_bytes
+        assert 65536 == remoting.dispatcher.max_frame_bytes()
 
 
 async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: NamesrvPeer) -> None:
@@ -102,7 +102,7 @@ async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: Namesrv
     assert b"orderTopicConf" not in (await peer.call(105, {"topic": "T"})).body
 
     changed = {"max_topics_per_broker": 1, "admin_enabled": True, "kv_max_value_bytes": 3, "order_message_enable": True}
-    apply(server.namesrv, server.controller.server, changed)
+    apply(server.namesrv, changed)
 
     refused = (await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"))).outcome
     assert (1, "2 topics in one registration, limit 1") == refused

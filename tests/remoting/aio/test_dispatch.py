@@ -112,7 +112,7 @@ async def test_question_without_an_opaque_gets_the_servers_own_number() -> None:
 
 async def test_answer_larger_than_the_limit_says_so() -> None:
     """A peer would close its connection on such a frame; it gets code 1 with both sizes instead."""
-    answer = only(await answer_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=4096)))
+    answer = only(await answer_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)))
 
     assert (1, 7, b"", "frame of 4201 bytes, limit 4096") == (answer.code, answer.opaque, answer.body, answer.remark)
 
