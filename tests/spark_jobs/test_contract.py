@@ -70,7 +70,7 @@ async def written_lines(root: Path) -> list[Line]:
         await a.call(HEARTBEAT, C.ext)
         log._max_queued = limit
         await a.call(HEARTBEAT, C.ext)
-    return read_log(root)
+    return read_log(root / "server" / "heartbeats") + read_log(root / "client")
 
 
 @pytest.fixture(scope="module")
