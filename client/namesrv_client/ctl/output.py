@@ -19,7 +19,6 @@ from rich.text import Text
 
 from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.options import Options
-from namesrv_remoting.codes import Permission
 from namesrv_runtime.log import printable
 
 # into a pipe or file a row is a line, however long
@@ -211,14 +210,6 @@ def moment(ts_ms: int | None) -> str | None:
     except (ValueError, OverflowError, OSError):
         # a server may say anything
         return str(ts_ms)
-
-
-def perm_text(perm: int) -> str:
-    """A permission as RocketMQ writes it: read, write, inherit."""
-    return "".join(
-        letter if perm & bit else "-"
-        for letter, bit in (("R", Permission.READ), ("W", Permission.WRITE), ("X", Permission.INHERIT))
-    )
 
 
 # in JSON the only unprintable character outside of strings is the line break

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_client.ctl.commands.diff import Difference, View, differences, view_of
 from namesrv_client.ctl.commands.explain import Instance
+from namesrv_client.ctl.comparison import Difference, View, differences, view_of
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from namesrv_client.ctl.output import cell, json_text, lasting, moment, perm_text, table, yaml_text
+from namesrv_client.ctl.comparison import perm_text
+from namesrv_client.ctl.output import cell, json_text, lasting, moment, table, yaml_text
 from namesrv_runtime.log import printable
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl

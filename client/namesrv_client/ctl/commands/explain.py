@@ -8,11 +8,12 @@ import msgspec
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.commands.diff import Facts, View, difference_table, differences, facts_with_addresses
+from namesrv_client.ctl.commands.diff import difference_table
 from namesrv_client.ctl.commands.topics import TopicArgument, joined
+from namesrv_client.ctl.comparison import Facts, View, differences, facts_with_addresses, perm_text
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, ago, lasting, perm_text
+from namesrv_client.ctl.output import Report, ago, lasting
 from namesrv_client.ctl.running import Columns, absences_in, server_table, show
 from namesrv_client.ctl.servers import Answers, Servers
 from namesrv_remoting.bodies.extensions import LiveBroker

@@ -10,8 +10,8 @@ import typer
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.commands.diff import disagreements, facts_with_addresses
 from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_members
+from namesrv_client.ctl.comparison import disagreements, facts_with_addresses
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import ABSENT, Output, complain, moment

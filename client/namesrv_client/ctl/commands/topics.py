@@ -8,9 +8,10 @@ import typer
 from rich.console import RenderableType
 
 from namesrv_client.ctl.commands.brokers import group_members, slaves
+from namesrv_client.ctl.comparison import perm_text
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import perm_text, table
+from namesrv_client.ctl.output import table
 from namesrv_client.ctl.running import Columns, change, show_list
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID, RequestCode

@@ -1,0 +1,192 @@
+"""The audit trail of a server, read from its files: the lines that are wanted, in order and in words."""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from heapq import merge
+from pathlib import Path
+from typing import Any, Final
+
+Line = dict[str, Any]
+
+_HOUR: Final = 3600
+_FILE: Final = re.compile(r"(?P<run>[^.].*-[0-9a-f]+)-(?P<number>[0-9]+)\.jsonl\.(?P<suffix>open|gz)")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which lines are wanted: all that fit every filter that is there."""
+
+    kinds: frozenset[str] = frozenset()
+    account: str | None = None
+    peer: str | None = None
+    request: str | None = None
+    broker: str | None = None
+    topic: str | None = None
+    since_ms: float = 0.0
+
+    def admit(self, line: Mapping[str, Any]) -> bool:
+        """Whether a line is wanted."""
+        request = None if self.request is None else self.request.upper().replace("-", "_")
+        return (
+            line["ts_ms"] >= self.since_ms
+            and (not self.kinds or line["event"] in self.kinds)
+            and _fits(self.account, [line.get("account")])
+            and _fits(self.peer, [each for peer in _peers(line) for each in _spellings(peer)])
+            and _fits(request, [line.get("request")])
+            and _fits(self.broker, _named(line, "broker_name", "brokerName"))
+            and _fits(self.topic, _named({name: line.get(name) for name in ("changes", "about")}, "topic"))
+        )
+
+
+def _fits(pattern: str | None, values: Iterator[Any] | list[Any]) -> bool:
+    return pattern is None or any(isinstance(value, str) and fnmatchcase(value, pattern) for value in values)
+
+
+def _peers(line: Mapping[str, Any]) -> list[Any]:
+    return [line.get("peer"), line.get("proxied"), *(line.get("by_address") or ())]
+
+
+def _spellings(peer: object) -> list[str]:
+    """An address with its port and without."""
+    return [peer, peer.rpartition(":")[0].strip("[]")] if isinstance(peer, str) else []
+
+
+def _named(value: object, *names: str) -> Iterator[object]:
+    """All values of members that are called so, however deep."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name in names:
+                yield inner
+            yield from _named(inner, *names)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named(inner, *names)
+
+
+@dataclass
+class Trail:
+    """The lines of a directory, in the order in which they were written; those of several runs by their time."""
+
+    directory: Path
+    filters: Filters = field(default_factory=Filters)
+    # what could not be read, a line each
+    problems: list[str] = field(default_factory=list)
+    # bytes that were read, by file without its suffix; closed files that were read to their end
+    _read: dict[Path, int] = field(default_factory=dict)
+    _finished: set[Path] = field(default_factory=set)
+
+    def news(self) -> Iterator[Line]:
+        """What has come since the last time that is wanted."""
+        for folder in sorted(self.directory.glob("dt=*/hour=*")):
+            if _end_ms(folder) < self.filters.since_ms:
+                continue
+            # of each run, in order: the number of a file, and whether it is closed
+            runs: dict[str, dict[int, bool]] = {}
+            for path in folder.iterdir():
+                if name := _FILE.fullmatch(path.name):
+                    files = runs.setdefault(name["run"], {})
+                    # for a moment it is there twice
+                    files[int(name["number"])] = files.get(int(name["number"]), False) or name["suffix"] == "gz"
+            parts = [self._of_run(folder / run, files) for run, files in runs.items()]
+            yield from filter(self.filters.admit, merge(*parts, key=lambda line: int(line["ts_ms"])))
+
+    def _of_run(self, stem: Path, files: Mapping[int, bool]) -> Iterator[Line]:
+        for number, is_closed in sorted(files.items()):
+            yield from self._lines(stem.with_name(f"{stem.name}-{number}"), is_closed=is_closed)
+
+    def _lines(self, stem: Path, *, is_closed: bool) -> Iterator[Line]:
+        if stem in self._finished:
+            return
+        try:
+            with self._opened(stem, is_closed=is_closed) as file:
+                file.seek(self._read.get(stem, 0))
+                for raw in file:
+                    # half a line is being written, or is the last of a server that was killed
+                    if raw.endswith(b"\n"):
+                        self._read[stem] = self._read.get(stem, 0) + len(raw)
+                        yield from self._parsed(stem, raw)
+        except (OSError, EOFError, zlib.error) as error:
+            self.problems.append(f"{stem}: {error}")
+            self._finished.add(stem)
+        if is_closed:
+            self._finished.add(stem)
+
+    def _opened(self, stem: Path, *, is_closed: bool) -> Any:
+        if not is_closed:
+            try:
+                return stem.with_name(f"{stem.name}.jsonl.open").open("rb")
+            except FileNotFoundError:
+                # closed since we looked
+                pass
+        return gzip.open(stem.with_name(f"{stem.name}.jsonl.gz"))
+
+    def _parsed(self, stem: Path, raw: bytes) -> Iterator[Line]:
+        try:
+            line = json.loads(raw)
+            int(line["ts_ms"]), line["event"]
+        except (ValueError, TypeError, KeyError):
+            self.problems.append(f"{stem}: not a line of an audit trail: {raw[:80]!r}")
+        else:
+            yield line
+
+
+def _end_ms(folder: Path) -> float:
+    """When the hour of a folder is over; a folder that is called otherwise is always of interest."""
+    try:
+        begin = datetime.strptime(f"{folder.parent.name} {folder.name}", "dt=%Y-%m-%d hour=%H").replace(tzinfo=UTC)
+    except ValueError:
+        return float("inf")
+    return (begin.timestamp() + _HOUR) * 1000
+
+
+# -- lines in words ---------------------------------------------------------------------------------------------------
+
+
+def sentence(line: Line) -> str:
+    """What a line says, in one sentence."""
+    match line:
+        case {"event": "change", "changes": [*changes]}:
+            return "; ".join(filter(None, map(_change, changes)))
+        case {"event": "refusal"}:
+            about = " ".join(f"{name}={value}" for name, value in (line.get("about") or {}).items())
+            words = [f"{line.get('reason')}: {line.get('remark')}", f"[{about}]" if about else ""]
+            words.append("(observed only)" if line.get("observed") else "")
+            words.append(f"({line['repeated']} times more)" if line.get("repeated") else "")
+            return " ".join(filter(None, words))
+        case {"event": "refusals"}:
+            addresses = ", ".join(f"{address} ({count})" for address, count in (line.get("by_address") or {}).items())
+            return f"{line.get('count')} others refused{f': {addresses}' if addresses else ''}"
+        case {"event": "dropped"}:
+            return f"{line.get('count')} lines lost"
+    return ""
+
+
+def _change(change: Any) -> str:
+    match change:
+        case {"what": "broker", "before": before, "after": after}:
+            broker = after or before or {}
+            how = "removed" if after is None else "registered" if before is None else "changed"
+            reason = f" ({change['reason']})" if change.get("reason") else ""
+            name = f"{change.get('cluster')}/{broker.get('broker_name')}/{broker.get('broker_id')}"
+            return f"{how} {name} at {change.get('broker_addr')}{reason}"
+        case {"what": "routes", "topics": int(topics), "named": [*named]}:
+            more = f" and {topics - len(named)} more" if topics > len(named) else ""
+            return f"routes of {', '.join(str(each.get('topic')) for each in named)}{more}"
+        case {"what": "account", "account": name, "before": before, "after": after}:
+            how = "added" if before is None else "removed" if after is None else "changed"
+            return f"account {name} {how}{', secrets rotated' if change.get('rotated') else ''}"
+        case {"what": what, "before": before, "after": after}:
+            subject = [change[name] for name in ("namespace", "key", "broker_name", "setting") if name in change]
+            name = "/".join(map(str, subject))
+            return f"{str(what).replace('_', ' ')} {name}: {_value(before)} -> {_value(after)}"
+    return str(change.get("what")) if isinstance(change, dict) else ""
+
+
+def _value(value: object) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)

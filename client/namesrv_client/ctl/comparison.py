@@ -1,0 +1,105 @@
+"""Whether several NameServers say the same of brokers and topics: facts, and where they differ."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from namesrv_remoting.bodies.route import ClusterInfo, TopicRouteData
+from namesrv_remoting.codes import Permission
+
+Kind = Literal["broker", "topic"]
+Fact = str | int | bool | None
+# what one server says of one broker or topic: the name of each fact, and the fact
+Facts = Mapping[str, Fact]
+# what one server says of all brokers and topics
+View = Mapping[tuple[Kind, str], Facts]
+
+# the fact that something is there at all
+PRESENT: Final = "present"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One fact about which servers disagree; `values` has what each of them says, in their order."""
+
+    kind: Kind
+    name: str
+    fact: str
+    values: Mapping[str, Fact]
+
+
+def differences(views: Mapping[str, View]) -> list[Difference]:
+    """Everything in which they differ: brokers first, by name. Of what only some have, only that is said."""
+    found = []
+    for key in sorted(frozenset().union(*views.values())):
+        having = {server: view[key] for server, view in views.items() if key in view}
+        if len(having) < len(views):
+            found.append(Difference(*key, PRESENT, {server: server in having for server in views}))
+        found += [Difference(*key, fact, values) for fact, values in disagreements(having).items()]
+    return found
+
+
+def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
+    """Each fact on which they disagree, and what each of them says."""
+    names = dict.fromkeys(name for one in facts.values() for name in one)
+    found = {name: {who: one.get(name) for who, one in facts.items()} for name in names}
+    return {name: values for name, values in found.items() if len(set(values.values())) > 1}
+
+
+def view_of(info: ClusterInfo, routes: Mapping[str, TopicRouteData | None]) -> View:
+    """Every instance of every group, as `cluster/name/id`, and every topic.
+
+    Addresses are the brokers' facts: a lost slave is no news of each topic.
+    """
+    view: dict[tuple[Kind, str], Facts] = {
+        ("broker", f"{group.cluster}/{group.broker_name}/{broker_id}"): {
+            "address": address,
+            "zone": group.zone_name,
+            "acting master": group.enable_acting_master,
+        }
+        for group in info.broker_addr_table.values()
+        for broker_id, address in group.broker_addrs.items()
+    }
+    view.update({("topic", topic): route_facts(data) for topic, data in routes.items() if data is not None})
+    return view
+
+
+def route_facts(data: TopicRouteData) -> dict[str, Fact]:
+    """One topic's queues, by broker."""
+    facts: dict[str, Fact] = {}
+    for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
+        counts = f"{queues.read_queue_nums} read, {queues.write_queue_nums} write, {perm_text(queues.perm)}"
+        flags = f", flags {queues.topic_sys_flag}" if queues.topic_sys_flag else ""
+        facts[f"queues on {queues.broker_name}"] = counts + flags
+    facts["order"] = data.order_topic_conf
+    for name, info in sorted((data.topic_queue_mapping_by_broker or {}).items()):
+        pairs = sorted((info.curr_id_map or {}).items())
+        facts[f"static queues on {name}"] = ", ".join(f"{logical}={physical}" for logical, physical in pairs)
+    return facts
+
+
+def facts_with_addresses(data: TopicRouteData) -> dict[str, Fact]:
+    """The same, and where its brokers are."""
+    return route_facts(data) | {
+        f"address of {group.broker_name}/{broker_id}": address
+        for group in data.broker_datas
+        for broker_id, address in sorted(group.broker_addrs.items())
+    }
+
+
+def grouped(found: Iterable[Difference]) -> list[tuple[list[str], Difference]]:
+    """Like ones together, in the order of their first: a broker that one server lacks is missed in all its topics."""
+    groups: dict[tuple[object, ...], list[Difference]] = {}
+    for one in found:
+        # brokers are few, and each of them matters
+        own = one.name if one.kind == "broker" else ""
+        groups.setdefault((one.kind, own, one.fact, *one.values.items()), []).append(one)
+    return [([one.name for one in group], group[0]) for group in groups.values()]
+
+
+def perm_text(perm: int) -> str:
+    """A permission as RocketMQ writes it: read, write, inherit."""
+    return "".join(
+        letter if perm & bit else "-"
+        for letter, bit in (("R", Permission.READ), ("W", Permission.WRITE), ("X", Permission.INHERIT))
+    )
