@@ -1,19 +1,23 @@
 """The route client: which broker has which queue, for producers and consumers."""
 
-from namesrv_client.client import BrokerAddress, RouteClient
-from namesrv_client.queues import allocation as allocate
-from namesrv_client.queues.topic_queues import MessageQueue, PublishInfo
-from namesrv_client.routes.route import (
-    NoQueueError,
-    Route,
-    RouteChange,
-    RouteChanges,
-    RouteError,
-    RouteUnavailableError,
-    TopicNotFoundError,
-)
-from namesrv_client.settings import ClientSettings
-from namesrv_client.sync import SyncRouteClient
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from namesrv_client.client import BrokerAddress, RouteClient
+    from namesrv_client.queues import allocation as allocate
+    from namesrv_client.queues.topic_queues import MessageQueue, PublishInfo
+    from namesrv_client.routes.route import (
+        NoQueueError,
+        Route,
+        RouteChange,
+        RouteChanges,
+        RouteError,
+        RouteUnavailableError,
+        TopicNotFoundError,
+    )
+    from namesrv_client.settings import ClientSettings
+    from namesrv_client.sync import SyncRouteClient
 
 __all__ = [
     "BrokerAddress",
@@ -31,3 +35,32 @@ __all__ = [
     "TopicNotFoundError",
     "allocate",
 ]
+
+# The module of each. They are imported when they are asked for: namesrvctl, which is below, needs none of them.
+_MODULES: Final = {
+    "BrokerAddress": "client",
+    "ClientSettings": "settings",
+    "MessageQueue": "queues.topic_queues",
+    "NoQueueError": "routes.route",
+    "PublishInfo": "queues.topic_queues",
+    "Route": "routes.route",
+    "RouteChange": "routes.route",
+    "RouteChanges": "routes.route",
+    "RouteClient": "client",
+    "RouteError": "routes.route",
+    "RouteUnavailableError": "routes.route",
+    "SyncRouteClient": "sync",
+    "TopicNotFoundError": "routes.route",
+    "allocate": "queues.allocation",
+}
+
+# of a module that has one, type checkers believe everything
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for the first time."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+        found = globals()[name] = module if name == "allocate" else getattr(module, name)
+        return found

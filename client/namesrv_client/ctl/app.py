@@ -1,90 +1,148 @@
 """All commands of namesrvctl, by name."""
 
-import os
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
-from typing import Annotated, Final, Literal, get_args
+from importlib import import_module
+from typing import Any, Final
 
 import typer
-from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]  # not declared
+from typer.completion import completion_init  # type: ignore[attr-defined]  # not declared
+from typer.core import TyperCommand, TyperGroup
 
-from namesrv_client.ctl import PROGRAM
-from namesrv_client.ctl.commands import access, audit, bench, brokers, config, diff, explain, following, mqadmin, topics
-from namesrv_client.ctl.options import Options, command, group
+from namesrv_client.ctl.options import command, group
 
 # What typer does for its options --install-completion and --show-completion, which the command `completion` stands
 # for: from then on it answers what the printed scripts ask.
 completion_init()
 
-Shell = Literal["bash", "zsh", "fish", "powershell"]
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
+# By name; a name of two words is a command of a group. Each with its module and function in `commands`, and the first
+# paragraph of that one's docstring: to list the commands none of them is imported.
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "status": ("brokers:status", "Show whether each NameServer answers and is ready, and how much it knows."),
+    "brokers": (
+        "brokers:brokers",
+        "List live brokers: when each was last heard, when it expires, and the state that it reports.",
+    ),
+    "clusters": ("brokers:clusters", "List clusters and their broker groups."),
+    "topics": ("topics:topics", "List all topics."),
+    "route": ("topics:route", "Show where the queues of topics are."),
+    "whoami": ("access:whoami", "Show whom each server takes you for, and what that account may do."),
+    "connections": (
+        "brokers:connections",
+        "List connections: since when they are open, how many requests they sent, how many bytes are unsent.",
+    ),
+    "events": (
+        "following:events",
+        "Show the last registrations, evictions and route changes; a server remembers 1,000.",
+    ),
+    "watch": ("following:watch", "Show the routes of topics, then every change as it happens, until Ctrl-C."),
+    "audit": ("audit:audit", "Show who changed what on a server, and who was refused what."),
+    "explain": (
+        "explain:explain",
+        "Show when each broker of a topic's route was last heard and will be evicted, on each server.",
+    ),
+    "diff": ("diff:diff", "Compare NameServers: brokers (addresses, zone) and topics (queues, permissions, order)."),
+    "bench": ("bench:bench", "Measure how fast each server answers route questions."),
+    "wipe-write-perm": (
+        "brokers:wipe_write_perm",
+        "Remove the write permission from all topics of a broker, so that producers leave it.",
+    ),
+    "add-write-perm": (
+        "brokers:add_write_perm",
+        "Make all topics of a broker readable and writable, also those that were read-only before.",
+    ),
+    "delete-topic": (
+        "topics:delete_topic",
+        "Delete a topic from every server. Brokers that still have it register it again within 30 s.",
+    ),
+    "completion": ("completion:completion", "Print the completion script for a shell."),
+    "kv get": ("config:kv_get", "Show one value. Exits with 1 if a server that answered has none."),
+    "kv put": ("config:kv_put", "Set a value on every server. Exits with 1 if one of them did not accept it."),
+    "kv delete": (
+        "config:kv_delete",
+        "Remove a value from every server; it may be absent. Exits with 1 if one of them refused.",
+    ),
+    "kv list": (
+        "config:kv_list",
+        "Show a whole namespace. Exits with 1 if a server that answered has none of that name.",
+    ),
+    "config show": (
+        "config:show_config",
+        "Show the settings in effect, by their names in Apache's namesrv.properties.",
+    ),
+    "config set": ("config:set_config", "Change settings of running servers; ours require --admin-enabled."),
+    "access check": (
+        "access:check",
+        "Check an access file, and list its accounts. Exits with 1 if a server would refuse it.",
+    ),
+    "access explain": ("access:explain", "Say whether an account may do something, and why. Exits with 1 if not."),
+    "access keygen": (
+        "access:keygen",
+        "Make an access key with its secret, and print where each belongs. Nothing is kept.",
+    ),
+}
+_GROUPS: Final = {
+    "kv": "Read and change the key-value config.",
+    "config": "Read and change settings of running servers.",
+    "access": "Check access files, and make keys for them.",
+}
 
 
+def function_of(target: str) -> Callable[..., None]:
+    """What does a command."""
+    module, _, name = target.partition(":")
+    found: Callable[..., None] = getattr(import_module(f"namesrv_client.ctl.commands.{module}"), name)
+    return found
+
+
+class _Later(TyperCommand):
+    """A command of which only name and summary are known until it is called, or completed, or asked for help."""
+
+    def make_context(self, *args: Any, **values: Any) -> Any:
+        """The context of the command itself."""
+        assert self.callback is not None  # noqa: S101 - for mypy
+        return self.callback().make_context(*args, **values)
+
+
+class _Commands(TyperGroup):
+    """All commands: those that are listed, and those that are understood as mqadmin spells them."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None:
+            from namesrv_client.ctl.commands import mqadmin  # noqa: PLC0415  # few ask for it, and it brings the rest
+
+            if cmd_name in mqadmin.COMMANDS:
+                function, spelled = mqadmin.COMMANDS[cmd_name]
+                return _built(cmd_name, function, spelled)
+        return found
+
+
+def _built(name: str, function: Callable[..., None], spelled: Mapping[str, Any] | None = None) -> Any:
+    """The command with all of its options."""
+    holder = typer.Typer(**_STYLE)
+    command(holder, name, function, spelled=spelled)
+    return typer.main.get_command(holder)
+
+
+def _add(holder: typer.Typer, name: str, target: str, summary: str) -> None:
+    holder.command(name, cls=_Later, help=summary)(lambda: _built(name, function_of(target)))
+
+
+_STYLE: Final[dict[str, Any]] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["--help", "-h"]},
+}
+app = typer.Typer(cls=_Commands, no_args_is_help=True, **_STYLE)
 group(
     app,
     "Inspect and change NameServers, ours and Apache RocketMQ's.\n\n"
     "Exit codes: 0 success; 1 absent, different, unhealthy or refused; 2 usage error, or no server answered.",
 )
-
-
-def completion(
-    options: Options,  # noqa: ARG001 - every command has them
-    shell: Annotated[Shell | None, typer.Argument(help="Default: the shell in $SHELL.", show_default=False)] = None,
-) -> None:
-    """Print the completion script for a shell.
-
-    For bash: namesrvctl completion bash > ~/.local/share/bash-completion/completions/namesrvctl
-    """
-    name = shell or PurePath(os.environ.get("SHELL", "")).name
-    if name not in get_args(Shell):
-        raise typer.BadParameter(f"unknown shell {name!r} (one of {', '.join(get_args(Shell))})", param_hint="SHELL")
-    typer.echo(get_completion_script(prog_name=PROGRAM, complete_var="_NAMESRVCTL_COMPLETE", shell=name))
-
-
-# by name; a name of two words is a command of a group
-_COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
-    "status": brokers.status,
-    "brokers": brokers.brokers,
-    "clusters": brokers.clusters,
-    "topics": topics.topics,
-    "route": topics.route,
-    "whoami": access.whoami,
-    "connections": brokers.connections,
-    "events": following.events,
-    "watch": following.watch,
-    "audit": audit.audit,
-    "explain": explain.explain,
-    "diff": diff.diff,
-    "bench": bench.bench,
-    "wipe-write-perm": brokers.wipe_write_perm,
-    "add-write-perm": brokers.add_write_perm,
-    "delete-topic": topics.delete_topic,
-    "completion": completion,
-    "kv get": config.kv_get,
-    "kv put": config.kv_put,
-    "kv delete": config.kv_delete,
-    "kv list": config.kv_list,
-    "config show": config.show_config,
-    "config set": config.set_config,
-    "access check": access.check,
-    "access explain": access.explain,
-    "access keygen": access.keygen,
-}
-_GROUPS: Final = {
-    "kv": typer.Typer(help="Read and change the key-value config.", no_args_is_help=True),
-    "config": typer.Typer(help="Read and change settings of running servers.", no_args_is_help=True),
-    "access": typer.Typer(help="Check access files, and make keys for them.", no_args_is_help=True),
-}
-
-for words, function in _COMMANDS.items():
+_groups = {name: typer.Typer(help=text, no_args_is_help=True) for name, text in _GROUPS.items()}
+for words, (target, summary) in COMMANDS.items():
     *group_name, name = words.split()
-    command(_GROUPS[group_name[0]] if group_name else app, name, function)
-for name, sub_app in _GROUPS.items():
+    _add(_groups[group_name[0]] if group_name else app, name, target, summary)
+for name, sub_app in _groups.items():
     app.add_typer(sub_app, name=name)
-for name, (function, spelled) in mqadmin.COMMANDS.items():
-    command(app, name, function, spelled=spelled)

@@ -9,19 +9,20 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import typer
 
 from namesrv_client.ctl import PROGRAM
-from namesrv_remoting.aio.credentials import SigningSettings
-from namesrv_remoting.aio.tls import TlsClientSettings
-from namesrv_runtime.name_servers import parse_list
-from namesrv_runtime.settings import CheckedSettings
 
-S = TypeVar("S", bound=CheckedSettings)
+if TYPE_CHECKING:
+    # imported where they are used: what needs no server, help above all, does without pydantic and asyncio
+    from namesrv_remoting.aio.credentials import SigningSettings
+    from namesrv_remoting.aio.tls import TlsClientSettings
+    from namesrv_runtime.settings import CheckedSettings
+
+S = TypeVar("S", bound="CheckedSettings")
 OutputFormat = Literal["table", "json", "yaml"]
 
 DEFAULT_PORT: Final = 9876
@@ -37,6 +38,8 @@ def _option(*names: str, **values: Any) -> Any:
 
 def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - how typer calls it
     if is_wanted:
+        from importlib.metadata import version  # noqa: PLC0415  # takes its time, and few ask for it
+
         typer.echo(f"{PROGRAM} {version('namesrv')}")
         raise typer.Exit
 
@@ -62,8 +65,8 @@ class Options:
     color: bool
     yes: bool
     # from the environment only: the arguments of a process can be read by everybody
-    signing: SigningSettings
-    tls: TlsClientSettings
+    signing: "SigningSettings"
+    tls: "TlsClientSettings"
 
 
 def options_of(  # noqa: PLR0913 - each is an option
@@ -122,6 +125,9 @@ def options_of(  # noqa: PLR0913 - each is an option
     ] = False,
 ) -> Options:
     """The options as they stand on the command line, with their defaults. Raises BadParameter."""
+    from namesrv_remoting.aio.credentials import SigningSettings  # noqa: PLC0415  # see above
+    from namesrv_remoting.aio.tls import TlsClientSettings  # noqa: PLC0415
+
     return Options(
         addresses=_addresses(server or ()),
         output=output or "table",
@@ -153,6 +159,8 @@ _COMMON: Final = inspect.signature(options_of).parameters
 
 
 def _addresses(servers: Sequence[str]) -> tuple[str, ...]:
+    from namesrv_runtime.name_servers import parse_list  # noqa: PLC0415  # see above
+
     where, text = "--server", ";".join(servers)
     if not servers:
         where, text = "NAMESRV_ADDR", os.environ.get("NAMESRV_ADDR") or "127.0.0.1"

@@ -1,5 +1,6 @@
 """The command starts, explains and completes itself, and ends with the right code."""
 
+import inspect
 import os
 import shlex
 import shutil
@@ -14,7 +15,7 @@ from namesrv_client.ctl.commands import mqadmin
 from tests.support.ctl import COMMAND, nobody, run
 
 GROUPS = [*app._GROUPS]
-COMMANDS = [*app._COMMANDS, *GROUPS]
+COMMANDS = [*app.COMMANDS, *GROUPS]
 
 
 def process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -33,6 +34,29 @@ def test_each_command_explains_itself(command: str) -> None:
     assert ("--timeout" in shown.out) == (command not in GROUPS)
     assert max(len(line) for line in shown.lines) <= 80
     assert shown == run(*command.split(), "-h", env={"COLUMNS": "80"})
+
+
+@pytest.mark.parametrize(("target", "summary"), app.COMMANDS.values())
+def test_list_says_what_each_command_says_itself(target: str, summary: str) -> None:
+    """It is written down twice, so that a list of all commands imports none of them."""
+    text = inspect.getdoc(app.function_of(target)) or ""
+
+    assert summary == " ".join(text.partition("\n\n")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("args", "spared"),
+    [
+        (["--help"], {"asyncio", "namesrv_remoting"}),
+        (["status", "--help"], {"namesrv_client.client", "namesrv_client.ctl.commands.bench"}),
+    ],
+)
+def test_only_what_is_needed_is_imported(args: list[str], spared: set[str]) -> None:
+    """Help and completion import no command, a command none of the others and not the client library."""
+    script = f"import sys; from namesrv_client.ctl.cli import main; main({args!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert set() == spared & set(done.stdout.splitlines()[-1].split())
 
 
 def test_root_lists_all_commands_but_mqadmins() -> None:
