@@ -8,7 +8,7 @@ PY := .venv/bin/python
 ARGS ?=
 # more workers than that spend their time starting
 PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --durations 10
-TYPED := $(wildcard runtime remoting namesrv broker_agent client spark_jobs benchmarks demo docker tools tests)
+TYPED := $(wildcard runtime remoting namesrv broker_agent client console spark_jobs benchmarks demo docker tools tests)
 
 .PHONY: help
 help: ## list the targets
@@ -25,6 +25,10 @@ setup-run:
 .PHONY: run
 run: setup-run ## serve on 0.0.0.0:9876 until Ctrl-C, with its data in .state
 	@exec env XDG_STATE_HOME="$(CURDIR)/.state" .venv/bin/namesrv $(ARGS)
+
+.PHONY: console
+console: setup-run ## serve the web console on 127.0.0.1:9878 until Ctrl-C: make console ARGS='--server a:9876 --server b:9876'
+	@exec .venv/bin/namesrv-console $(ARGS)
 
 .PHONY: test
 test: setup ## run the quick tests: every capability once, in three minutes

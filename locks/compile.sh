@@ -23,8 +23,8 @@ compile() { # output, further options
 }
 
 # run.txt is a part of dev.txt, to the version: `make test` must not change what `make run` installed
-compile locks/dev.txt --extra server --extra ctl --extra spark --group dev "$@"
-compile locks/run.txt --extra server --extra ctl --group build --constraints locks/dev.txt "$@"
+compile locks/dev.txt --extra server --extra ctl --extra console --extra spark --group dev "$@"
+compile locks/run.txt --extra server --extra ctl --extra console --group build --constraints locks/dev.txt "$@"
 # what the image of the report is built from
 compile locks/spark.txt --extra spark --group build --constraints locks/dev.txt "$@"
 # what `make mutation` adds to dev.txt

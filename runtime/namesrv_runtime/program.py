@@ -44,6 +44,7 @@ def run(name: str, module: str) -> NoReturn:
 namesrv = partial(run, "namesrv", "namesrv.cli")
 namesrv_broker_agent = partial(run, "namesrv-broker-agent", "namesrv_broker_agent.cli")
 namesrvctl = partial(run, "namesrvctl", "namesrv_client.ctl.cli")
+namesrv_console = partial(run, "namesrv-console", "namesrv_console.cli")
 
 
 def _open_streams(name: str) -> None:

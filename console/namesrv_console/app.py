@@ -1,0 +1,96 @@
+"""The console as an ASGI application: its pages, their live parts, the search field, static files."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
+from namesrv_console.console import Console, Page, Visit
+from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
+from namesrv_console.pages import overview
+from namesrv_console.templating import Templates
+
+# in the order of the menu
+PAGES: Final[tuple[Page, ...]] = (overview.PAGE,)
+
+THEMES: Final = ("light", "dark")
+_YEAR_SECONDS: Final = 365 * 24 * 3600
+
+
+def create_app(console: Console) -> Starlette:
+    """All that a browser can ask of a console; what it shows is kept up to date by `Console.run`."""
+    served = _Served(console)
+    app = Starlette(
+        routes=[
+            *(Route(page.path, served.endpoint(page), methods=["GET"], name=page.name) for page in PAGES),
+            Route("/live", served.live, methods=["GET"]),
+            Route("/preferences", preferences, methods=["GET"]),
+            Mount("/static", StaticFiles(packages=[("namesrv_console", "static")])),
+        ],
+    )
+    app.state.live = served.pages
+    return app
+
+
+class _Served:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._templates = Templates(PAGES)
+        self.pages = LivePages(console, self._templates)
+        self._by_path = {page.path: page for page in PAGES}
+
+    def endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        """What answers for a page."""
+
+        async def answer(request: Request) -> Response:
+            visit = self._visit(request.query_params, _language(request))
+            content = await page.handler(visit)
+            if isinstance(content, Response):
+                return content
+            theme = request.cookies.get("theme")
+            values = {**content, "event_id": self.pages.event_id(visit.cluster.revision), "here": _here(request)}
+            html = self._templates.page(page, visit, values, theme=theme if theme in THEMES else None)
+            return HTMLResponse(html, headers={"cache-control": "no-store", "vary": "cookie, accept-language"})
+
+        return answer
+
+    async def live(self, request: Request) -> Response:
+        """The stream of one tab: `of` is the page's address, `since` what it has seen."""
+        of = urlsplit(request.query_params.get("of", "/"))
+        page = self._by_path.get(of.path)
+        if page is None:
+            return PlainTextResponse("no such page\n", HTTPStatus.NOT_FOUND)
+        if self.pages.streams >= MAX_STREAMS:
+            return PlainTextResponse("too many open tabs\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        query, language = dict(parse_qsl(of.query)), _language(request)
+        return LiveStream(self.pages, page, query, language=language, since=self.pages.revision_of(seen))
+
+    def _visit(self, query: Mapping[str, str], language: str) -> Visit:
+        console = self._console
+        return Visit(console, console.observed.cluster, dict(query), catalogue(language), console.clock.monotonic())
+
+
+async def preferences(request: Request) -> Response:
+    """Keep the language or the colours that somebody chose, and go back to where they were."""
+    back = request.query_params.get("back", "/")
+    answer = RedirectResponse(back if back.startswith("/") and back[1:2] not in ("/", "\\") else "/", 303)
+    for name, choices in (("language", LANGUAGES), ("theme", (*THEMES, "auto"))):
+        if (wanted := request.query_params.get(name)) in choices:
+            answer.set_cookie(name, str(wanted), max_age=_YEAR_SECONDS, samesite="lax", httponly=True)
+    return answer
+
+
+def _language(request: Request) -> str:
+    return chosen_language(request.cookies.get("language"), request.headers.get("accept-language", ""))
+
+
+def _here(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path

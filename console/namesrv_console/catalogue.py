@@ -1,0 +1,47 @@
+"""The words of the pages, in each language."""
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+DEFAULT_LANGUAGE: Final = "en"
+LANGUAGES: Final = ("en", "zh")
+_ACCEPTED: Final = re.compile(r"\s*([a-z]{2,3})(?:-[^;,]*)?\s*(?:;\s*q=([0-9.]+))?\s*", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """One language: `section.key` -> text."""
+
+    language: str
+    texts: dict[str, str] = field(repr=False)
+
+    def text(self, key: str, /, **values: object) -> str:
+        """The text of a key, with values in its places. Raises KeyError if there is none."""
+        found = self.texts[key]
+        return found.format(**values) if values else found
+
+
+@cache
+def catalogue(language: str) -> Catalogue:
+    """One of LANGUAGES."""
+    source = files("namesrv_console").joinpath("locales", f"{language}.toml").read_text(encoding="utf-8")
+    sections: dict[str, dict[str, Any]] = tomllib.loads(source)
+    texts = {f"{name}.{key}": text for name, section in sections.items() for key, text in section.items()}
+    return Catalogue(language, texts)
+
+
+def chosen_language(wanted: str | None, accepted: str) -> str:
+    """The language that was asked for, or else the first that a browser accepts and we speak."""
+    if wanted in LANGUAGES:
+        return wanted
+    ranked = [(-float(found[2] or 1), found[1].lower()) for part in accepted.split(",") if (found := _match(part))]
+    return next((language for _, language in sorted(ranked, key=lambda it: it[0]) if language in LANGUAGES), "en")
+
+
+def _match(part: str) -> re.Match[str] | None:
+    found = _ACCEPTED.fullmatch(part)
+    return found if found is None or (found[2] or "1").replace(".", "", 1).isdigit() else None

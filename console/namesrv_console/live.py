@@ -1,0 +1,200 @@
+"""What has changed on open pages, as server-sent events: one stream for each tab that is looked at.
+
+A page is filled once for all tabs that show it. What is sent is what has changed since the revision that a tab has
+seen, so that nothing is queued, a tab that was away gets all it missed at once, and `Last-Event-ID` is all that it
+takes to go on.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from namesrv_console.catalogue import catalogue
+from namesrv_console.console import Console, Page, Visit
+from namesrv_console.templating import Templates, rows
+from namesrv_runtime.clock import timeout_on
+
+MAX_STREAMS: Final = 500
+# between two messages of one stream; the eye does not follow more
+PAUSE_SECONDS: Final = 0.15
+# how often a tab hears the time, and so that the console is there
+PING_SECONDS: Final = 2.0
+# a tab that does not read for so long is dropped; its browser asks again
+SLOW_SECONDS: Final = 10.0
+
+# page, query, language
+_Key = tuple[str, tuple[tuple[str, str], ...], str]
+
+
+class LivePages:
+    """The pages that are open now."""
+
+    def __init__(self, console: Console, templates: Templates) -> None:
+        self._console = console
+        self._templates = templates
+        self._open: dict[_Key, LivePage] = {}
+        # revisions are numbers of this run only
+        self._run = secrets.token_hex(4)
+        self._is_closing = asyncio.Event()
+        self.streams = 0
+
+    def __repr__(self) -> str:
+        return f"<LivePages [{self.streams} streams of {len(self._open)} pages]>"
+
+    def event_id(self, revision: int) -> str:
+        """What a tab has seen when it has seen this revision."""
+        return f"{self._run}-{revision}"
+
+    def revision_of(self, event_id: str) -> int:
+        """What a tab has seen; of another run nothing that counts."""
+        run, _, number = event_id.partition("-")
+        return int(number) if run == self._run and number.isascii() and number.isdigit() else -1
+
+    def close(self) -> None:
+        """End all streams."""
+        self._is_closing.set()
+
+    async def closing(self) -> None:
+        """Return once they are to end."""
+        await self._is_closing.wait()
+
+    @contextmanager
+    def opened(self, page: Page, query: Mapping[str, str], language: str) -> Iterator["LivePage"]:
+        """A page, for one more tab."""
+        key = (page.name, tuple(sorted(query.items())), language)
+        live = self._open.setdefault(key, LivePage(self._console, self._templates, page, query, language))
+        live.tabs += 1
+        self.streams += 1
+        try:
+            yield live
+        finally:
+            self.streams -= 1
+            live.tabs -= 1
+            if not live.tabs:
+                del self._open[key]
+
+
+@dataclass(slots=True)
+class _Part:
+    """Its HTML, and the revision with which it changed last; and the same of its rows."""
+
+    html: str
+    frame: str
+    changed: int
+    rows: dict[str, tuple[str, int]]
+
+
+@dataclass(slots=True)
+class LivePage:
+    """One page in one language, as it is now."""
+
+    console: Console
+    templates: Templates = field(repr=False)
+    page: Page
+    query: Mapping[str, str]
+    language: str
+    tabs: int = 0
+    # what the parts are as of
+    revision: int = -1
+    _parts: dict[str, _Part] = field(default_factory=dict, repr=False)
+    _filling: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+
+    async def patch(self, since: int) -> list[tuple[str, str]]:
+        """Ids of elements and what they are now, of those that changed after `since`."""
+        async with self._filling:
+            if self.revision != self.console.observed.cluster.revision:
+                await self._fill()
+        found = []
+        for name, part in self._parts.items():
+            if part.changed > since:
+                found.append((name, part.html))
+            else:
+                found += [(row, html) for row, (html, changed) in part.rows.items() if changed > since]
+        return found
+
+    async def _fill(self) -> None:
+        cluster = self.console.observed.cluster
+        visit = Visit(self.console, cluster, self.query, catalogue(self.language), now=None)
+        content = await self.page.handler(visit)
+        if isinstance(content, Response):
+            content = {}
+        for name, html in self.templates.parts(self.page, visit, content).items():
+            frame, found = rows(html)
+            old = self._parts.get(name)
+            if old is None or old.frame != frame or [*old.rows] != [*found]:
+                self._parts[name] = _Part(
+                    html, frame, cluster.revision, {row: (text, cluster.revision) for row, text in found.items()}
+                )
+                continue
+            old.html = html
+            old.rows = {
+                row: (text, cluster.revision if old.rows[row][0] != text else old.rows[row][1])
+                for row, text in found.items()
+            }
+        self.revision = cluster.revision
+
+
+class _EndedError(Exception):
+    """The tab is gone, or the console is leaving."""
+
+
+class LiveStream(Response):
+    """One tab's stream."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, pages: LivePages, page: Page, query: Mapping[str, str], *, language: str, since: int) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._pages = pages
+        self._page = page
+        self._query = query
+        self._language = language
+        self._since = since
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - all is known
+        """Send until the tab is gone."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_wait_disconnected(receive))
+                tasks.create_task(self._wait_closing())
+                with self._pages.opened(self._page, self._query, self._language) as live:
+                    await self._send_all(live, send)
+        except* (_EndedError, TimeoutError):
+            pass
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _wait_closing(self) -> NoReturn:
+        await self._pages.closing()
+        raise _EndedError
+
+    async def _send_all(self, live: LivePage, send: Send) -> NoReturn:
+        observed, clock, since = live.console.observed, live.console.clock, self._since
+        while True:
+            patch = await live.patch(since)
+            since = live.revision
+            message = {"now": round(clock.monotonic(), 3), "wall": round(clock.wall(), 3), "parts": patch}
+            text = f"id: {self._pages.event_id(since)}\ndata: {json.dumps(message, separators=(',', ':'))}\n\n"
+            async with timeout_on(clock, SLOW_SECONDS):
+                await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+            await clock.sleep(PAUSE_SECONDS)
+            try:
+                async with timeout_on(clock, PING_SECONDS):
+                    await observed.changed_since(since)
+            except TimeoutError:
+                # nothing new but the time
+                continue
+
+
+async def _wait_disconnected(receive: Receive) -> NoReturn:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    raise _EndedError

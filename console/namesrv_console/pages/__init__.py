@@ -1,0 +1,1 @@
+"""The pages: each module offers a `Page`, and app.py lists them."""

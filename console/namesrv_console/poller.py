@@ -1,0 +1,216 @@
+"""Asks every NameServer, one task for each, however many tabs are open.
+
+Four times a second a server says in one small answer how far it is (20002); everything else is asked only when that
+has moved on, or when it is time to look again. New topics are in no watch, so that route changes are learnt from the
+server's events (20003), and then only the routes that they name are pulled.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NoReturn, TypeVar
+
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.servers import reason
+from namesrv_console.state import KEPT_EVENTS, Cluster, ServerView, seen_brokers
+from namesrv_remoting.bodies.extensions import Event, ServerInfo
+from namesrv_remoting.errors import RemotingError, ResponseError
+from namesrv_runtime.clock import Clock
+
+T = TypeVar("T")
+
+PULSE_SECONDS: Final = 0.25
+# a server that does not answer within this time is unreachable: with the pulse and a tab's pause, well within 3 s
+ANSWER_SECONDS: Final = 2.0
+_RETRY_SECONDS: Final = 1.0
+# Heartbeats show within a second, connections within five; Apache's server is asked topic by topic, as by a client.
+_BROKERS_SECONDS: Final = 1.0
+_CONNECTIONS_SECONDS: Final = 5.0
+_APACHE_SECONDS: Final = 2.0
+_APACHE_ROUTES_SECONDS: Final = 30.0
+_APACHE_TOPICS: Final = 500
+# a question that takes long is asked so much more rarely that it takes the server a twentieth of the time at most
+_REST: Final = 20
+_MAX_EVENTS: Final = 1000
+# more than this are pulled together with all others
+_FEW_TOPICS: Final = 5_000
+
+
+class Observed:
+    """The latest `Cluster`, and whoever waits for the next."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.cluster = Cluster.of(addresses)
+        self._changed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Observed [revision {self.cluster.revision} | {len(self.cluster.servers)} servers]>"
+
+    def put(self, view: ServerView) -> None:
+        """Take what a server says now."""
+        before, self.cluster = self.cluster.revision, self.cluster.with_view(view)
+        if self.cluster.revision != before:
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def changed_since(self, revision: int) -> None:
+        """Return once the revision is another one."""
+        while self.cluster.revision == revision:
+            await self._changed.wait()
+
+
+@dataclass(slots=True)
+class _Timetable:
+    """When each question is due again; of one server."""
+
+    clock: Clock
+    due: dict[str, float] = field(default_factory=dict)
+
+    def is_due(self, name: str) -> bool:
+        return self.clock.monotonic() >= self.due.get(name, 0.0)
+
+    def done(self, name: str, began: float, seconds: float) -> None:
+        """It was asked, and took until now."""
+        now = self.clock.monotonic()
+        self.due[name] = began + max(seconds, _REST * (now - began))
+
+
+class Poller:
+    """Keeps `observed` up to date."""
+
+    def __init__(self, servers: Sequence[NameServer], observed: Observed, clock: Clock) -> None:
+        self._servers = servers
+        self._observed = observed
+        self._clock = clock
+
+    async def run(self) -> NoReturn:
+        """Ask until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for server in self._servers:
+                tasks.create_task(self._follow(server))
+        raise AssertionError("a console without servers")
+
+    async def _follow(self, server: NameServer) -> NoReturn:
+        view, times = self._observed.cluster.server(server.address), _Timetable(self._clock)
+        asks = _Asking(server, times, self._clock)
+        while True:
+            try:
+                view = await asks.all(view, self._observed.put)
+            except RemotingError as error:
+                view = view.lost(reason(error), self._clock.monotonic())
+                times.due.clear()
+                self._observed.put(view)
+                await self._clock.sleep(_RETRY_SECONDS)
+            else:
+                await self._clock.sleep(PULSE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """The questions to one server. Each raises RemotingError when the server does not answer."""
+
+    server: NameServer
+    times: _Timetable
+    clock: Clock
+
+    async def all(self, view: ServerView, put: Callable[[ServerView], None]) -> ServerView:
+        """Whatever is due; what is known is shown before what takes long."""
+        info = await self.server.info()
+        before = view
+        view = view.answered(self.clock.monotonic(), info=info)
+        if info is None:
+            return await self._apache(view, put)
+        has_news = before.boot_id != info.boot_id or view.last_seq < (info.last_event_seq or 0)
+        news: list[Event] = []
+        if has_news:
+            view, news = await self._events(view)
+        if has_news or self.times.is_due("brokers"):
+            view = await self._brokers(view, _BROKERS_SECONDS)
+        put(view)
+        if info.revision != view.routes_revision or "routes" in view.refused:
+            view = await self._routes(view, info, news)
+            put(view)
+        if self.times.is_due("connections"):
+            view = await self._connections(view)
+            put(view)
+        return view
+
+    async def _events(self, view: ServerView) -> tuple[ServerView, list[Event]]:
+        found = await self._told(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
+        view, answer = found
+        if answer is None or answer.boot_id != view.boot_id:
+            return view, []
+        return replace(view, events=(*view.events, *answer.events)[-KEPT_EVENTS:]), answer.events
+
+    async def _brokers(self, view: ServerView, seconds: float) -> ServerView:
+        began = self.clock.monotonic()
+        view, found = await self._told(view, "brokers", self.server.brokers)
+        self.times.done("brokers", began, seconds)
+        # the answer was made between the question and now
+        asked_at = (began + self.clock.monotonic()) / 2
+        return view if found is None else replace(view, brokers=seen_brokers(view.brokers, found, asked_at))
+
+    async def _routes(self, view: ServerView, info: ServerInfo, news: Sequence[Event]) -> ServerView:
+        changed = changed_topics(news, view.routes_revision, info.revision)
+        if changed is None or len(changed) > _FEW_TOPICS:
+            view, topics = await self._told(view, "routes", self.server.topics)
+            if topics is None:
+                return view
+            known = {}
+        else:
+            topics, known = sorted(changed), dict(view.routes)
+        asked = topics
+        view, found = await self._told(view, "routes", lambda: self.server.routes(asked))
+        if found is None:
+            return view
+        for topic, route in found.items():
+            if route is None:
+                known.pop(topic, None)
+            else:
+                known[topic] = route
+        return replace(view, topics=frozenset(known), routes=known, routes_revision=info.revision)
+
+    async def _connections(self, view: ServerView) -> ServerView:
+        began = self.clock.monotonic()
+        view, found = await self._told(view, "connections", lambda: self.server.connections(None))
+        self.times.done("connections", began, _CONNECTIONS_SECONDS)
+        return replace(view, connections=None if found is None else tuple(found), connections_at=began)
+
+    async def _apache(self, view: ServerView, put: Callable[[ServerView], None]) -> ServerView:
+        if self.times.is_due("brokers"):
+            view = await self._brokers(view, _APACHE_SECONDS)
+        put(view)
+        if self.times.is_due("routes"):
+            began = self.clock.monotonic()
+            view, topics = await self._told(view, "routes", self.server.topics)
+            if topics is not None:
+                found = await self.server.routes(topics) if len(topics) <= _APACHE_TOPICS else {}
+                routes = {topic: route for topic, route in found.items() if route is not None}
+                view = replace(view, topics=frozenset(topics), routes=routes)
+            self.times.done("routes", began, _APACHE_ROUTES_SECONDS)
+            put(view)
+        return view
+
+    async def _told(self, view: ServerView, name: str, ask: Callable[[], Awaitable[T]]) -> tuple[ServerView, T | None]:
+        """An answer; a server that refuses one question may well answer the others."""
+        refused = {key: why for key, why in view.refused.items() if key != name}
+        try:
+            found = await ask()
+        except ResponseError as error:
+            return replace(view, refused={**refused, name: reason(error)}), None
+        return replace(view, refused=refused), found
+
+
+def changed_topics(news: Sequence[Event], since: int, until: int) -> set[str] | None:
+    """The topics whose routes changed, by the events; None when these do not name all of them."""
+    topics: set[str] = set()
+    revision = since
+    for event in news:
+        number, named, count = (event.fields.get(name) for name in ("revision", "topics", "count"))
+        if event.event != "route" or not isinstance(number, int) or number <= since:
+            continue
+        if number != revision + 1 or not isinstance(named, list) or len(named) != count:
+            return None
+        revision = number
+        topics.update(map(str, named))
+    return topics if revision >= until and since else None

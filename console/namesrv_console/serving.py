@@ -1,0 +1,63 @@
+"""A console's life: the poller and the web server, until Ctrl-C or SIGTERM."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from namesrv_console.app import create_app
+from namesrv_console.console import Console
+from namesrv_console.live import LivePages
+from namesrv_console.settings import ConsoleSettings
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which waits for answers to end; streams have to be told."""
+
+    def __init__(self, config: uvicorn.Config, pages: LivePages) -> None:
+        super().__init__(config)
+        self._pages = pages
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then the rest."""
+        self._pages.close()
+        await super().shutdown(sockets)
+
+
+async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: Callable[[str], None]) -> None:
+    """Serve pages on a socket that listens; `report` is told of servers that do not answer at the start."""
+    console = Console(settings)
+    app = create_app(console)
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    server = _Server(config, app.state.live)
+    async with asyncio.TaskGroup() as tasks:
+        polling = tasks.create_task(console.run())
+        telling = tasks.create_task(_report_unreachable(console, report))
+        await server.serve(sockets=[listening])
+        polling.cancel()
+        telling.cancel()
+
+
+async def _report_unreachable(console: Console, report: Callable[[str], None]) -> None:
+    """Say once of each server what came of asking it, if that is bad; pages say it all the time."""
+    observed, asking = console.observed, set(console.settings.servers)
+    while asking:
+        revision = observed.cluster.revision
+        for view in observed.cluster.servers:
+            if view.address in asking and view.is_reachable is not None:
+                asking.remove(view.address)
+                if not view.is_reachable:
+                    report(f"{view.address} is not reachable: {view.error}; it is asked again every second")
+        await observed.changed_since(revision)

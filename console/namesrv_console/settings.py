@@ -1,0 +1,36 @@
+"""The settings of a console."""
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from namesrv_remoting.aio.credentials import SigningSettings
+from namesrv_remoting.aio.tls import TlsClientSettings
+from namesrv_runtime.settings import CheckedSettings
+
+DEFAULT_SERVER: Final = "127.0.0.1:9876"
+DEFAULT_LISTEN: Final = ("127.0.0.1", 9878)
+
+
+class ConsoleSettings(CheckedSettings):
+    """What a console asks, and where it is served."""
+
+    # the NameServers, in the order in which pages show them
+    servers: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_SERVER,)
+    listen: tuple[str, Annotated[int, Field(ge=0, le=65535)]] = DEFAULT_LISTEN
+    # directories of heartbeat logs; without them pages tell nothing of the past
+    logs: tuple[Path, ...] = ()
+    # how requests to NameServers are signed, and sent
+    signing: SigningSettings = Field(default_factory=SigningSettings)
+    tls: TlsClientSettings = Field(default_factory=TlsClientSettings)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        host = self.listen[0]
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"

@@ -1,0 +1,191 @@
+// What a page does by itself: it takes what has changed from one stream, lets ages tick, and listens to the keyboard.
+
+const body = document.body.dataset;
+const byId = (id) => document.getElementById(id);
+const TICK_MS = 250;
+const LOST_MS = 6000;
+
+// -- time: the server's monotonic clock, carried on by this page's own; the clock of the machine is never asked
+let offset = Number(body.now) - performance.now() / 1000;
+let wallOffset = Number(body.wall) * 1000 - performance.now();
+let heardFromConsole = performance.now();
+let pausedAt = null;
+
+const now = () => (pausedAt ?? performance.now()) / 1000 + offset;
+
+function lasting(seconds) {
+  const whole = Math.floor(Math.abs(seconds));
+  for (const [unit, name, smaller, smallerName] of [[86400, "d", 3600, "h"], [3600, "h", 60, "m"], [60, "m", 1, "s"]]) {
+    if (whole >= unit) return `${Math.floor(whole / unit)} ${name} ${Math.floor((whole % unit) / smaller)} ${smallerName}`;
+  }
+  return `${Math.abs(seconds).toFixed(1)} s`;
+}
+
+function showAge(element, moment) {
+  const heard = Number(element.dataset.heard), evicted = Number(element.dataset.evicted);
+  const share = Math.min(1, Math.max(0, (evicted - moment) / (evicted - heard)));
+  element.classList.toggle("late", share < 0.7 && share >= 0.25);
+  element.classList.toggle("dying", share < 0.25);
+  element.querySelector(".left")?.setAttribute("width", (share * 100).toFixed(1));
+  const left = evicted > moment ? body.textEvicted.replace("{left}", lasting(evicted - moment)) : body.textDue;
+  const text = `${body.textHeard.replace("{ago}", lasting(Math.max(0, moment - heard)))}, ${left}`;
+  const label = element.querySelector("span");
+  if (label && label.textContent !== text) label.textContent = text;
+}
+
+const moments = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" });
+
+function showTimes(root) {
+  for (const element of root.querySelectorAll("time[data-ms]")) {
+    const text = moments.format(new Date(Number(element.dataset.ms)));
+    element.title ||= element.textContent;
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+function tick() {
+  if (document.hidden) return;
+  const moment = now();
+  for (const element of document.querySelectorAll("[data-heard]")) showAge(element, moment);
+  const isLost = pausedAt === null && performance.now() - heardFromConsole > LOST_MS;
+  document.body.classList.toggle("lost", isLost);
+  const trouble = byId("trouble");
+  if (trouble.hidden === isLost) {
+    trouble.textContent = isLost ? body.textLost : "";
+    trouble.hidden = !isLost;
+  }
+}
+
+function showAsOf() {
+  const at = new Date(wallOffset + heardFromConsole);
+  byId("wall").textContent = at.toLocaleTimeString(document.documentElement.lang);
+  byId("wall").dateTime = at.toISOString();
+}
+
+// -- the stream
+let seen = body.seen;
+let stream = null;
+
+function replace(id, html) {
+  const old = byId(id);
+  if (!old) return;
+  const focused = old.contains(document.activeElement) ? document.activeElement : null;
+  const made = document.createElement("template");
+  made.innerHTML = html;
+  const scrolled = old.querySelector(".scroll")?.scrollLeft;
+  const fresh = made.content.firstElementChild;
+  old.replaceWith(made.content);
+  if (scrolled) fresh.querySelector(".scroll")?.scrollTo({ left: scrolled });
+  showTimes(fresh);
+  // who was in the middle of something goes on from there
+  if (focused?.id) byId(focused.id)?.focus();
+  else if (focused?.href) [...fresh.querySelectorAll("a")].find((link) => link.href === focused.href)?.focus();
+}
+
+function connect() {
+  if (stream || pausedAt !== null || document.hidden) return;
+  stream = new EventSource(`/live?${new URLSearchParams({ of: body.of, since: seen })}`);
+  stream.onmessage = (message) => {
+    const { now, wall, parts } = JSON.parse(message.data);
+    heardFromConsole = performance.now();
+    offset = now - heardFromConsole / 1000;
+    wallOffset = wall * 1000 - heardFromConsole;
+    seen = message.lastEventId;
+    for (const [id, html] of parts) replace(id, html);
+    showAsOf();
+    tick();
+    if (parts.length) document.dispatchEvent(new CustomEvent("console:changed", { detail: parts.map(([id]) => id) }));
+  };
+  stream.onerror = () => {
+    // refused for good: the browser does not try again by itself
+    if (stream?.readyState === EventSource.CLOSED) {
+      stream = null;
+      setTimeout(connect, 3000);
+    }
+  };
+}
+
+function disconnect() {
+  stream?.close();
+  stream = null;
+}
+
+// A browser opens few connections to one host: a tab that nobody looks at needs none, and catches up when it is shown.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) disconnect();
+  else {
+    heardFromConsole = performance.now();
+    connect();
+  }
+});
+
+function togglePause() {
+  pausedAt = pausedAt === null ? performance.now() : null;
+  const button = byId("pause");
+  button.setAttribute("aria-pressed", String(pausedAt !== null));
+  button.textContent = pausedAt === null ? body.textPause : body.textResume;
+  document.body.classList.toggle("paused", pausedAt !== null);
+  if (pausedAt !== null) disconnect();
+  else {
+    heardFromConsole = performance.now();
+    connect();
+  }
+}
+
+// -- search
+const search = byId("search"), found = byId("found");
+let asked = 0;
+
+async function look() {
+  const text = search.value.trim(), mine = ++asked;
+  if (!text) {
+    found.replaceChildren();
+    return;
+  }
+  const answer = await fetch(`/search?${new URLSearchParams({ q: text, part: "1" })}`);
+  const html = answer.ok ? await answer.text() : "";
+  if (mine === asked) found.innerHTML = html;
+}
+
+search.addEventListener("input", look);
+search.form.addEventListener("keydown", (event) => {
+  const links = [...found.querySelectorAll("a")];
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step && links.length) {
+    event.preventDefault();
+    const at = links.indexOf(document.activeElement) + step;
+    (at < 0 ? search : links[Math.min(at, links.length - 1)]).focus();
+  } else if (event.key === "Enter" && document.activeElement === search && links.length) {
+    event.preventDefault();
+    links[0].click();
+  }
+});
+
+// -- keyboard
+let wasG = false;
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && search.form.contains(document.activeElement)) {
+    search.value = "";
+    found.replaceChildren();
+    search.blur();
+    document.activeElement.blur();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable]")) return;
+  const goes = wasG;
+  wasG = event.key === "g";
+  if (event.key === "/") {
+    event.preventDefault();
+    search.focus();
+  } else if (event.key === "p") togglePause();
+  else if (event.key === "?") document.querySelector("footer").scrollIntoView();
+  else if (goes && /^[0-9]$/.test(event.key)) document.querySelectorAll(".menu a")[(Number(event.key) + 9) % 10]?.click();
+});
+
+byId("pause").addEventListener("click", togglePause);
+showTimes(document);
+showAsOf();
+tick();
+setInterval(tick, TICK_MS);
+connect();

@@ -1,0 +1,141 @@
+"""Fills the templates: whole pages, and the parts of them that changed.
+
+All text is escaped, and what no screen shows (control characters, marks that turn the direction of writing) appears as
+its escape: whoever reaches a NameServer can register any name.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
+from namesrv_console.console import Page, Visit
+from namesrv_remoting.bodies.extensions import Event
+from namesrv_runtime.log import printable
+
+# of every page
+FRAME_PARTS: Final = ("chips",)
+# of a broker, in an event
+_LEADING: Final = ("cluster", "broker_name", "broker_id")
+_ROW: Final = "<!--row-->"
+_ID: Final = re.compile(r'\s*<[a-z]+ id="([^"]*)"')
+
+
+class Templates:
+    """The templates in every language."""
+
+    def __init__(self, pages: Sequence[Page]) -> None:
+        self._pages = pages
+        self._environments = {language: _environment(catalogue(language)) for language in LANGUAGES}
+
+    def page(self, page: Page, visit: Visit, content: Mapping[str, Any], *, theme: str | None = None) -> str:
+        """A whole page."""
+        return self._template(page.name, visit).render(**self._values(page, visit, content), theme=theme)
+
+    def parts(self, page: Page, visit: Visit, content: Mapping[str, Any]) -> dict[str, str]:
+        """The parts of it that may change, by id."""
+        frame, template = self._template("base", visit), self._template(page.name, visit)
+        values = self._values(page, visit, content)
+        return {name: _block(frame, name, values) for name in FRAME_PARTS} | {
+            name: _block(template, name, values) for name in page.parts
+        }
+
+    def fragment(self, name: str, visit: Visit, **values: object) -> str:
+        """A template that is no page."""
+        return self._template(name, visit).render(visit=visit, **values)
+
+    def _template(self, name: str, visit: Visit) -> Template:
+        return self._environments[visit.catalogue.language].get_template(f"{name}.html")
+
+    def _values(self, page: Page, visit: Visit, content: Mapping[str, Any]) -> dict[str, Any]:
+        menu = [one for one in self._pages if one.in_menu]
+        return {"page": page, "visit": visit, "cluster": visit.cluster, "menu": menu, **content}
+
+
+def rows(html: str) -> tuple[str, dict[str, str]]:
+    """A part without its rows, and its rows by their ids; what has no id belongs to the part itself."""
+    pieces, found = html.split(_ROW), {}
+    rest = [pieces[0]]
+    for piece in pieces[1:]:
+        matched = _ID.match(piece)
+        if matched is None:
+            rest.append(piece)
+        else:
+            found[matched[1]] = piece
+    return "".join(rest), found
+
+
+def link(path: str, /, **query: object) -> str:
+    """An address within the console; any name may stand in it."""
+    given = {name: str(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given, errors='surrogatepass')}" if given else path
+
+
+def lasting(seconds: float) -> str:
+    """A time as pages show it: 14.9 s, 1 m 45 s, 2 h 5 m, 4 d 1 h. static/console.js does the same."""
+    whole = int(abs(seconds))
+    for unit, name, smaller, smaller_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= unit:
+            return f"{whole // unit} {name} {whole % unit // smaller} {smaller_name}"
+    return f"{abs(seconds):.1f} s"
+
+
+def moment(ts_ms: float) -> str:
+    """A time in UTC, until the browser puts its own in its place."""
+    try:
+        return f"{datetime.fromtimestamp(ts_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        # a server may say anything
+        return str(ts_ms)
+
+
+def what(event: Event) -> str:
+    """An event in a line."""
+    fields = event.fields
+    words = ["/".join(str(fields[name]) for name in _LEADING)] if all(name in fields for name in _LEADING) else []
+    others = ((name, value) for name, value in fields.items() if value is not None and not (words and name in _LEADING))
+    words += [f"{name}={', '.join(map(str, value)) if isinstance(value, list) else value}" for name, value in others]
+    return " ".join(words)
+
+
+def _environment(words: Catalogue) -> Environment:
+    environment = Environment(
+        autoescape=True,
+        loader=PackageLoader("namesrv_console"),
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        t=words.text, language=words.language, languages=LANGUAGES, link=link, version=_static_version()
+    )
+    environment.filters.update(lasting=lasting, moment=moment, what=what)
+    environment.globals["ui"] = environment.get_template("ui.html").module
+    return environment
+
+
+def _shown(value: object) -> object:
+    if value is None:
+        return ""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _block(template: Template, name: str, values: Mapping[str, Any]) -> str:
+    blocks: Iterator[str] = template.blocks[name](template.new_context(dict(values)))
+    return "".join(blocks)
+
+
+def _static_version() -> str:
+    """Another one for other files: browsers keep them."""
+    found = hashlib.sha256()
+    for file in sorted(files("namesrv_console").joinpath("static").iterdir(), key=lambda it: it.name):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:12]

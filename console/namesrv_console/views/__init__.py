@@ -1,0 +1,1 @@
+"""What pages show, worked out from what is known: pure functions, without requests, clock or I/O."""

@@ -1,0 +1,108 @@
+"""Runs the web console in the test's own process, and opens tabs of it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import httpx
+from starlette.applications import Starlette
+
+from namesrv_console.app import create_app
+from namesrv_console.console import Console
+from namesrv_console.settings import ConsoleSettings
+from namesrv_runtime.clock import Clock
+from tests.support.fake_clock import GUARD_SECONDS
+
+BASE = "http://127.0.0.1:9878"
+
+
+class Message(NamedTuple):
+    """One event of a stream."""
+
+    id: str
+    parts: dict[str, str]
+
+
+class Tab:
+    """One tab: the stream of a page, as its browser holds it."""
+
+    def __init__(self, app: Starlette, of: str, *, since: str = "", last_event_id: str | None = None) -> None:
+        self.messages: list[Message] = []
+        self.status: int | None = None
+        self._app = app
+        self._query = urlencode({"of": of, "since": since}).encode()
+        self._headers = [] if last_event_id is None else [(b"last-event-id", last_event_id.encode())]
+        self._left = asyncio.Event()
+        # nobody reads while this is not set
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def run(self) -> None:
+        scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "scheme": "http", "method": "GET"}
+        scope |= {"path": "/live", "query_string": self._query, "headers": [(b"host", b"127.0.0.1:9878")]}
+        scope |= {"server": ("127.0.0.1", 9878), "client": ("127.0.0.1", 1)}
+        scope["headers"] += self._headers
+        await self._app(scope, self._receive, self._send)
+
+    def leave(self) -> None:
+        self._left.set()
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """All that came, the last of each id."""
+        return {name: html for message in self.messages for name, html in message.parts.items()}
+
+    async def _receive(self) -> dict[str, Any]:
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            return
+        await self.reads.wait()
+        if body := message.get("body", b"").decode():
+            fields = dict(line.split(": ", 1) for line in body.splitlines() if line)
+            self.messages.append(Message(fields["id"], dict(json.loads(fields["data"])["parts"])))
+
+
+class Shown(NamedTuple):
+    """A console that runs, and a browser without a window."""
+
+    console: Console
+    app: Starlette
+    http: httpx.AsyncClient
+    tasks: asyncio.TaskGroup
+
+    async def text(self, path: str, **headers: str) -> str:
+        answer = await self.http.get(path, headers=headers)
+        assert 200 == answer.status_code, answer.text
+        return answer.text
+
+    def tab(self, of: str, **seen: Any) -> Tab:
+        tab = Tab(self.app, of, **seen)
+        self.tasks.create_task(tab.run())
+        return tab
+
+
+class _Over(Exception):  # noqa: N818 - no error: it ends the TaskGroup
+    """The block has ended."""
+
+
+@asynccontextmanager
+async def console(clock: Clock, *servers: str, **settings: Any) -> AsyncIterator[Shown]:
+    """A console of these servers, until the block ends."""
+    made = Console(ConsoleSettings(servers=servers, **settings), clock=clock)
+    app = create_app(made)
+    transport = httpx.ASGITransport(app=app)
+    try:
+        async with asyncio.timeout(GUARD_SECONDS), asyncio.TaskGroup() as tasks:
+            tasks.create_task(made.run())
+            async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+                yield Shown(made, app, http, tasks)
+            raise _Over
+    except* _Over:
+        pass
