@@ -35,6 +35,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Show the last registrations, evictions and route changes; a server remembers 1,000.",
     ),
     "watch": ("following:watch", "Show the routes of topics, then every change as it happens, until Ctrl-C."),
+    "top": (
+        "top:top",
+        "Show live when each broker was last heard and will be evicted, on all servers side by side, until Ctrl-C.",
+    ),
     "audit": ("audit:audit", "Show who changed what on a server, and who was refused what."),
     "explain": (
         "explain:explain",

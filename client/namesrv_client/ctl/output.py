@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.live import Live
 from rich.text import Text
 
 from namesrv_client.ctl import PROGRAM, ExitCode
@@ -84,7 +85,11 @@ class Output:
             # not a number, which JSON cannot say, becomes null
             encoded = msgspec.json.encode(document)
             indented = encoded if is_one_of_many else msgspec.json.format(encoded, indent=2)
-            self._write(json_text(indented.decode(), is_ascii=not _speaks_unicode()) + "\n")
+            self._write(json_text(indented.decode(), is_ascii=not speaks_unicode()) + "\n")
+
+    def live(self) -> Live:
+        """A screen of its own to paint on, which the terminal takes away again at the end."""
+        return Live(console=self._console, screen=True, auto_refresh=False)
 
     def _painted(self, page: str) -> str:
         """What puts a page on the screen: over the old one line by line, since a cleared screen would flicker."""
@@ -113,7 +118,7 @@ def yaml_text(document: Any, *, is_one_of_many: bool = False) -> str:
 
     spelt = ""
     # YAML has no objection to a right-to-left mark, we have
-    for allow_unicode in (_speaks_unicode(), False):
+    for allow_unicode in (speaks_unicode(), False):
         spelt = yaml.safe_dump(
             document, sort_keys=False, explicit_start=is_one_of_many, allow_unicode=allow_unicode, width=10_000
         )
@@ -122,7 +127,8 @@ def yaml_text(document: Any, *, is_one_of_many: bool = False) -> str:
     return spelt
 
 
-def _speaks_unicode() -> bool:
+def speaks_unicode() -> bool:
+    """Whether standard output can show more than ASCII."""
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
 

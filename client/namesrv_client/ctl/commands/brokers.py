@@ -15,7 +15,7 @@ from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, cell, lasting, table
 from namesrv_client.ctl.running import Columns, absences_in, change, show, show_list
 from namesrv_client.ctl.servers import Servers
-from namesrv_remoting.bodies.extensions import Connection, LiveBroker
+from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo
 from namesrv_remoting.codes import MASTER_ID, RequestCode
 from namesrv_remoting.errors import RemotingError, ResponseError
@@ -163,7 +163,7 @@ def _change_perm(options: Options, code: RequestCode, broker: str, what: str) ->
 
 _STATUS = ("server", "state", "protocol", "name", "version", "up", "brokers", "topics", "connections", "revision")
 # clients get their routes from it; Apache's server does not say, and that it answers has to do
-_HEALTHY: Final = ("ready", "answers")
+HEALTHY: Final = ("ready", "answers")
 
 
 def status(options: Options) -> None:
@@ -176,7 +176,7 @@ def status(options: Options) -> None:
 
 async def _status(servers: Servers) -> Report:
     answers = await servers.ask(_members)
-    is_healthy = all(found["state"] in _HEALTHY for found in answers.given.values())
+    is_healthy = all(found["state"] in HEALTHY for found in answers.given.values())
     not_ready = [
         f"{server}: {found['readiness'] or 'not ready'}"
         for server, found in answers.given.items()
@@ -193,25 +193,31 @@ async def _status(servers: Servers) -> Report:
     )
 
 
+def state_of(info: ServerInfo | None) -> str:
+    """A server's state in a word; None is Apache's, which does not say more than that it is there."""
+    if info is None:
+        return "answers"
+    return "draining" if info.draining else "ready" if info.ready else "not ready"
+
+
 async def _members(server: NameServer) -> dict[str, Any]:
     """What the server says of itself, or, if it is Apache's, what can be counted."""
     info = await server.info()
     if info is not None:
-        state = "draining" if info.draining else "ready" if info.ready else "not ready"
         counts = {"brokers": info.brokers, "topics": info.topics}
-        return {"protocol": "native", "state": state, **counts, **msgspec.to_builtins(info)}
+        return {"protocol": "native", "state": state_of(info), **counts, **msgspec.to_builtins(info)}
     groups = (await server.cluster_info()).broker_addr_table.values()
     topics: int | None = None
     # can be switched off in Apache's server
     with suppress(ResponseError):
         topics = len(await server.topics())
     brokers = sum(len(group.broker_addrs) for group in groups)
-    return {"protocol": "rocketmq", "state": "answers", "brokers": brokers, "topics": topics}
+    return {"protocol": "rocketmq", "state": state_of(info), "brokers": brokers, "topics": topics}
 
 
 def _row(server: str, found: dict[str, Any] | RemotingError) -> tuple[object, ...]:
     if isinstance(found, RemotingError):
         found = {"state": "refuses" if isinstance(found, ResponseError) else "unreachable"}
-    state = Text(found["state"], style="green" if found["state"] in _HEALTHY else "red")
+    state = Text(found["state"], style="green" if found["state"] in HEALTHY else "red")
     about = (found.get("protocol"), found.get("nameserver"), found.get("version"), lasting(found.get("uptime_seconds")))
     return (server, state, *about, *(found.get(count) for count in _STATUS[6:]))

@@ -26,6 +26,16 @@ _STYLES: Final = {"fine": "green", "unknown": ""}
 _UNTOLD: Final = LiveBroker("", "", 0, "")
 
 
+def liveness(live: LiveBroker) -> str:
+    """How alive a broker is by what a server says of it: fine, late, overdue; unknown from Apache's."""
+    age, left, expiry = live.age_seconds, live.expires_in_seconds, live.expiry_seconds
+    if age is None or left is None or expiry is None:
+        return "unknown"
+    if left < 0:
+        return "overdue"
+    return "late" if age > expiry * _LATE else "fine"
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One broker of a route, as one server has it."""
@@ -58,12 +68,7 @@ class Instance:
             return "missing"
         if self.live is None and self.tells_liveness:
             return "gone"
-        age, left, expiry = self.told.age_seconds, self.told.expires_in_seconds, self.told.expiry_seconds
-        if age is None or left is None or expiry is None:
-            return "unknown"
-        if left < 0:
-            return "overdue"
-        return "late" if age > expiry * _LATE else "fine"
+        return liveness(self.told)
 
     def document(self) -> dict[str, Any]:
         """Its members."""

@@ -1,0 +1,254 @@
+"""`top`: every broker's time until eviction, on all servers side by side, as it runs out."""
+
+import asyncio
+import math
+import sys
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, NoReturn
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.commands.brokers import HEALTHY, ClusterOption, NameOption, state_of
+from namesrv_client.ctl.commands.explain import liveness
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.output import Output, Report, cell, lasting, speaks_unicode, table
+from namesrv_client.ctl.running import run, show
+from namesrv_client.ctl.servers import Servers
+from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError
+from namesrv_runtime.clock import Clock
+
+# A server that hangs is grey within 3 s of its last answer: it is asked every second, and painted four times in one.
+_ASK_SECONDS: Final = 1.0
+_PAINT_SECONDS: Final = 0.25
+_SILENT_SECONDS: Final = 2.5
+
+_STYLES: Final = {
+    "fine": "green",
+    "late": "yellow",
+    "overdue": "red",
+    "missing": "red",
+    "not yet": "dim",
+    "unknown": "",
+}
+# what stands first, because somebody should look at it
+_URGENT: Final = ("missing", "overdue", "late")
+_SERVER: Final = ("server", "state", "brokers", "topics", "connections", "revision")
+# of an age bar
+_BAR_CELLS: Final = 8
+_EIGHTHS: Final = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+
+# cluster, name, id, address
+Key = tuple[str, str, int, str]
+Ask = Callable[[NameServer, Clock], Awaitable["Seen"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one server said last, and when."""
+
+    server: str
+    # on our monotonic clock; before the first answer the moment of the first question
+    answered_at: float
+    # None: it has not answered yet
+    state: str | None = None
+    # None: it has not answered yet, or it is Apache's
+    info: ServerInfo | None = None
+    brokers: Mapping[Key, LiveBroker] = field(default_factory=dict)
+    # why the last question has no answer
+    error: RemotingError | None = None
+
+    def is_silent(self, now: float) -> bool:
+        """Whether it has not answered, and should have."""
+        return self.error is not None or now - self.answered_at >= _SILENT_SECONDS
+
+    def state_at(self, now: float) -> str:
+        """Its state in words."""
+        if isinstance(self.error, ResponseError):
+            return "refuses"
+        if self.error is not None and not isinstance(self.error, RequestTimeoutError):
+            return "unreachable"
+        if self.is_silent(now):
+            return f"no answer for {lasting(now - self.answered_at)}"
+        return self.state or "connecting"
+
+    def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
+        """How alive a broker is for this server, and what it says of it, as old as that is now."""
+        found = self.brokers.get(key)
+        if found is None and self.state is None:
+            return "unknown", None
+        if found is None:
+            # it may still have to register
+            return "not yet" if self.info is not None and not self.info.ready else "missing", None
+        if found.age_seconds is not None and found.expires_in_seconds is not None:
+            passed = now - self.answered_at
+            age, left = found.age_seconds + passed, found.expires_in_seconds - passed
+            found = msgspec.structs.replace(found, age_seconds=age, expires_in_seconds=left)
+        return liveness(found), found
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """One broker, and how each server has it."""
+
+    key: Key
+    # server -> how alive it is there, and what that server says of it
+    on: Mapping[str, tuple[str, LiveBroker | None]]
+
+    @property
+    def order(self) -> tuple[int, Key]:
+        """Who should be looked at comes first; where all is well the names decide, so that nothing moves."""
+        verdicts = {verdict for verdict, _ in self.on.values()}
+        return next((at for at, verdict in enumerate(_URGENT) if verdict in verdicts), len(_URGENT)), self.key
+
+    def members(self, server: str) -> dict[str, Any]:
+        """What programs are told of it on one server."""
+        verdict, live = self.on[server]
+        ages = {name: getattr(live, name, None) for name in ("age_seconds", "expires_in_seconds", "expiry_seconds")}
+        names = ("cluster", "broker_name", "broker_id", "broker_addr")
+        return {**dict(zip(names, self.key, strict=True)), "verdict": verdict, **ages}
+
+
+def top(
+    options: Options,
+    *,
+    cluster: ClusterOption = None,
+    name: NameOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and exit, for scripts.")] = False,
+) -> None:
+    """Show live when each broker was last heard and will be evicted, on all servers side by side, until Ctrl-C.
+
+    A server that hangs turns grey within 3 s and delays no other. First come the brokers to look at: missing (only
+    other servers have it), overdue (the next scan evicts it) or late (silent for over half of its time).
+    With --once, exits with 1 if a server did not answer, or if a broker is missing or overdue.
+    """
+    is_repeated = once or options.watch_seconds is not None
+    if not is_repeated and (options.output != "table" or not sys.stdout.isatty()):
+        raise typer.BadParameter("without --once it needs a terminal and prints a table", param_hint="--once")
+
+    async def ask(server: NameServer, clock: Clock) -> Seen:
+        info, found = await server.info(), await server.brokers(cluster, name)
+        brokers = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in found}
+        return Seen(server.address, clock.monotonic(), state_of(info), info, brokers)
+
+    if is_repeated:
+        show(options, lambda servers: _report(servers, ask))
+    run(options, lambda servers, output: _paint(servers, output, ask), ExitCode.OK)
+
+
+async def _report(servers: Servers, ask: Ask) -> Report:
+    answers = await servers.ask(lambda server: ask(server, servers.clock))
+    now = servers.clock.monotonic()
+    seen = [
+        Seen(server, now, error=found) if isinstance(found, RemotingError) else found
+        for server, found in answers.outcomes.items()
+    ]
+    rows = broker_rows(seen, now)
+    is_wrong = any(verdict in {"missing", "overdue"} for row in rows for verdict, _ in row.on.values())
+    return Report(
+        {
+            "servers": answers.documents(
+                lambda found: {"state": found.state, "brokers": [row.members(found.server) for row in rows]}
+            )
+        },
+        page(seen, now),
+        max(answers.code(needs_all=True), ExitCode.NO if is_wrong else ExitCode.OK),
+        answers.problems(),
+    )
+
+
+async def _paint(servers: Servers, output: Output, ask: Ask) -> NoReturn:
+    clock = servers.clock
+    seen = {server.address: Seen(server.address, clock.monotonic()) for server in servers.all}
+
+    async def keep_asking(server: NameServer) -> None:
+        while True:
+            try:
+                seen[server.address] = await ask(server, clock)
+            except RemotingError as error:
+                seen[server.address] = replace(seen[server.address], error=error)
+            await clock.sleep(_ASK_SECONDS)
+
+    async with asyncio.TaskGroup() as tasks:
+        for server in servers.all:
+            tasks.create_task(keep_asking(server))
+        with output.live() as live:
+            while True:
+                live.update(Group(*page([*seen.values()], clock.monotonic(), *live.console.size)), refresh=True)
+                await clock.sleep(_PAINT_SECONDS)
+
+
+def broker_rows(seen: Sequence[Seen], now: float) -> list[BrokerRow]:
+    """Every broker that any server has."""
+    keys = frozenset[Key]().union(*(one.brokers for one in seen))
+    rows = [BrokerRow(key, {one.server: one.broker(key, now) for one in seen}) for key in keys]
+    return sorted(rows, key=lambda row: row.order)
+
+
+def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int = sys.maxsize) -> list[RenderableType]:
+    """The servers, and below them as many brokers as there is room for."""
+    silent = {one.server for one in seen if one.is_silent(now)}
+    rows = broker_rows(seen, now)
+    # two lines of heads, one between the tables, one for how many are left out
+    room = max(1, height - len(seen) - 4)
+    shown = rows[: room if len(rows) > room + 1 else room + 1]
+    heads = ("cluster", "broker", "id", "address", *(one.server for one in seen))
+    cells = [_broker_cells(row, silent, _sentence) for row in shown]
+    widths = (max(cell(it).cell_len for it in column) for column in zip(heads, *cells, strict=True))
+    if sum(widths) + 2 * (len(heads) - 1) > width:
+        cells = [_broker_cells(row, silent, _age) for row in shown]
+    brokers = table(heads, cells) if cells else [Text("no brokers", style="dim")]
+    left_out = [Text(f"... {len(rows) - len(shown)} more brokers", style="dim")] if len(shown) < len(rows) else []
+    servers = table(_SERVER, [_server_cells(one, now) for one in seen])
+    return [*servers, Text(""), *brokers, *left_out]
+
+
+def _server_cells(seen: Seen, now: float) -> list[object]:
+    counts = [getattr(seen.info, name, None) for name in _SERVER[2:]]
+    if seen.info is None and seen.state is not None:
+        counts[0] = len(seen.brokers)
+    if seen.is_silent(now):
+        counts = [it and Text(str(it), style="dim") for it in counts]
+    state = seen.state_at(now)
+    style = "green" if state in HEALTHY else "dim" if state == "connecting" else "red"
+    return [seen.server, Text(state, style=style), *counts]
+
+
+def _broker_cells(row: BrokerRow, silent: Container[str], said: Callable[[LiveBroker], str]) -> list[object]:
+    return [
+        *row.key,
+        *(
+            Text(verdict if live is None else said(live), style="dim" if server in silent else _STYLES[verdict])
+            for server, (verdict, live) in row.on.items()
+        ),
+    ]
+
+
+def _age(live: LiveBroker) -> str:
+    if live.age_seconds is None or live.expires_in_seconds is None or not live.expiry_seconds:
+        # Apache's server tells no more
+        return "present"
+    return f"{bar(live.expires_in_seconds / live.expiry_seconds)} {lasting(live.age_seconds)}"
+
+
+def _sentence(live: LiveBroker) -> str:
+    age, left = live.age_seconds, live.expires_in_seconds
+    if age is None or left is None or not live.expiry_seconds:
+        return _age(live)
+    fate = "overdue" if left < 0 else f"evicted in {lasting(left)}"
+    return f"{bar(left / live.expiry_seconds)} heard {lasting(age)} ago, {fate}"
+
+
+def bar(share: float) -> str:
+    """What is left of the time that a broker may be silent."""
+    eighths = math.ceil(max(0.0, min(1.0, share)) * _BAR_CELLS * 8)
+    whole, part = divmod(eighths, 8)
+    if not speaks_unicode():
+        return ("#" * (whole + bool(part))).ljust(_BAR_CELLS, ".")
+    return ("█" * whole + _EIGHTHS[part]).ljust(_BAR_CELLS, "·")

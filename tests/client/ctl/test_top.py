@@ -1,0 +1,153 @@
+"""The command `top`: every broker's time until eviction on each server."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from namesrv_client.ctl.commands.top import Seen, bar, page
+from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+from namesrv_remoting.errors import ConnectionClosedError, RequestTimeoutError
+from tests.support.ctl import COMMAND, asked, at, ctl, nobody, run, two_asked
+from tests.support.daemon import Daemon
+from tests.support.namesrv_peer import MASTER, native_registration
+from tests.support.peer import Broker, Peer
+from tests.support.terminal import Terminal
+
+READY = ServerInfo("boot", ready=True, brokers=2, topics=5, connections=3, revision=7)
+
+
+def broker(name: str, age: float) -> LiveBroker:
+    """As a server tells of it."""
+    return LiveBroker("c", name, 0, f"{name}:1", age_seconds=age, expires_in_seconds=120 - age, expiry_seconds=120)
+
+
+def seen(server: str, *brokers: LiveBroker, info: ServerInfo | None = READY, at: float = 100.0) -> Seen:
+    """What a server said at that moment."""
+    keyed = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in brokers}
+    return Seen(server, at, "ready" if info else "answers", info, keyed)
+
+
+def lines(*servers: Seen, now: float = 100.0, width: int = 200, height: int = 50) -> list[str]:
+    """The page, as a terminal of that size shows it."""
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        for part in page(servers, now, width, height):
+            console.print(part, crop=False)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def test_brokers_stand_beside_each_other_and_the_worst_first() -> None:
+    """Ages go on while nobody answers; who is missing, overdue or late comes first, everybody else by name."""
+    one = seen("s1", broker("a", 1), broker("b", 70), broker("d", 121), broker("c", 14.9))
+    two = seen("s2", broker("a", 2), broker("b", 1), broker("d", 5), at=99.0)
+
+    heads, *rows = lines(one, two)[4:]
+
+    assert ["CLUSTER", "BROKER", "ID", "ADDRESS", "S1", "S2"] == heads.split()
+    assert [
+        "c        c        0  c:1      ███████▏ heard 14.9 s ago, evicted in 1 m 45 s  missing",
+        "c        d        0  d:1      ········ heard 2 m 1 s ago, overdue             ███████▋ heard 6.0 s ago",
+    ] == [rows[0], rows[1].removesuffix(", evicted in 1 m 54 s")]
+    assert ["b", "a"] == [row.split()[1] for row in rows[2:]]
+    assert rows[3].endswith("heard 3.0 s ago, evicted in 1 m 57 s")
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "state", "said"),
+    [
+        (seen("s", broker("a", 1)), 102.4, "ready", "heard 3.4 s ago"),
+        (seen("s", broker("a", 1)), 102.5, "no answer for 2.5 s", "heard 3.5 s ago"),
+        (Seen("s", 100.0), 102.5, "no answer for 2.5 s", "unknown"),
+        (Seen("s", 100.0), 100.0, "connecting", "unknown"),
+        (Seen("s", 100.0, error=RequestTimeoutError("3 s")), 105.0, "no answer for 5.0 s", "unknown"),
+        (Seen("s", 100.0, error=ConnectionClosedError("gone")), 100.0, "unreachable", "unknown"),
+        (seen("s", info=ServerInfo("boot")), 100.0, "ready", "not yet"),
+        (seen("s", LiveBroker("c", "a", 0, "a:1"), info=None), 100.0, "answers", "present"),
+    ],
+)
+def test_each_server_is_shown_as_it_is(found: Seen, now: float, state: str, said: str) -> None:
+    """A server that hangs is told from one that is gone, one that waits for its brokers, and Apache's."""
+    shown = lines(found, seen("other", broker("a", 1), at=now), now=now)
+
+    assert shown[1].split("  ")[1].strip() == state or f"  {state}" in shown[1]
+    assert said in shown[5]
+
+
+def test_a_narrow_and_low_terminal_gets_less() -> None:
+    """Without sentences, then in blocks; and as many brokers as there is room for."""
+    many = seen("s", *(broker(f"broker-{number}", 30) for number in range(9)))
+
+    assert "c        broker-0   0  broker-0:1  ██████·· 30.0 s" == lines(many, width=60)[4]
+    assert ["ADDRESS  broker-0:1", "S        ██████·· 30.0 s"] == lines(many, width=40)[10:12]
+    assert 8 == len(lines(many, height=8))
+    assert "... 6 more brokers" == lines(many, height=8)[-1]
+
+
+@pytest.mark.parametrize(("share", "drawn"), [(1, "█" * 8), (0.01, "▏·······"), (0, "·" * 8), (-1, "·" * 8)])
+def test_bar_drains_until_nothing_is_left(share: float, drawn: str) -> None:
+    """The last eighth stands until the end."""
+    assert drawn == bar(share)
+
+
+async def test_once_says_it_to_scripts(tmp_path: Path) -> None:
+    """With the same ages and verdicts; 1 if one of the servers does not have a broker, or is not there."""
+    async with two_asked(tmp_path) as (first, _, one, two):
+        await first.register(MASTER, native_registration("T"), spelling="native")
+
+        alone = await ctl(*at(one), "top", "--once", "-o", "json")
+        both = await ctl(*at(one, two), "top", "--once")
+        with nobody() as absent:
+            without = await ctl(*at(one, absent), "top", "--once")
+
+    found = alone.json["servers"][0]["brokers"][0]
+    told = (found["broker_name"], found["verdict"], found["expiry_seconds"])
+    assert (0, ("broker-a", "fine", 120.0)) == (alone.code, told)
+    assert (1, "") == (both.code, both.err)
+    assert "missing" in both.lines[-1]
+    assert (1, "unreachable") == (without.code, without.cells[2][1])
+
+
+async def test_apaches_server_tells_who_is_there(tmp_path: Path) -> None:
+    """And no more."""
+    async with asked(tmp_path, "rocketmq") as (server, where):
+        await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
+        shown = await ctl(*at(where), "top", "--once")
+
+    assert 0 == shown.code
+    assert shown.lines[-1].endswith("present")
+
+
+def test_without_a_terminal_it_is_once_only() -> None:
+    """Nothing is asked of anybody."""
+    refused = run("top")
+
+    assert (2, "") == (refused.code, refused.out)
+    assert "--once" in refused.err
+
+
+def test_a_frozen_server_is_told_and_delays_nobody(tmp_path: Path) -> None:
+    """It turns grey, the other one goes on; Ctrl-C is the ordinary end, and the screen is as it was before."""
+    with (
+        Daemon(tmp_path / "1").listening() as one,
+        Daemon(tmp_path / "2").listening() as two,
+        Peer(one.address) as first,
+        Peer(two.address) as second,
+    ):
+        Broker().register(first)
+        Broker().register(second)
+        with Terminal([*COMMAND, *at(one.where, two.where), "top"], columns=160) as shown:
+            shown.wait_for("evicted in", count=2)
+            two.send_signal(signal.SIGSTOP)
+            try:
+                shown.wait_for("no answer for")
+                Broker(name="broker-b", addr="10.0.0.2:10911").register(first)
+                shown.wait_for("broker-b")
+            finally:
+                two.send_signal(signal.SIGCONT)
+            shown.wait_for("missing")
+            shown.interrupt()
+            assert 0 == shown.wait()
+
+    assert shown.shown.endswith("\x1b[?25h\x1b[?1049l")
