@@ -122,6 +122,11 @@ _SYSTEM_TOPICS: Final = frozenset(
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 
 
+def is_system_topic(topic: str) -> bool:
+    """Whether it is RocketMQ's own, whatever its brokers and clusters are called."""
+    return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIX)
+
+
 class Permission(NamedTuple):
     """What a request needs, or one of several: its code, and what it names of these."""
 
@@ -205,8 +210,7 @@ class Rule:
         if needed.code != RequestCode.REGISTER_BROKER or topic is None:
             return False
         return (
-            topic in _SYSTEM_TOPICS
-            or topic.startswith(_SYSTEM_PREFIX)
+            is_system_topic(topic)
             or (self.brokers is not None and topic == needed.broker)
             or (self.clusters is not None and topic in {cluster, f"{cluster}_REPLY_TOPIC"})
         )

@@ -1,0 +1,134 @@
+"""Where servers disagree, since when, and which of that is to be expected."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from namesrv_client.ctl.comparison import PRESENT, Difference, View, differences, route_facts
+from namesrv_console.state import BrokerKey, Cluster, ServerView
+from namesrv_console.views.topics import Routes, TopicTable
+
+# starting: a server has just begun, and has yet to hear from brokers; registering: a broker tells one server after the
+# other; leaving: the next scan of the server that still has it will evict it
+Reason = Literal["starting", "registering", "leaving"]
+
+# A broker registers with every server in this time, as often as it beats; with something to spare.
+REGISTERING_SECONDS: Final = 35.0
+# Between two scans, with something to spare.
+LEAVING_SECONDS: Final = 12.0
+
+# kind, name and fact of a difference
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A difference, and what is known of it."""
+
+    difference: Difference
+    # on the console's clock; None: it was there already when the console began
+    since: float | None
+    # None: nothing explains it
+    reason: Reason | None = None
+
+    @property
+    def key(self) -> Key:
+        """Which one it is, as long as it lasts."""
+        return self.difference.kind, self.difference.name, self.difference.fact
+
+    def document(self, now: float) -> dict[str, Any]:
+        """Its members, for programs."""
+        one = self.difference
+        return {
+            "kind": one.kind,
+            "name": one.name,
+            "fact": one.fact,
+            "values": dict(one.values),
+            "seconds": None if self.since is None else round(now - self.since, 3),
+            "expected": self.reason,
+        }
+
+
+def disagreements(
+    cluster: Cluster,
+    routes: Mapping[str, Routes],
+    table: TopicTable,
+    known_since: Mapping[Key, float | None] | None,
+    now: float,
+) -> list[Disagreement]:
+    """All about which servers that answer disagree: brokers first.
+
+    `known_since` has the `since` of those that were there the last time, and is None the first time.
+    """
+    views = {view.address: view for view in cluster.servers if view.is_reachable and "brokers" not in view.refused}
+    late = {
+        (server, key.broker_name)
+        for server, view in views.items()
+        for key, seen in view.brokers.items()
+        if seen.evicted_at is not None and seen.evicted_at - now < LEAVING_SECONDS
+    }
+    found = []
+    for one, brokers in (*_of_brokers(views), *_of_topics(routes, table)):
+        since = None if known_since is None else known_since.get((one.kind, one.name, one.fact), now)
+        lacking = [server for server, value in one.values.items() if value in (False, None)]
+        having = one.values.keys() - lacking
+        if not lacking:
+            reason: Reason | None = None
+        elif any(_is_starting(cluster.server(server), now) for server in lacking):
+            reason = "starting"
+        elif brokers and all((server, broker) in late for server in having for broker in brokers):
+            reason = "leaving"
+        else:
+            reason = "registering" if since is not None and now - since < REGISTERING_SECONDS else None
+        found.append(Disagreement(one, since, reason))
+    return found
+
+
+def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disagreement]:
+    """What is left of disagreements if only some of the servers are looked at."""
+    left = []
+    for one in found:
+        values = {server: value for server, value in one.difference.values.items() if server in servers}
+        if len(set(values.values())) > 1:
+            left.append(replace(one, difference=replace(one.difference, values=values)))
+    return left
+
+
+# a difference, and the names of the brokers that it is about
+_Found = tuple[Difference, Collection[str]]
+
+
+def _of_brokers(views: Mapping[str, ServerView]) -> Iterator[_Found]:
+    for key in sorted(frozenset[BrokerKey]().union(*(view.brokers for view in views.values()))):
+        name, brokers = "/".join(map(str, key)), (key.broker_name,)
+        having = {server: view.brokers[key].live for server, view in views.items() if key in view.brokers}
+        if len(having) < len(views):
+            yield Difference("broker", name, PRESENT, {server: server in having for server in views}), brokers
+        for fact, values in (
+            ("address", {server: live.broker_addr for server, live in having.items()}),
+            # Apache's server does not tell
+            ("wiped", {server: live.write_wiped for server, live in having.items() if live.write_wiped is not None}),
+        ):
+            if len(set(values.values())) > 1:
+                yield Difference("broker", name, fact, values), brokers
+
+
+def _of_topics(routes: Mapping[str, Routes], table: TopicTable) -> Iterator[_Found]:
+    for row in table.rows:
+        if not row.differs:
+            continue
+        said = {server: each[row.name] for server, each in routes.items() if row.name in each}
+        every = {queues.broker_name for route in said.values() for queues in route.queue_datas}
+        facts: dict[str, View] = {server: {} for server in routes}
+        facts.update({server: {("topic", row.name): route_facts(route)} for server, route in said.items()})
+        for one in differences(facts):
+            yield one, every if one.fact == PRESENT else every & {one.fact.removeprefix("queues on ")}
+
+
+def _is_starting(view: ServerView, now: float) -> bool:
+    """Whether brokers may not have found it yet."""
+    info = view.info
+    if info is None:
+        return False
+    uptime = info.uptime_seconds + (now - view.answered_at if view.answered_at is not None else 0.0)
+    return not info.ready or uptime < REGISTERING_SECONDS

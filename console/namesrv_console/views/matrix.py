@@ -1,0 +1,85 @@
+"""One topic on each server, broker by broker: its queues, or that they are missing there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from namesrv_client.ctl.comparison import perm_text
+from namesrv_console.state import BrokerSeen, Cluster, ServerView
+from namesrv_console.views.topics import Routes
+from namesrv_remoting.bodies.route import QueueData
+
+# missing: the server has the topic, but not on that broker; absent: it does not have the topic; unknown: it does not say
+CellState = Literal["present", "missing", "absent", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one server says of a topic's queues on one broker group."""
+
+    state: CellState
+    queues: QueueData | None = None
+    # not what most servers say
+    is_odd: bool = False
+    # the instance of the group that the server heard last
+    seen: BrokerSeen | None = None
+
+    @property
+    def text(self) -> str:
+        """The queues as a person reads them: `8/8 RW-`."""
+        queues = self.queues
+        return "" if queues is None else f"{queues.read_queue_nums}/{queues.write_queue_nums} {perm_text(queues.perm)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """One broker group of a topic, with a cell for each server."""
+
+    broker_name: str
+    cluster: str | None
+    # id -> address, of all servers
+    addresses: Mapping[int, str]
+    cells: Mapping[str, Cell]
+
+    @property
+    def differs(self) -> bool:
+        """Whether servers disagree."""
+        return any(cell.is_odd for cell in self.cells.values())
+
+
+def matrix(cluster: Cluster, routes: Mapping[str, Routes], topic: str) -> list[MatrixRow]:
+    """A row for each broker group that any server has the topic on."""
+    said = {server: each.get(topic) for server, each in routes.items()}
+    queues = {
+        server: {each.broker_name: each for each in route.queue_datas} if route is not None else {}
+        for server, route in said.items()
+    }
+    addresses: dict[str, dict[int, str]] = {}
+    clusters: dict[str, str] = {}
+    for route in said.values():
+        for group in () if route is None else route.broker_datas:
+            addresses.setdefault(group.broker_name, {}).update(group.broker_addrs)
+            clusters[group.broker_name] = group.cluster
+    rows = []
+    for name in sorted({name for each in queues.values() for name in each}):
+        usual = _usual([each.get(name) for each in queues.values()])
+        cells: dict[str, Cell] = {}
+        for view in cluster.servers:
+            if view.address not in queues:
+                cells[view.address] = Cell("unknown")
+                continue
+            found = queues[view.address].get(name)
+            state: CellState = "present" if found else "absent" if said[view.address] is None else "missing"
+            cells[view.address] = Cell(state, found, is_odd=found != usual, seen=_heard_last(view, name))
+        rows.append(MatrixRow(name, clusters.get(name), dict(sorted(addresses.get(name, {}).items())), cells))
+    return rows
+
+
+def _usual(told: Sequence[QueueData | None]) -> QueueData | None:
+    """What most servers say; of as many, that there are queues."""
+    return max(told, key=lambda each: (told.count(each), each is not None))
+
+
+def _heard_last(view: ServerView, broker_name: str) -> BrokerSeen | None:
+    instances = [seen for key, seen in view.brokers.items() if key.broker_name == broker_name]
+    return max(instances, key=lambda seen: seen.heard_at or 0.0, default=None)

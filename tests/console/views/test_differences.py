@@ -1,0 +1,105 @@
+"""Where servers disagree, since when, and what is to be expected."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from namesrv_client.ctl.comparison import PRESENT
+from namesrv_console.state import Cluster, ServerView, seen_brokers
+from namesrv_console.views.differences import Disagreement, among, disagreements
+from namesrv_console.views.topics import TopicTable, known_routes, topic_table
+from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+
+NOW = 1000.0
+
+
+def live(name: str, *, age: float = 1.0, addr: str = "h:1", wiped: bool | None = False) -> LiveBroker:
+    expires = 120.0 - age
+    return LiveBroker("c1", name, 0, addr, age_seconds=age, expires_in_seconds=expires, write_wiped=wiped)
+
+
+def route(*brokers: str) -> TopicRouteData:
+    return TopicRouteData(
+        [BrokerData("c1", name, {0: "h:1"}) for name in brokers], [QueueData(name, 8, 8, 6) for name in brokers]
+    )
+
+
+def server(
+    address: str, *brokers: LiveBroker, uptime: float = 500.0, ready: bool = True, **routes: TopicRouteData
+) -> ServerView:
+    return ServerView(
+        address,
+        is_reachable=True,
+        answered_at=NOW,
+        info=ServerInfo("boot", ready=ready, revision=1, uptime_seconds=uptime),
+        brokers=seen_brokers({}, brokers, NOW),
+        routes=routes,
+        routes_revision=1,
+    )
+
+
+def found(*servers: ServerView, known: Mapping[Any, float | None] | None = None, now: float = NOW) -> list[Disagreement]:
+    cluster = Cluster(1, servers)
+    routes = known_routes(cluster)
+    return disagreements(cluster, routes, topic_table(routes, (), TopicTable()), known, now)
+
+
+def test_brokers_and_topics_are_compared_on_servers_that_answer() -> None:
+    """A server that is away, or that does not tell routes, disagrees with nobody about them."""
+    away = replace(server("s3"), is_reachable=False)
+    refusing = replace(server("s4", live("a"), live("b", wiped=None)), refused={"routes": "not ready"})
+
+    said = found(
+        server("s1", live("a"), live("b", wiped=True), t=route("a", "b")), server("s2", live("a"), t=route("a")), away,
+        refusing,
+    )  # fmt: skip
+
+    assert [
+        ("broker", "c1/b/0", PRESENT, {"s1": True, "s2": False, "s4": True}),
+        ("topic", "t", "queues on b", {"s1": "8 read, 8 write, RW-", "s2": None}),
+    ] == [(one.difference.kind, one.difference.name, one.difference.fact, one.difference.values) for one in said]
+
+
+def test_a_difference_is_as_old_as_it_was_seen_first() -> None:
+    """What was there when the console began has no beginning."""
+    servers = server("s1", live("a")), server("s2")
+    key = ("broker", "c1/a/0", PRESENT)
+
+    assert [None] == [one.since for one in found(*servers)]
+    assert [NOW] == [one.since for one in found(*servers, known={})]
+    assert [900.0] == [one.since for one in found(*servers, known={key: 900.0})]
+
+
+@pytest.mark.parametrize(
+    ("other", "since", "reason"),
+    [
+        (server("s2", uptime=5.0), None, "starting"),
+        (server("s2", ready=False), None, "starting"),
+        (server("s2"), NOW - 10, "registering"),
+        (server("s2"), NOW - 40, None),
+        (server("s2"), None, None),
+    ],
+)
+def test_what_is_still_registering_is_expected(other: ServerView, since: float | None, reason: str | None) -> None:
+    """A broker tells all servers within a heartbeat; after that it is no longer an excuse."""
+    known = {("broker", "c1/a/0", PRESENT): since}
+
+    assert [reason] == [one.reason for one in found(server("s1", live("a")), other, known=known)]
+
+
+def test_a_broker_that_the_next_scan_evicts_is_expected_to_go() -> None:
+    """One server has evicted it, the other will; its topics follow."""
+    said = found(server("s1", live("a", age=119.0), t=route("a")), server("s2"))
+
+    assert [("broker", "leaving"), ("topic", "leaving")] == [(one.difference.kind, one.reason) for one in said]
+
+
+def test_some_servers_can_be_compared() -> None:
+    """What these agree on is no difference."""
+    said = found(server("s1", live("a")), server("s2"), server("s3"))
+
+    assert [{"s1": True, "s3": False}] == [one.difference.values for one in among(said, {"s1", "s3"})]
+    assert [] == among(said, {"s2", "s3"})

@@ -1,0 +1,78 @@
+"""Settings and keys of several servers, connections, and what happened to a topic."""
+
+import pytest
+
+from namesrv_console.state import Cluster, ServerView
+from namesrv_console.views.clients import client_page
+from namesrv_console.views.history import topic_history
+from namesrv_console.views.tables import OWN_SETTINGS, value_rows
+from namesrv_remoting.bodies.extensions import Connection, Event, ServerInfo
+
+from namesrv.settings.apache_properties import JAVA_NAMES
+from namesrv.settings.model import PATHS
+
+
+def test_a_value_that_differs_or_is_missing_drifts() -> None:
+    """But where a server is, and where its files are, is its own."""
+    said = {"s1": {"scan": "5", "listenPort": "1", "same": "x"}, "s2": {"listenPort": "2", "same": "x", "scan": "10"}}
+
+    rows = value_rows({**said, "s3": {"scan": "5", "listenPort": "3"}}, OWN_SETTINGS)
+
+    assert [("listenPort", False), ("same", True), ("scan", True)] == [(row.key, row.drifts) for row in rows]
+    assert {"s1": "x", "s2": "x", "s3": None} == rows[1].values
+
+
+def test_every_path_is_a_servers_own() -> None:
+    """A server's files are where it has put them."""
+    assert {JAVA_NAMES[name] for name in PATHS} <= OWN_SETTINGS
+
+
+@pytest.fixture
+def connected() -> Cluster:
+    """Two connections to one of our servers, none known of Apache's."""
+    info = ServerInfo("boot", started_ms=1_000_000, uptime_seconds=100.0)
+    view = ServerView(
+        "s1",
+        is_reachable=True,
+        info=info,
+        connections_at=50.0,
+        connections=(
+            Connection(1, "10.0.0.1:5", role="broker", protocol="json", since_ms=1_040_000, last_request_seconds=3.0),
+            Connection(2, "10.0.0.2:6", since_ms=1_099_000, unsent_bytes=7, account="Ann"),
+        ),
+    )
+    return Cluster(1, (view, ServerView("s2", is_reachable=True)))
+
+
+def test_ages_of_connections_are_by_the_servers_clock(connected: Cluster) -> None:
+    """However wrong ours is; when one was heard is on the console's, so that a page can let it tick."""
+    page = client_page(connected, sort="waiting")
+
+    assert [("10.0.0.2:6", 1.0, None, "silent", 7), ("10.0.0.1:5", 60.0, 47.0, "broker", 0)] == [
+        (row.connection.peer, row.seconds, row.heard_at, row.role, row.waiting_bytes) for row in page.rows
+    ]
+    assert ({"broker": 1, "silent": 1}, {"": 1, "json": 1}) == (page.roles, page.protocols)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "peers"), [({"role": "broker"}, [1]), ({"protocol": "json"}, [1]), ({"text": "ann"}, [2])]
+)
+def test_connections_are_picked(connected: Cluster, wanted: dict[str, str], peers: list[int]) -> None:
+    """By role, protocol, address or account."""
+    assert peers == [row.connection.id for row in client_page(connected, **wanted).rows]
+
+
+def test_a_topics_history_has_what_changed_it_or_may_have() -> None:
+    """A large change names only its first topics, so that for the others it is uncertain."""
+    events = (
+        Event(1, "register", 10, {"broker_name": "a", "kind": "full"}),
+        Event(2, "route", 20, {"topics": ["t"], "count": 1}),
+        Event(3, "route", 30, {"topics": ["u"], "count": 1}),
+        Event(4, "route", 40, {"topics": ["u"], "count": 9}),
+        Event(5, "route", 50, {"topics": None, "count": None}),
+        Event(6, "evict", 60, {"broker_name": "b"}),
+    )
+
+    found = topic_history(Cluster(1, (ServerView("s1", events=events),)), "t", {"a"})
+
+    assert [(5, True), (4, True), (2, False), (1, False)] == [(one.event.seq, one.is_uncertain) for one in found]

@@ -1,0 +1,143 @@
+"""The list of topics, one topic's matrix, and search."""
+
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from namesrv_console.state import Cluster, ServerView
+from namesrv_console.views.matrix import matrix
+from namesrv_console.views.search import Hit, search
+from namesrv_console.views.topics import PAGE_ROWS, TopicQuery, TopicRow, TopicTable, known_routes, topic_page, topic_table
+from namesrv_remoting.bodies.extensions import ServerInfo
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+
+
+def route(**queues: int) -> TopicRouteData:
+    """A route with as many queues on each of these brokers, whose permission is 6."""
+    brokers = [BrokerData("c1", name, {0: f"{name}:10911"}) for name in queues]
+    return TopicRouteData(brokers, [QueueData(name, count, count, 6) for name, count in queues.items()])
+
+
+def cluster(**servers: Mapping[str, TopicRouteData] | None) -> Cluster:
+    """Servers that know these routes; None for one that does not answer."""
+    views = [
+        ServerView(
+            name,
+            is_reachable=routes is not None,
+            info=ServerInfo("boot", ready=True, revision=1),
+            routes=routes or {},
+            routes_revision=1,
+        )
+        for name, routes in servers.items()
+    ]
+    return Cluster(1, tuple(views))
+
+
+def table(**servers: Mapping[str, TopicRouteData] | None) -> TopicTable:
+    return topic_table(known_routes(cluster(**servers)), {"c1", "a"}, TopicTable())
+
+
+def test_a_row_says_what_there_is_and_who_lacks_it() -> None:
+    """Queues are summed; a server that does not answer is not said to lack anything."""
+    found = table(s1={"t": route(a=8, b=4)}, s2={}, s3=None)
+
+    (row,) = found.rows
+    assert TopicRow("t", "ordinary", 2, 12, 12, "RW-", is_ordered=False, missing_on=("s2",), differs=True) == row
+    assert 1 == found.differing
+
+
+@pytest.mark.parametrize(
+    ("other", "differs"), [(route(a=8, b=4), False), (route(b=4, a=8), False), (route(a=8, b=5), True)]
+)
+def test_the_order_of_brokers_is_no_difference(other: TopicRouteData, differs: bool) -> None:
+    """A server lists brokers as they registered."""
+    assert differs == table(s1={"t": route(a=8, b=4)}, s2={"t": other}).rows[0].differs
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("orders", "ordinary"),
+        ("%RETRY%orders", "retry"),
+        ("%DLQ%orders", "dead_letter"),
+        ("TBW102", "system"),
+        ("rmq_sys_anything", "system"),
+        ("a", "system"),
+        ("c1_REPLY_TOPIC", "system"),
+    ],
+)
+def test_kinds_follow_from_names(name: str, kind: str) -> None:
+    """Brokers and clusters have topics of their own names."""
+    assert kind == table(s1={name: route(a=1)}).rows[0].kind
+
+
+def test_rows_that_have_not_changed_are_kept() -> None:
+    """So that a change of one topic among ten thousand costs one row."""
+    first = table(s1={"t": route(a=8), "u": route(a=8)})
+    changed = cluster(s1={"t": route(a=8), "u": route(a=9)})
+
+    second = topic_table(known_routes(changed), {"c1", "a"}, first)
+
+    assert first.rows[0] is second.rows[0]
+    assert 9 == second.rows[1].read_queues
+
+
+MANY = table(
+    s1={f"t{number:03}": route(a=number % 7 + 1) for number in range(250)} | {"TBW102": route(a=1)},
+    s2={f"t{number:03}": route(a=number % 7 + 1) for number in range(250) if number != 42} | {"TBW102": route(a=1)},
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "count", "hidden"),
+    [
+        (TopicQuery(), ["t000", "t001"], 250, 1),
+        (TopicQuery(shows_system=True), ["TBW102", "t000"], 251, 0),
+        (TopicQuery(is_descending=True), ["t249", "t248"], 250, 1),
+        (TopicQuery(page=3), ["t200", "t201"], 250, 1),
+        (TopicQuery(page=99), ["t200", "t201"], 250, 1),
+        (TopicQuery(text="T04"), ["t040", "t041"], 10, 0),
+        (TopicQuery(show="differing"), ["t042"], 1, 0),
+        (TopicQuery(sort="read", is_descending=True), ["t006", "t013"], 250, 1),
+        (TopicQuery(starred=frozenset({"t200", "t100"})), ["t100", "t200"], 250, 1),
+        (TopicQuery(show="starred", starred=frozenset({"t200"})), ["t200"], 1, 0),
+    ],
+)
+def test_a_query_picks_sorts_and_pages(query: TopicQuery, first: list[str], count: int, hidden: int) -> None:
+    """Stars come first, equal rows in the order of their names, and a page beyond the last is the last."""
+    page = topic_page(MANY, query)
+
+    assert (first, count, hidden) == ([row.name for row in page.rows[:2]], page.count, page.hidden)
+    assert len(page.rows) <= PAGE_ROWS
+
+
+def test_the_matrix_has_a_cell_for_each_server() -> None:
+    """What most servers say is the rule; the others are odd, unless they say nothing."""
+    seen = cluster(s1={"t": route(a=8, b=4)}, s2={"t": route(a=8)}, s3={}, s4={"t": route(a=7, b=4)}, s5=None)
+
+    rows = matrix(seen, known_routes(seen), "t")
+
+    assert {
+        "a": [("present", False), ("present", False), ("absent", True), ("present", True), ("unknown", False)],
+        "b": [("present", False), ("missing", True), ("absent", True), ("present", False), ("unknown", False)],
+    } == {row.broker_name: [(cell.state, cell.is_odd) for cell in row.cells.values()] for row in rows}
+    assert "8/8 RW-" == rows[0].cells["s1"].text
+
+
+def test_search_puts_beginnings_and_short_names_first() -> None:
+    """Of ten thousand names, within a tenth of a second."""
+    topics = [f"topic-{number}" for number in range(10_000)] + ["my-topic-9"]
+    began = time.process_time()
+
+    found = search("Topic-9", ["topic-9-broker", "a"], topics, most=4)
+
+    assert time.process_time() - began < 0.1
+    assert [
+        Hit("topic", "topic-9"),
+        Hit("topic", "topic-90"),
+        Hit("topic", "topic-91"),
+        Hit("topic", "topic-92"),
+    ] == found
+    assert [Hit("broker", "topic-9-broker")] == search("9-b", ["topic-9-broker"], topics)
+    assert [] == search(" ", ["a"], topics)
