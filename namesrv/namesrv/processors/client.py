@@ -13,7 +13,7 @@ from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.steps import in_parts, run_in_steps
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
-from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, Pull, RoutesAnswer, pull_in_steps
+from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesAnswer, pull_in_steps
 from namesrv_remoting.bodies.route import in_zone
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers import GetRouteInfoRequestHeader
@@ -133,11 +133,12 @@ class ClientProcessor:
                 served.append((topic, last_change(topic)))
                 size += len(routes[topic])
                 if size > limit:
-                    raise SystemError_(f"routes of more than {limit} bytes: ask for fewer topics at a time")
+                    raise SystemError_(f"routes of more than {limit} bytes: {FEWER_TOPICS}")
                 if number % _CHUNK == 0:
                     await asyncio.sleep(0)
-        async for part in in_parts(served, _PART):
-            self._note_served(request, part)
+        if not asked.observes:
+            async for part in in_parts(served, _PART):
+                self._note_served(request, part)
         return Reply(
             NATIVE.encode(RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes))
         )

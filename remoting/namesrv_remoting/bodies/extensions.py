@@ -28,6 +28,9 @@ MAX_WAIT_MS: Final = 300_000
 # A broker's own state is a handful of figures; it is kept for every live broker and shown to operators.
 MAX_STATE_BYTES: Final = 16 * 1024
 
+# in the remark of a server whose answer to PULL_ROUTES would be too large for a frame
+FEWER_TOPICS: Final = "ask for fewer topics at a time"
+
 # a route of a topic that positively does not exist
 ABSENT_ROUTE: Final = msgspec.Raw(b"\xc0")
 
@@ -58,6 +61,8 @@ class PullRoutesRequest(Question, gc=False):
     boot_id: str | None = None
     since: Annotated[int, msgspec.Meta(ge=0)] = 0
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 0
+    # true: for people to look at; nobody sends or receives by this answer, so that the heartbeat log does not have it
+    observes: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Pull(NamedTuple):
@@ -67,6 +72,7 @@ class Pull(NamedTuple):
     boot_id: str | None
     since: int
     wait_ms: int
+    observes: bool = False
 
 
 class RecentEventsRequest(Question, gc=False):
@@ -128,7 +134,7 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
         yield from MsgpackSlices(chunks, PullRoutesRequest.code.name, "question").read(members)
         asked = PullRoutesRequest.read(NATIVE.encode(others))
-    return Pull(topics.keys(), asked.boot_id, asked.since, asked.wait_ms)
+    return Pull(topics.keys(), asked.boot_id, asked.since, asked.wait_ms, asked.observes is True)
 
 
 class _Heartbeat(msgspec.Struct, gc=False):

@@ -343,3 +343,15 @@ async def test_thousands_of_topics_are_asked_for_in_parts(tmp_path: Path) -> Non
     routes = found.json["servers"][0]["routes"]
     assert (0, names) == (found.code, list(routes))
     assert None not in routes.values()
+
+
+async def test_routes_are_asked_for_in_as_many_parts_as_it_takes(tmp_path: Path) -> None:
+    """The routes of these topics fill more frames than one."""
+    topics = [f"topic-{number}" for number in range(400)]
+    async with asked(tmp_path, max_frame_bytes=65_536) as (server, where):
+        await (await server.connect()).register(MASTER, registration(*topics))
+
+        found = await ctl(*at(where), "route", *topics, "-o", "json")
+
+    assert topics == list(found.json["servers"][0]["routes"])
+    assert None not in found.json["servers"][0]["routes"].values()

@@ -74,6 +74,17 @@ async def test_next_pull_gets_what_changed(peer: NamesrvPeer) -> None:
         assert routes in (None, found["routes"])
 
 
+async def test_an_observers_pull_is_in_no_clients_cache(server: InProcess, peer: NamesrvPeer) -> None:
+    """The heartbeat log does not say that it was served; a client's pull of the same topic is there."""
+    await peer.register(MASTER)
+
+    await pull(peer, "T", observes=True)
+    assert [] == await server.lines("served")
+    await pull(peer, "T")
+
+    assert [["T"]] == [line["topics"] for line in await server.lines("served")]
+
+
 @pytest.mark.settings(admin_enabled=True)
 async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess, peer: NamesrvPeer) -> None:
     """A topic appears, gets its order, goes, goes with its broker; a change of others wakes nobody, nor does time."""

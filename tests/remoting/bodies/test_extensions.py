@@ -68,10 +68,10 @@ def large_pull(**members: object) -> bytes:
 
 def test_large_pull_is_read_in_steps() -> None:
     """As a small one is, each topic once; what nobody knows is skipped."""
-    body = large_pull(boot_id="b1", future=[1], since=7, wait_ms=30_000)
+    body = large_pull(boot_id="b1", future=[1], since=7, wait_ms=30_000, observes=True)
     steps, found = steps_and_result(pull_in_steps(body))
 
-    assert Pull(found.topics, "b1", 7, 30_000) == found
+    assert Pull(found.topics, "b1", 7, 30_000, observes=True) == found
     assert [f"topic-{number}" for number in range(20_000)] == list(found.topics)
     assert steps >= len(body) // CHUNK_BYTES
     assert Pull({"T": None}.keys(), None, 0, 0) == finished(pull_in_steps(b"\x81\xa6topics\x92\xa1T\xa1T"))
