@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from namesrv_client.ctl.comparison import PRESENT, Difference, View, differences, route_facts
+from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_console.state import BrokerKey, Cluster, ServerView
-from namesrv_console.views.topics import Routes, TopicTable
+from namesrv_console.views.topics import Told, TopicTable
 
 # starting: a server has just begun, and has yet to hear from brokers; registering: a broker tells one server after the
 # other; leaving: the next scan of the server that still has it will evict it
@@ -51,7 +51,7 @@ class Disagreement:
 
 def disagreements(
     cluster: Cluster,
-    routes: Mapping[str, Routes],
+    told: Mapping[str, Told],
     table: TopicTable,
     known_since: Mapping[Key, float | None] | None,
     now: float,
@@ -68,7 +68,7 @@ def disagreements(
         if seen.evicted_at is not None and seen.evicted_at - now < LEAVING_SECONDS
     }
     found = []
-    for one, brokers in (*_of_brokers(views), *_of_topics(routes, table)):
+    for one, brokers in (*_of_brokers(views), *_of_topics(told, table)):
         since = None if known_since is None else known_since.get((one.kind, one.name, one.fact), now)
         lacking = [server for server, value in one.values.items() if value in (False, None)]
         having = one.values.keys() - lacking
@@ -113,16 +113,19 @@ def _of_brokers(views: Mapping[str, ServerView]) -> Iterator[_Found]:
                 yield Difference("broker", name, fact, values), brokers
 
 
-def _of_topics(routes: Mapping[str, Routes], table: TopicTable) -> Iterator[_Found]:
+def _of_topics(told: Mapping[str, Told], table: TopicTable) -> Iterator[_Found]:
     for row in table.rows:
-        if not row.differs:
-            continue
-        said = {server: each[row.name] for server, each in routes.items() if row.name in each}
-        every = {queues.broker_name for route in said.values() for queues in route.queue_datas}
-        facts: dict[str, View] = {server: {} for server in routes}
-        facts.update({server: {("topic", row.name): route_facts(route)} for server, route in said.items()})
-        for one in differences(facts):
-            yield one, every if one.fact == PRESENT else every & {one.fact.removeprefix("queues on ")}
+        if row.missing_on:
+            present = {server: server not in row.missing_on for server in told}
+            yield Difference("topic", row.name, PRESENT, present), _brokers_of(row.name, told)
+        for one in row.differences:
+            broker = one.fact.removeprefix("queues on ")
+            yield one, () if broker == one.fact else (broker,)
+
+
+def _brokers_of(topic: str, told: Mapping[str, Told]) -> set[str]:
+    routes = [each.routes[topic] for each in told.values() if topic in each.routes]
+    return {queues.broker_name for route in routes for queues in route.queue_datas}
 
 
 def _is_starting(view: ServerView, now: float) -> bool:

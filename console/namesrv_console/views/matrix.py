@@ -6,8 +6,8 @@ from typing import Literal
 
 from namesrv_client.ctl.comparison import perm_text
 from namesrv_console.state import BrokerSeen, Cluster, ServerView
-from namesrv_console.views.topics import Routes
-from namesrv_remoting.bodies.route import QueueData
+from namesrv_console.views.topics import Told
+from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 
 # missing: the server has the topic, but not on that broker; absent: it does not have the topic; unknown: it does not say
 CellState = Literal["present", "missing", "absent", "unknown"]
@@ -47,16 +47,21 @@ class MatrixRow:
         return any(cell.is_odd for cell in self.cells.values())
 
 
-def matrix(cluster: Cluster, routes: Mapping[str, Routes], topic: str) -> list[MatrixRow]:
+def matrix(cluster: Cluster, told: Mapping[str, Told], topic: str) -> list[MatrixRow]:
     """A row for each broker group that any server has the topic on."""
-    said = {server: each.get(topic) for server, each in routes.items()}
+    routes: dict[str, TopicRouteData | None] = {}
+    for server, each in told.items():
+        said = each.of(topic)
+        # True: it has the topic, and was not asked where
+        if said is not True:
+            routes[server] = said or None
     queues = {
-        server: {each.broker_name: each for each in route.queue_datas} if route is not None else {}
-        for server, route in said.items()
+        server: {} if route is None else {each.broker_name: each for each in route.queue_datas}
+        for server, route in routes.items()
     }
     addresses: dict[str, dict[int, str]] = {}
     clusters: dict[str, str] = {}
-    for route in said.values():
+    for route in routes.values():
         for group in () if route is None else route.broker_datas:
             addresses.setdefault(group.broker_name, {}).update(group.broker_addrs)
             clusters[group.broker_name] = group.cluster
@@ -69,7 +74,7 @@ def matrix(cluster: Cluster, routes: Mapping[str, Routes], topic: str) -> list[M
                 cells[view.address] = Cell("unknown")
                 continue
             found = queues[view.address].get(name)
-            state: CellState = "present" if found else "absent" if said[view.address] is None else "missing"
+            state: CellState = "present" if found else "absent" if routes[view.address] is None else "missing"
             cells[view.address] = Cell(state, found, is_odd=found != usual, seen=_heard_last(view, name))
         rows.append(MatrixRow(name, clusters.get(name), dict(sorted(addresses.get(name, {}).items())), cells))
     return rows

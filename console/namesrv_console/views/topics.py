@@ -2,48 +2,67 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
-from namesrv_client.ctl.comparison import perm_text, route_facts
+from msgspec import structs
+
+from namesrv_client.ctl.comparison import Difference, disagreements, perm_text, route_facts
 from namesrv_console.state import Cluster, ServerView
 from namesrv_remoting.access import is_system_topic
 from namesrv_remoting.bodies.route import TopicRouteData
 
 TopicKind = Literal["ordinary", "retry", "dead_letter", "system"]
-Routes = Mapping[str, TopicRouteData]
 
 # rows of one page: what a person reads, and what is sent anew when something changes
 PAGE_ROWS: Final = 100
 _KINDS: Final[Mapping[str, TopicKind]] = {"%RETRY%": "retry", "%DLQ%": "dead_letter", "%SYS%": "system"}
 
 
+class Told(NamedTuple):
+    """What one server tells of topics."""
+
+    # all that it has
+    topics: frozenset[str]
+    # of those whose routes were asked for: of Apache's server, which is asked one by one, not of all
+    routes: Mapping[str, TopicRouteData]
+
+    def of(self, topic: str) -> TopicRouteData | bool:
+        """Its route, or whether the server has it."""
+        return self.routes.get(topic) or topic in self.topics
+
+
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic in the list; its queues as the server has them that knows of most brokers."""
+    """One topic in the list; its queues as the server has them that knows of most brokers, None if none was asked."""
 
     name: str
     kind: TopicKind
-    brokers: int
-    read_queues: int
-    write_queues: int
+    brokers: int | None
+    read_queues: int | None
+    write_queues: int | None
     # of all brokers, `mixed` if they are not the same
-    perm: str
+    perm: str | None
     is_ordered: bool
     # servers that do not have it
     missing_on: tuple[str, ...]
-    # whether servers disagree about it, also by not having it
-    differs: bool
+    # in what servers disagree about it, that aside
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether servers disagree about it, also by not having it."""
+        return bool(self.missing_on or self.differences)
 
 
-# what each server says of one topic, None if it does not have it; and what follows
-_Made = tuple[tuple[TopicRouteData | None, ...], TopicRow]
+# what each server says of one topic, and what follows
+_Made = tuple[tuple[TopicRouteData | bool, ...], TopicRow]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicTable:
     """All topics by name, in order."""
 
-    # those whose routes are known
+    # those that tell
     servers: tuple[str, ...] = ()
     rows: tuple[TopicRow, ...] = ()
     # how many topics servers disagree about
@@ -52,31 +71,31 @@ class TopicTable:
     made: Mapping[str, _Made] = field(default_factory=dict)
 
 
-def known_routes(cluster: Cluster) -> dict[str, Routes]:
-    """The routes of each server that can be compared: it answers, and was asked for them."""
-    return {view.address: view.routes for view in cluster.servers if _tells_routes(view)}
+def told_topics(cluster: Cluster) -> dict[str, Told]:
+    """What those servers tell that answer, and were asked."""
+    return {view.address: Told(view.topics, view.routes) for view in cluster.servers if _tells_topics(view)}
 
 
-def _tells_routes(view: ServerView) -> bool:
+def _tells_topics(view: ServerView) -> bool:
     if not view.is_reachable or "routes" in view.refused:
         return False
     if view.info is None:
         # it has a topic for each of its brokers, so that without any it was not asked yet
-        return bool(view.routes)
+        return bool(view.topics)
     return bool(view.routes_revision) or not view.info.revision
 
 
-def topic_table(routes: Mapping[str, Routes], own_names: Collection[str], before: TopicTable) -> TopicTable:
+def topic_table(told: Mapping[str, Told], own_names: Collection[str], before: TopicTable) -> TopicTable:
     """The rows of all topics; those of topics that have not changed are taken from the table before.
 
     `own_names` are those of clusters and brokers, each of which has a topic of its name.
     """
-    servers, told = tuple(routes), tuple(routes.values())
+    servers = tuple(told)
     known = before.made if before.servers == servers else {}
     system = {*own_names, *(f"{name}_REPLY_TOPIC" for name in own_names)}
     made: dict[str, _Made] = {}
-    for name in sorted(frozenset[str]().union(*told)):
-        said = tuple(each.get(name) for each in told)
+    for name in sorted(frozenset[str]().union(*(each.topics for each in told.values()))):
+        said = tuple(each.of(name) for each in told.values())
         kind = _kind(name, system)
         entry = known.get(name)
         if entry is None or entry[0] != said or entry[1].kind != kind:
@@ -94,9 +113,11 @@ def _kind(name: str, system: Collection[str]) -> TopicKind:
     return "ordinary"
 
 
-def _row(name: str, kind: TopicKind, servers: Sequence[str], said: Sequence[TopicRouteData | None]) -> TopicRow:
-    routes = [route for route in said if route is not None]
-    missing = tuple(server for server, route in zip(servers, said, strict=True) if route is None)
+def _row(name: str, kind: TopicKind, servers: Sequence[str], said: Sequence[TopicRouteData | bool]) -> TopicRow:
+    routes = [route for route in said if not isinstance(route, bool)]
+    missing = tuple(server for server, route in zip(servers, said, strict=True) if route is False)
+    if not routes:
+        return TopicRow(name, kind, None, None, None, None, is_ordered=False, missing_on=missing)
     fullest = max(routes, key=lambda route: len(route.queue_datas))
     queues = fullest.queue_datas
     perms = {each.perm for each in queues}
@@ -109,13 +130,30 @@ def _row(name: str, kind: TopicKind, servers: Sequence[str], said: Sequence[Topi
         perm=perm_text(perms.pop()) if len(perms) == 1 else "mixed",
         is_ordered=fullest.order_topic_conf is not None,
         missing_on=missing,
-        differs=bool(missing) or any(not _is_same(routes[0], other) for other in routes[1:]),
+        differences=()
+        if all(routes[0] is other or routes[0] == other for other in routes[1:])
+        else _differences(
+            name, {server: each for server, each in zip(servers, said, strict=True) if not isinstance(each, bool)}
+        ),
     )
 
 
-def _is_same(one: TopicRouteData, other: TopicRouteData) -> bool:
-    """Whether two servers say the same of a topic; in which order its brokers are is no difference."""
-    return one is other or one == other or route_facts(one) == route_facts(other)
+def _differences(name: str, routes: Mapping[str, TopicRouteData]) -> tuple[Difference, ...]:
+    """In which order servers list brokers is none."""
+    queues = [{each.broker_name: each for each in route.queue_datas} for route in routes.values()]
+    odd = {
+        broker
+        for broker in frozenset[str]().union(*queues)
+        if any(each.get(broker) != queues[0].get(broker) for each in queues)
+    }
+    # what all say of most of a hundred brokers need not be spelt
+    facts = {
+        server: route_facts(
+            structs.replace(route, queue_datas=[each for each in route.queue_datas if each.broker_name in odd])
+        )
+        for server, route in routes.items()
+    }
+    return tuple(Difference("topic", name, fact, values) for fact, values in disagreements(facts).items())
 
 
 # -- the part that somebody looks at -----------------------------------------------------------------------------------
@@ -150,10 +188,10 @@ class TopicPage:
 _SORTS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
     "name": lambda row: row.name,
     "kind": lambda row: row.kind,
-    "brokers": lambda row: row.brokers,
-    "read": lambda row: row.read_queues,
-    "write": lambda row: row.write_queues,
-    "perm": lambda row: row.perm,
+    "brokers": lambda row: row.brokers or 0,
+    "read": lambda row: row.read_queues or 0,
+    "write": lambda row: row.write_queues or 0,
+    "perm": lambda row: row.perm or "",
     "differs": lambda row: (row.differs, len(row.missing_on)),
 }
 _SHOWN: Final[Mapping[str, Callable[[TopicRow, frozenset[str]], bool]]] = {

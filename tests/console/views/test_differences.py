@@ -9,7 +9,7 @@ import pytest
 from namesrv_client.ctl.comparison import PRESENT
 from namesrv_console.state import Cluster, ServerView, seen_brokers
 from namesrv_console.views.differences import Disagreement, among, disagreements
-from namesrv_console.views.topics import TopicTable, known_routes, topic_table
+from namesrv_console.views.topics import TopicTable, told_topics, topic_table
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
@@ -36,15 +36,18 @@ def server(
         answered_at=NOW,
         info=ServerInfo("boot", ready=ready, revision=1, uptime_seconds=uptime),
         brokers=seen_brokers({}, brokers, NOW),
+        topics=frozenset(routes),
         routes=routes,
         routes_revision=1,
     )
 
 
-def found(*servers: ServerView, known: Mapping[Any, float | None] | None = None, now: float = NOW) -> list[Disagreement]:
+def found(
+    *servers: ServerView, known: Mapping[Any, float | None] | None = None, now: float = NOW
+) -> list[Disagreement]:
     cluster = Cluster(1, servers)
-    routes = known_routes(cluster)
-    return disagreements(cluster, routes, topic_table(routes, (), TopicTable()), known, now)
+    told = told_topics(cluster)
+    return disagreements(cluster, told, topic_table(told, (), TopicTable()), known, now)
 
 
 def test_brokers_and_topics_are_compared_on_servers_that_answer() -> None:

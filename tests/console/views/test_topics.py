@@ -8,7 +8,15 @@ import pytest
 from namesrv_console.state import Cluster, ServerView
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.search import Hit, search
-from namesrv_console.views.topics import PAGE_ROWS, TopicQuery, TopicRow, TopicTable, known_routes, topic_page, topic_table
+from namesrv_console.views.topics import (
+    PAGE_ROWS,
+    TopicQuery,
+    TopicRow,
+    TopicTable,
+    told_topics,
+    topic_page,
+    topic_table,
+)
 from namesrv_remoting.bodies.extensions import ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
@@ -26,6 +34,7 @@ def cluster(**servers: Mapping[str, TopicRouteData] | None) -> Cluster:
             name,
             is_reachable=routes is not None,
             info=ServerInfo("boot", ready=True, revision=1),
+            topics=frozenset(routes or ()),
             routes=routes or {},
             routes_revision=1,
         )
@@ -34,8 +43,19 @@ def cluster(**servers: Mapping[str, TopicRouteData] | None) -> Cluster:
     return Cluster(1, tuple(views))
 
 
+def test_a_topic_whose_route_nobody_was_asked_for_is_in_the_list() -> None:
+    """Apache's server is asked topic by topic; what it does not say disagrees with nobody."""
+    ours, apache = cluster(s1={"t": route(a=8)}).servers[0], ServerView("s2", is_reachable=True, topics=frozenset("tu"))
+    seen = Cluster(1, (ours, apache))
+
+    found = topic_table(told_topics(seen), (), TopicTable())
+
+    assert [("t", 1, False), ("u", None, True)] == [(row.name, row.brokers, row.differs) for row in found.rows]
+    assert ["unknown"] == [row.cells["s2"].state for row in matrix(seen, told_topics(seen), "t")]
+
+
 def table(**servers: Mapping[str, TopicRouteData] | None) -> TopicTable:
-    return topic_table(known_routes(cluster(**servers)), {"c1", "a"}, TopicTable())
+    return topic_table(told_topics(cluster(**servers)), {"c1", "a"}, TopicTable())
 
 
 def test_a_row_says_what_there_is_and_who_lacks_it() -> None:
@@ -43,7 +63,7 @@ def test_a_row_says_what_there_is_and_who_lacks_it() -> None:
     found = table(s1={"t": route(a=8, b=4)}, s2={}, s3=None)
 
     (row,) = found.rows
-    assert TopicRow("t", "ordinary", 2, 12, 12, "RW-", is_ordered=False, missing_on=("s2",), differs=True) == row
+    assert TopicRow("t", "ordinary", 2, 12, 12, "RW-", is_ordered=False, missing_on=("s2",)) == row
     assert 1 == found.differing
 
 
@@ -77,7 +97,7 @@ def test_rows_that_have_not_changed_are_kept() -> None:
     first = table(s1={"t": route(a=8), "u": route(a=8)})
     changed = cluster(s1={"t": route(a=8), "u": route(a=9)})
 
-    second = topic_table(known_routes(changed), {"c1", "a"}, first)
+    second = topic_table(told_topics(changed), {"c1", "a"}, first)
 
     assert first.rows[0] is second.rows[0]
     assert 9 == second.rows[1].read_queues
@@ -116,7 +136,7 @@ def test_the_matrix_has_a_cell_for_each_server() -> None:
     """What most servers say is the rule; the others are odd, unless they say nothing."""
     seen = cluster(s1={"t": route(a=8, b=4)}, s2={"t": route(a=8)}, s3={}, s4={"t": route(a=7, b=4)}, s5=None)
 
-    rows = matrix(seen, known_routes(seen), "t")
+    rows = matrix(seen, told_topics(seen), "t")
 
     assert {
         "a": [("present", False), ("present", False), ("absent", True), ("present", True), ("unknown", False)],

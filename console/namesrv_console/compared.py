@@ -1,0 +1,70 @@
+"""What follows from what all servers say: the table of topics, and where servers disagree since when.
+
+Worked out once for all tabs, and anew only from what changed.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from namesrv_console.poller import Observed
+from namesrv_console.state import Cluster
+from namesrv_console.views.differences import Disagreement, Key, disagreements
+from namesrv_console.views.topics import TopicTable, told_topics, topic_table
+from namesrv_runtime.clock import Clock
+
+# What is expected depends on the time, too.
+_LOOK_SECONDS: Final = 1.0
+
+
+class Compared:
+    """The latest comparison."""
+
+    def __init__(self, observed: Observed, clock: Clock) -> None:
+        self._observed = observed
+        self._clock = clock
+        # what it was made of: of each server all its topics, and their routes
+        self._made_of: list[object] = []
+        self._table = TopicTable()
+        self._found: Sequence[Disagreement] = ()
+        self._looked_at = -_LOOK_SECONDS
+        # None until all servers were asked: what differs by then has no beginning
+        self._since: dict[Key, float | None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Compared [{len(self._table.rows)} topics | {len(self._found)} disagreements]>"
+
+    async def run(self) -> NoReturn:
+        """Note when disagreements begin and end, whether anybody looks or not, until cancelled."""
+        while True:
+            cluster = self._observed.cluster
+            self._look(cluster)
+            await self._clock.sleep(_LOOK_SECONDS)
+            await self._observed.changed_since(cluster.revision)
+
+    def topics(self, cluster: Cluster) -> TopicTable:
+        """All topics as the servers have them now."""
+        told = told_topics(cluster)
+        made_of: list[object] = [item for server, each in told.items() for item in (server, each.topics, each.routes)]
+        if len(made_of) != len(self._made_of) or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
+            keys = cluster.broker_keys
+            own_names = {key.cluster for key in keys} | {key.broker_name for key in keys}
+            self._table = topic_table(told, own_names, self._table)
+            self._made_of = made_of
+        return self._table
+
+    def disagreements(self, cluster: Cluster) -> Sequence[Disagreement]:
+        """Where the servers disagree now."""
+        before = self._table
+        if self.topics(cluster) is not before or self._clock.monotonic() - self._looked_at >= _LOOK_SECONDS:
+            self._look(cluster)
+        return self._found
+
+    def _look(self, cluster: Cluster) -> None:
+        now = self._looked_at = self._clock.monotonic()
+        told = told_topics(cluster)
+        self._found = disagreements(cluster, told, self.topics(cluster), self._since, now)
+        was_asked = (
+            view.is_reachable is False or "routes" in view.refused or view.address in told for view in cluster.servers
+        )
+        if self._since is not None or all(was_asked):
+            self._since = {one.key: one.since for one in self._found}
