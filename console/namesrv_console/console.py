@@ -1,5 +1,6 @@
 """One console: its settings, the servers that it asks, what they said, and the pages that are open."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from starlette.responses import Response
 
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_console.catalogue import Catalogue
+from namesrv_console.compared import Compared
 from namesrv_console.poller import ANSWER_SECONDS, Observed, Poller
 from namesrv_console.settings import ConsoleSettings
 from namesrv_console.state import Cluster
@@ -21,6 +23,7 @@ class Console:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.observed = Observed(settings.servers)
+        self.compared = Compared(self.observed, self.clock)
         credentials, tls = settings.signing.credentials(self.clock.wall), settings.tls.client_tls
         # for what the poller does not ask
         self.servers = {
@@ -36,7 +39,9 @@ class Console:
     async def run(self) -> None:
         """Ask the servers until cancelled."""
         try:
-            await Poller(list(self.servers.values()), self.observed, self.clock).run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(Poller(list(self.servers.values()), self.observed, self.clock).run())
+                tasks.create_task(self.compared.run())
         finally:
             for server in self.servers.values():
                 await server.close()

@@ -14,6 +14,7 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.servers import reason
 from namesrv_console.state import KEPT_EVENTS, Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, ServerInfo
+from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.errors import RemotingError, ResponseError
 from namesrv_runtime.clock import Clock
 
@@ -156,11 +157,19 @@ class _Asking:
             view, topics = await self._told(view, "routes", self.server.topics)
             if topics is None:
                 return view
-            known = {}
+            known = {topic: view.routes[topic] for topic in topics if topic in view.routes}
         else:
             topics, known = sorted(changed), dict(view.routes)
-        asked = topics
-        view, found = await self._told(view, "routes", lambda: self.server.routes(asked))
+        # of those that are known only what has changed; of new ones the route, whenever that was
+        old = [topic for topic in topics if topic in known]
+        new = [topic for topic in topics if topic not in known]
+        since, boot_id = view.routes_revision, view.boot_id
+
+        async def ask() -> dict[str, TopicRouteData | None]:
+            changed = await self.server.changed_routes(old, boot_id=boot_id, since=since) if old else {}
+            return changed | await self.server.changed_routes(new)
+
+        view, found = await self._told(view, "routes", ask)
         if found is None:
             return view
         for topic, route in found.items():

@@ -55,22 +55,31 @@ _SORTS: Final[Mapping[str, Callable[[ClientRow], Any]]] = {
 SORTS: Final = tuple(_SORTS)
 
 
-def client_page(
-    cluster: Cluster, *, role: str = "", protocol: str = "", text: str = "", sort: str = "peer", page: int = 1
-) -> ClientPage:
-    """The connections of a role and a protocol whose address or account has the text. Raises KeyError for a sort."""
-    key, wanted = _SORTS[sort], text.strip().casefold()
+@dataclass(frozen=True, slots=True)
+class ClientQuery:
+    """Which connections somebody wants to see: of a role, a protocol, with this in their address or account."""
+
+    role: str = ""
+    protocol: str = ""
+    text: str = ""
+    sort: str = "peer"
+    page: int = 1
+
+
+def client_page(cluster: Cluster, query: ClientQuery) -> ClientPage:
+    """The connections that are asked for. Raises KeyError for a sort that there is not."""
+    key, wanted = _SORTS[query.sort], query.text.strip().casefold()
     every = [row for view in cluster.servers for row in _rows(view)]
     found = [
         row
         for row in every
-        if role in ("", row.role)
-        and protocol in ("", row.protocol)
+        if query.role in ("", row.role)
+        and query.protocol in ("", row.protocol)
         and wanted in f"{row.connection.peer} {row.connection.proxied or ''} {row.connection.account or ''}".casefold()
     ]
     found.sort(key=key)
     pages = max(1, -(-len(found) // PAGE_ROWS))
-    page = min(max(1, page), pages)
+    page = min(max(1, query.page), pages)
     return ClientPage(
         found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
         len(found),

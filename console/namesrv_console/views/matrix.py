@@ -9,7 +9,7 @@ from namesrv_console.state import BrokerSeen, Cluster, ServerView
 from namesrv_console.views.topics import Told
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 
-# missing: the server has the topic, but not on that broker; absent: it does not have the topic; unknown: it does not say
+# missing: the server has the topic, but not on that broker; absent: not at all; unknown: it does not say
 CellState = Literal["present", "missing", "absent", "unknown"]
 
 

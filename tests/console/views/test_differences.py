@@ -17,11 +17,13 @@ NOW = 1000.0
 
 
 def live(name: str, *, age: float = 1.0, addr: str = "h:1", wiped: bool | None = False) -> LiveBroker:
+    """One of cluster c1."""
     expires = 120.0 - age
     return LiveBroker("c1", name, 0, addr, age_seconds=age, expires_in_seconds=expires, write_wiped=wiped)
 
 
 def route(*brokers: str) -> TopicRouteData:
+    """Of a topic on these brokers."""
     return TopicRouteData(
         [BrokerData("c1", name, {0: "h:1"}) for name in brokers], [QueueData(name, 8, 8, 6) for name in brokers]
     )
@@ -30,6 +32,7 @@ def route(*brokers: str) -> TopicRouteData:
 def server(
     address: str, *brokers: LiveBroker, uptime: float = 500.0, ready: bool = True, **routes: TopicRouteData
 ) -> ServerView:
+    """One that answers, with these brokers and topics."""
     return ServerView(
         address,
         is_reachable=True,
@@ -45,6 +48,7 @@ def server(
 def found(
     *servers: ServerView, known: Mapping[Any, float | None] | None = None, now: float = NOW
 ) -> list[Disagreement]:
+    """What these servers disagree about."""
     cluster = Cluster(1, servers)
     told = told_topics(cluster)
     return disagreements(cluster, told, topic_table(told, (), TopicTable()), known, now)

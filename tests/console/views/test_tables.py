@@ -2,14 +2,13 @@
 
 import pytest
 
+from namesrv.settings.apache_properties import JAVA_NAMES
+from namesrv.settings.model import PATHS
 from namesrv_console.state import Cluster, ServerView
-from namesrv_console.views.clients import client_page
+from namesrv_console.views.clients import ClientQuery, client_page
 from namesrv_console.views.history import topic_history
 from namesrv_console.views.tables import OWN_SETTINGS, value_rows
 from namesrv_remoting.bodies.extensions import Connection, Event, ServerInfo
-
-from namesrv.settings.apache_properties import JAVA_NAMES
-from namesrv.settings.model import PATHS
 
 
 def test_a_value_that_differs_or_is_missing_drifts() -> None:
@@ -46,7 +45,7 @@ def connected() -> Cluster:
 
 def test_ages_of_connections_are_by_the_servers_clock(connected: Cluster) -> None:
     """However wrong ours is; when one was heard is on the console's, so that a page can let it tick."""
-    page = client_page(connected, sort="waiting")
+    page = client_page(connected, ClientQuery(sort="waiting"))
 
     assert [("10.0.0.2:6", 1.0, None, "silent", 7), ("10.0.0.1:5", 60.0, 47.0, "broker", 0)] == [
         (row.connection.peer, row.seconds, row.heard_at, row.role, row.waiting_bytes) for row in page.rows
@@ -55,11 +54,12 @@ def test_ages_of_connections_are_by_the_servers_clock(connected: Cluster) -> Non
 
 
 @pytest.mark.parametrize(
-    ("wanted", "peers"), [({"role": "broker"}, [1]), ({"protocol": "json"}, [1]), ({"text": "ann"}, [2])]
+    ("wanted", "peers"),
+    [(ClientQuery(role="broker"), [1]), (ClientQuery(protocol="json"), [1]), (ClientQuery(text="ann"), [2])],
 )
-def test_connections_are_picked(connected: Cluster, wanted: dict[str, str], peers: list[int]) -> None:
+def test_connections_are_picked(connected: Cluster, wanted: ClientQuery, peers: list[int]) -> None:
     """By role, protocol, address or account."""
-    assert peers == [row.connection.id for row in client_page(connected, **wanted).rows]
+    assert peers == [row.connection.id for row in client_page(connected, wanted).rows]
 
 
 def test_a_topics_history_has_what_changed_it_or_may_have() -> None:

@@ -55,6 +55,7 @@ def test_a_topic_whose_route_nobody_was_asked_for_is_in_the_list() -> None:
 
 
 def table(**servers: Mapping[str, TopicRouteData] | None) -> TopicTable:
+    """The table of what they know."""
     return topic_table(told_topics(cluster(**servers)), {"c1", "a"}, TopicTable())
 
 
