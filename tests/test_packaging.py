@@ -36,7 +36,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
         yield archive
 
 
-PACKAGES = {f"namesrv{part}" for part in ("", "_broker_agent", "_client", "_remoting", "_runtime", "_spark_jobs")}
+PACKAGES = {
+    f"namesrv{part}" for part in ("", "_broker_agent", "_client", "_console", "_remoting", "_runtime", "_spark_jobs")
+}
 
 
 def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
@@ -56,6 +58,7 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
         "[console_scripts]",
         "namesrv = namesrv_runtime.program:namesrv",
         "namesrv-broker-agent = namesrv_runtime.program:namesrv_broker_agent",
+        "namesrv-console = namesrv_runtime.program:namesrv_console",
         "namesrv-staleness = namesrv_spark_jobs.command.cli:main",
         "namesrvctl = namesrv_runtime.program:namesrvctl",
     ] == [line for line in entry_points if line]

@@ -1,8 +1,11 @@
 """A console's life: the poller and the web server, until Ctrl-C or SIGTERM."""
 
 import asyncio
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import uvicorn
 
@@ -11,6 +14,8 @@ from namesrv_console.console import Console
 from namesrv_console.live import LivePages
 from namesrv_console.settings import ConsoleSettings
 
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
 
 class _Server(uvicorn.Server):
     """uvicorn's, which waits for answers to end; streams have to be told."""
@@ -18,6 +23,18 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, pages: LivePages) -> None:
         super().__init__(config)
         self._pages = pages
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave on either signal; uvicorn would raise it again afterwards, and the exit code would be a failure's."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then the rest."""

@@ -24,12 +24,31 @@ from tests.support.talking_process import TalkingProcess
 # what a block that is no shell may be written in
 LANGUAGES = {"hex", "ini", "java", "json", "jsonl", "nft", "properties", "python", "sh", "text", "toml", "yaml"}
 PROGRAMS = (
-    *("make", "namesrv", "namesrvctl", "namesrv-broker-agent", "namesrv-staleness", "pip", "python", "python3", "curl"),
+    *(
+        "make",
+        "namesrv",
+        "namesrvctl",
+        "namesrv-broker-agent",
+        "namesrv-console",
+        "namesrv-staleness",
+        "pip",
+        "python",
+        "python3",
+        "curl",
+    ),
     *("systemctl", "docker", "mqadmin", "ssh", "sudo", "spark-submit", "jq", "git", "apt", "apt-get", "npm", "mvn"),
     *(".venv/bin/namesrv", ".venv/bin/namesrvctl", ".venv/bin/python", "sh", "buildah", "kill", "ip", "nft", "go"),
 )
 # programs whose commands are run: ours, and those that only read
-OWN = ("namesrv ", "namesrvctl ", "namesrv-broker-agent ", "curl ", "python -m namesrv ", ".venv/bin/namesrv ")
+OWN = (
+    "namesrv ",
+    "namesrvctl ",
+    "namesrv-broker-agent ",
+    "namesrv-console ",
+    "curl ",
+    "python -m namesrv ",
+    ".venv/bin/namesrv ",
+)
 # what the last line of a make target runs, as make says it
 OF_MAKE = ("make run",)
 CATALOGUE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())

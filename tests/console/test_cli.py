@@ -1,0 +1,44 @@
+"""The command `namesrv-console`, as a process."""
+
+import re
+import signal
+import sys
+
+import httpx
+import pytest
+
+from namesrv_console.cli import main
+from tests.support.ctl import nobody
+from tests.support.talking_process import Process
+
+COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGINT])
+def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
+    """One URL to open, also when no server can be reached, which it says; either signal is the ordinary end."""
+    with nobody() as address, Process([*COMMAND, "--server", address]) as console:
+        console.wait_until(lambda: "is not reachable" in console.printed())
+        url = re.findall(r"^namesrv-console: (http://127\.0\.0\.1:\d+/)$", console.printed(), re.MULTILINE)[0]
+        page = httpx.get(url, timeout=30).text
+        console.send_signal(ended_by)
+        assert 0 == console.wait()
+
+    assert address in page
+    assert "unreachable" in page
+    assert re.search(rf"^namesrv-console: {address} is not reachable: .*refused", console.printed(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--server", "ns1:x"), "address 'ns1:x' is not host:port"),
+        (("--listen", "9878"), "address '9878' is not host:port"),
+        (("--listen", "192.0.2.1:9878"), "cannot listen on 192.0.2.1:9878: "),
+        (("--tls-ca-file", "ca.pem"), "tls_ca_file is set, but tls is not"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line, with the value; nothing is served."""
+    assert 2 == main(arguments)
+    assert says in capsys.readouterr().err
