@@ -14,11 +14,17 @@ from starlette.staticfiles import StaticFiles
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
-from namesrv_console.pages import overview
+from namesrv_console.pages import diff, overview, topic, topics
 from namesrv_console.templating import Templates
 
 # in the order of the menu
-PAGES: Final[tuple[Page, ...]] = (overview.PAGE,)
+PAGES: Final[tuple[Page, ...]] = (
+    overview.PAGE,
+    topics.PAGE,
+    topic.PAGE,
+    diff.PAGE,
+    diff.EXPORT,
+)
 
 THEMES: Final = ("light", "dark")
 _YEAR_SECONDS: Final = 365 * 24 * 3600
@@ -50,7 +56,7 @@ class _Served:
         """What answers for a page."""
 
         async def answer(request: Request) -> Response:
-            visit = self._visit(request.query_params, _language(request))
+            visit = self._visit(_query(page, request.query_params, request), _language(request))
             content = await page.handler(visit)
             if isinstance(content, Response):
                 return content
@@ -70,7 +76,7 @@ class _Served:
         if self.pages.streams >= MAX_STREAMS:
             return PlainTextResponse("too many open tabs\n", HTTPStatus.SERVICE_UNAVAILABLE)
         seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        query, language = dict(parse_qsl(of.query)), _language(request)
+        query, language = _query(page, dict(parse_qsl(of.query)), request), _language(request)
         return LiveStream(self.pages, page, query, language=language, since=self.pages.revision_of(seen))
 
     def _visit(self, query: Mapping[str, str], language: str) -> Visit:
@@ -86,6 +92,11 @@ async def preferences(request: Request) -> Response:
         if (wanted := request.query_params.get(name)) in choices:
             answer.set_cookie(name, str(wanted), max_age=_YEAR_SECONDS, samesite="lax", httponly=True)
     return answer
+
+
+def _query(page: Page, query: Mapping[str, str], request: Request) -> dict[str, str]:
+    kept = {name: request.cookies[name] for name in page.cookies if name in request.cookies}
+    return {**query, **kept}
 
 
 def _language(request: Request) -> str:

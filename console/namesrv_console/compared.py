@@ -27,6 +27,8 @@ class Compared:
         self._table = TopicTable()
         self._found: Sequence[Disagreement] = ()
         self._looked_at = -_LOOK_SECONDS
+        # of people's time before ours; asked once, so that what is on a screen stays the same
+        self._wall_seconds = clock.wall() - clock.monotonic()
         # None until all servers were asked: what differs by then has no beginning
         self._since: dict[Key, float | None] | None = None
 
@@ -58,6 +60,10 @@ class Compared:
         if self.topics(cluster) is not before or self._clock.monotonic() - self._looked_at >= _LOOK_SECONDS:
             self._look(cluster)
         return self._found
+
+    def moment_ms(self, moment: float) -> int:
+        """A moment of the console's clock in milliseconds since 1970."""
+        return round((moment + self._wall_seconds) * 1000)
 
     def _look(self, cluster: Cluster) -> None:
         now = self._looked_at = self._clock.monotonic()

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from namesrv_client.ctl.nameserver import NameServer
+from namesrv_console.asked import Asked
 from namesrv_console.catalogue import Catalogue
 from namesrv_console.compared import Compared
 from namesrv_console.poller import ANSWER_SECONDS, Observed, Poller
@@ -32,6 +33,7 @@ class Console:
             )
             for address in settings.servers
         }
+        self.asked = Asked(self.servers, self.clock)
 
     def __repr__(self) -> str:
         return f"<Console [{self.observed}]>"
@@ -87,4 +89,6 @@ class Page:
     # Within one, each row after a line `<!--row-->` begins with an element that has an id, and is sent alone; the last
     # row ends with such a line.
     parts: tuple[str, ...] = ()
+    # what the browser keeps that is a part of the query
+    cookies: tuple[str, ...] = ()
     in_menu: bool = True

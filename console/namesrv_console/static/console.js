@@ -77,6 +77,7 @@ function replace(id, html) {
   old.replaceWith(made.content);
   if (scrolled) fresh.querySelector(".scroll")?.scrollTo({ left: scrolled });
   showTimes(fresh);
+  showStars(fresh);
   // who was in the middle of something goes on from there
   if (focused?.id) byId(focused.id)?.focus();
   else if (focused?.href) [...fresh.querySelectorAll("a")].find((link) => link.href === focused.href)?.focus();
@@ -132,6 +133,30 @@ function togglePause() {
   }
 }
 
+// -- stars: a cookie, so that lists come with them
+const starred = () => document.cookie.match(/(?:^|; )stars=([^;]*)/)?.[1].split(",").filter(Boolean) ?? [];
+
+function showStars(root) {
+  const stars = starred();
+  for (const button of root.querySelectorAll("[data-star]")) {
+    button.setAttribute("aria-pressed", String(stars.includes(encodeURIComponent(button.dataset.star))));
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const name = event.target.closest("[data-star]")?.dataset.star;
+  if (name === undefined) return;
+  const star = encodeURIComponent(name), old = starred();
+  const stars = old.includes(star) ? old.filter((one) => one !== star) : [...old, star];
+  // what a cookie may hold; the oldest go
+  while (stars.join().length > 3500) stars.shift();
+  document.cookie = `stars=${stars.join()}; path=/; max-age=31536000; samesite=lax`;
+  showStars(document);
+  // a list that is open has to be asked for anew
+  disconnect();
+  connect();
+});
+
 // -- search
 const search = byId("search"), found = byId("found");
 let asked = 0;
@@ -185,6 +210,7 @@ document.addEventListener("keydown", (event) => {
 
 byId("pause").addEventListener("click", togglePause);
 showTimes(document);
+showStars(document);
 showAsOf();
 tick();
 setInterval(tick, TICK_MS);

@@ -94,6 +94,29 @@ def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disag
     return left
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Differences that are alike: a broker that a server lacks is missed in all its topics."""
+
+    names: list[str]
+    one: Difference
+    # of the first of them
+    since: float | None
+    reason: Reason | None
+
+
+def grouped(found: Iterable[Disagreement]) -> list[Group]:
+    """Like ones together, in the order of their first."""
+    groups: dict[tuple[object, ...], Group] = {}
+    for each in found:
+        one = each.difference
+        # brokers are few, and each of them matters
+        own = one.name if one.kind == "broker" else ""
+        key = (one.kind, own, one.fact, each.reason, *one.values.items())
+        groups.setdefault(key, Group([], one, each.since, each.reason)).names.append(one.name)
+    return list(groups.values())
+
+
 # a difference, and the names of the brokers that it is about
 _Found = tuple[Difference, Collection[str]]
 

@@ -1,0 +1,59 @@
+"""What pages ask servers beyond the poller: kept for some seconds, so that many tabs ask as often as one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.servers import Answers
+from namesrv_remoting.errors import RemotingError
+from namesrv_runtime.clock import Clock
+
+T = TypeVar("T")
+
+KEPT_SECONDS: Final = 5.0
+# of different questions; each topic's route is one
+_MAX_KEPT: Final = 200
+
+
+@dataclass(slots=True)
+class _Kept:
+    answers: Answers[Any] = field(default_factory=lambda: Answers({}))
+    asked_at: float = float("-inf")
+    servers: Sequence[str] = ()
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Asked:
+    """Answers by question."""
+
+    def __init__(self, servers: Mapping[str, NameServer], clock: Clock) -> None:
+        self._servers = servers
+        self._clock = clock
+        self._kept: dict[Hashable, _Kept] = {}
+
+    def __repr__(self) -> str:
+        return f"<Asked [{len(self._kept)} questions]>"
+
+    async def of(
+        self, what: Hashable, servers: Sequence[str], question: Callable[[NameServer], Awaitable[T]]
+    ) -> Answers[T]:
+        """What these servers say now, or said a few seconds ago; `what` names the question."""
+        kept = self._kept.setdefault(what, _Kept())
+        async with kept.asking:
+            if self._clock.monotonic() - kept.asked_at >= KEPT_SECONDS or kept.servers != servers:
+                outcomes = await asyncio.gather(*(_asked(self._servers[server], question) for server in servers))
+                kept.answers = Answers(dict(zip(servers, outcomes, strict=True)))
+                kept.servers, kept.asked_at = servers, self._clock.monotonic()
+        # the oldest go first
+        while len(self._kept) > _MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return kept.answers
+
+
+async def _asked(server: NameServer, question: Callable[[NameServer], Awaitable[T]]) -> T | RemotingError:
+    try:
+        return await question(server)
+    except RemotingError as error:
+        return error

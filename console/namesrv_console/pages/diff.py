@@ -1,0 +1,72 @@
+"""Diff: where servers disagree, since when, and which of it is to be expected; also as JSON."""
+
+from collections.abc import Sequence
+
+from starlette.responses import JSONResponse
+
+from namesrv_console.console import Content, Page, Visit
+from namesrv_console.views.differences import Disagreement, among, grouped
+
+_SHOWN_GROUPS = 200
+
+
+def _asked(visit: Visit) -> tuple[list[str], list[Disagreement]]:
+    """The servers that the address names, all of them by default, and where these disagree."""
+    every = [view.address for view in visit.cluster.servers]
+    servers = [server for server in every if visit.query.get(f"with:{server}")] or every
+    found = visit.console.compared.disagreements(visit.cluster)
+    return servers, list(found) if servers == every else among(found, servers)
+
+
+async def show(visit: Visit) -> Content:
+    """Like differences together, unexpected ones first."""
+    servers, found = _asked(visit)
+    groups = sorted(grouped(found), key=lambda group: group.reason is not None)
+    return {
+        "servers": servers,
+        "count": len(found),
+        "unexpected": sum(one.reason is None for one in found),
+        "groups": groups[:_SHOWN_GROUPS],
+        "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
+        "silent": _silent(visit, servers),
+        "since_ms": visit.console.compared.moment_ms,
+        "kept": {f"with:{server}": 1 for server in servers} if len(servers) < len(visit.cluster.servers) else {},
+    }
+
+
+def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
+    """Servers that say too little to be compared, and why."""
+    silent = []
+    for server in servers:
+        view = visit.cluster.server(server)
+        if not view.is_reachable:
+            silent.append((server, view.error or ""))
+        elif view.refused:
+            silent.append((server, "; ".join(view.refused.values())))
+    return silent
+
+
+async def export(visit: Visit) -> Content:
+    """The same for programs."""
+    servers, found = _asked(visit)
+    now = visit.console.clock.monotonic()
+    return JSONResponse(
+        {
+            "as_of": round(visit.wall, 3),
+            "servers": [
+                {
+                    "server": server,
+                    "state": visit.cluster.server(server).state,
+                    "error": visit.cluster.server(server).error,
+                }
+                for server in servers
+            ],
+            "same": not found and not _silent(visit, servers),
+            "differences": [one.document(now) for one in found],
+        },
+        headers={"content-disposition": 'attachment; filename="diff.json"', "cache-control": "no-store"},
+    )
+
+
+PAGE = Page("diff", "/diff", "diff.title", show, parts=("differences",))
+EXPORT = Page("diff-json", "/diff.json", "diff.title", export, in_menu=False)

@@ -1,0 +1,17 @@
+"""What a page's address asks for; nonsense in it asks for what is shown without it."""
+
+from collections.abc import Mapping, Sequence
+
+_MOST_DIGITS = 6
+
+
+def number(query: Mapping[str, str], name: str, default: int = 1) -> int:
+    """A small whole number."""
+    text = query.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else default
+
+
+def choice(query: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """One of several words, the first of them by default."""
+    text = query.get(name, "")
+    return text if text in choices else choices[0]

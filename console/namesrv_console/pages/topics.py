@@ -1,0 +1,41 @@
+"""Topics: all of them, or those that somebody looks for; stars are kept in the browser."""
+
+from urllib.parse import unquote
+
+from namesrv_console.console import Content, Page, Visit
+from namesrv_console.pages.query import choice, number
+from namesrv_console.views.topics import SHOWS, SORTS, TopicQuery, topic_page
+
+_MAX_STARS = 100
+
+
+def asked(visit: Visit) -> TopicQuery:
+    """What the address and the stars say."""
+    query = visit.query
+    stars = [unquote(name) for name in query.get("stars", "").split(",", _MAX_STARS)[:_MAX_STARS] if name]
+    return TopicQuery(
+        text=query.get("q", ""),
+        show=choice(query, "show", SHOWS),
+        shows_system=query.get("system") == "1",
+        sort=choice(query, "sort", SORTS),
+        is_descending=query.get("descending") == "1",
+        page=number(query, "page"),
+        starred=frozenset(stars),
+    )
+
+
+async def show(visit: Visit) -> Content:
+    """One page of the list."""
+    query, table = asked(visit), visit.console.compared.topics(visit.cluster)
+    return {
+        "asked": query,
+        "found": topic_page(table, query),
+        "told": len(table.servers),
+        "differing": table.differing,
+        "shows": SHOWS,
+        # what links within the page keep
+        "kept": {name: value for name, value in visit.query.items() if name not in {"page", "stars"} and value},
+    }
+
+
+PAGE = Page("topics", "/topics", "topics.title", show, parts=("topics",), cookies=("stars",))

@@ -1,0 +1,98 @@
+"""The pages about topics, differences, clients and settings, over servers that disagree."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.console import Shown, console
+from tests.support.fake_clock import FakeClock, passing
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import MASTER, OTHER, registration
+
+# what a hostile name becomes, and what it must not
+HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
+
+
+class Scene(NamedTuple):
+    """Two servers and a console of both."""
+
+    one: InProcess
+    other: InProcess
+    shown: Shown
+
+    async def page(self, path: str) -> str:
+        """The words of a page, without its tags."""
+        html = await self.shown.text(path)
+        main = html[html.index("<h1>") : html.index("</main>")]
+        return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", main))
+
+
+@asynccontextmanager
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    """Broker a is on both servers; b, and the topic U, are on the first alone."""
+    clock = FakeClock()
+    async with AsyncExitStack() as stack:
+        one, other = [
+            await stack.enter_async_context(namesrv_in_process(tmp_path / name, clock=clock)) for name in ("1", "2")
+        ]
+        await (await one.connect()).register(MASTER, registration("T", "U", "TBW102"))
+        await (await one.connect()).register(OTHER, registration("T", HOSTILE))
+        await (await other.connect()).register(MASTER, registration("T", "TBW102"))
+        shown = await stack.enter_async_context(console(clock, one.where, other.where))
+        await passing(clock, lambda: all(view.topics for view in shown.console.observed.cluster.servers))
+        yield Scene(one, other, shown)
+
+
+async def test_topics_are_listed_with_what_is_missing(tmp_path: Path) -> None:
+    """Names that would do something appear as text."""
+    async with scene(tmp_path) as it:
+        html = await it.shown.text("/topics")
+        words = await it.page("/topics?show=differing&sort=brokers&descending=1")
+
+        assert "<script>alert" not in html
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e\\x1b[31m" in html
+        assert f"U ordinary 1 8 8 RW- missing on {it.other.where}" in words
+        assert "T ordinary 2 16 16 RW- disagree" in words
+        assert "No such topic." in await it.page("/topics?q=nothing-like-it&page=x&sort=x&show=x")
+
+
+async def test_stars_come_from_the_browser(tmp_path: Path) -> None:
+    """A starred topic is the first, also in the open page."""
+    async with scene(tmp_path) as it:
+        it.shown.http.cookies.set("stars", "U")
+        html = await it.shown.text("/topics")
+
+        assert ["U", "T"] == re.findall(r'data-star="([UT])"', html)
+        assert 1 == html.count('aria-pressed="true"')
+
+
+async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
+    """A cell says what the server has there, when it heard the broker, or that it is missing."""
+    async with scene(tmp_path) as it:
+        words = await it.page("/topic?name=T")
+        assert "8/8 RW- heard 0." in words
+        assert "MISSING" in words
+        assert "register" in words
+        words = await it.page("/topic?name=U")
+        assert f"Missing on {it.other.where}." in words
+        assert "NO TOPIC" in words
+        assert "No server has this topic." in await it.page("/topic?name=none")
+
+
+async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
+    """Servers that have run for a while disagree unexpectedly, and two that are one agree."""
+    async with scene(tmp_path) as it:
+        words = await it.page("/diff")
+        assert "expected: the server has just started" in words
+        await it.one.clock.advance(40)
+        words = await it.page("/diff")
+        assert "4 differences, 4 of them unexpected" in words
+        found = (await it.shown.http.get("/diff.json")).json()
+        assert ("broker", "cluster-1/broker-b/0", "present") == tuple(
+            found["differences"][0][name] for name in ("kind", "name", "fact")
+        )
+        assert not found["same"]
+        alone = f"with:{it.one.where}"
+        assert [] == (await it.shown.http.get("/diff.json", params={alone: "1"})).json()["differences"]
