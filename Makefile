@@ -89,6 +89,10 @@ demo: setup ## a cluster on this machine: brokers die, hang and leave; who notic
 docker-check: setup ## check docker/: lint, build, run as four hosts, systemd units (needs root on Debian 12, and Go)
 	@sh docker/check/all.sh
 
+.PHONY: chart-check
+chart-check: setup ## check the Helm chart and the manifests in deploy/ (needs Go; ARGS=--write writes the manifests anew)
+	@$(PY) -m tools.chart_check $(ARGS)
+
 .PHONY: bench
 bench: setup ## measure speed and size, as ratios within one run
 	@$(PY) -m benchmarks $(ARGS)

@@ -14,7 +14,8 @@ start() {
         set -a
         . "$here/namesrv.env"
         NAMESRV_DATA_DIR=$here/data
-        exec "$here/namesrv/bin/namesrv" --log-format json </dev/null >/dev/null 2>log.now
+        # shellcheck disable=SC2086
+        exec "$here/namesrv/bin/namesrv" --log-format json ${ARGUMENTS-} </dev/null >/dev/null 2>log.now
     ) &
     echo $! >pid
     # ends at once when the process does

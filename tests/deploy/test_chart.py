@@ -1,0 +1,94 @@
+"""The Helm chart: what Kubernetes' own schemas and a policy checker say of it, and what its pods are started with."""
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.certificates import Authority
+from tools import chart_check
+from tools.chart_check import VARIANTS, ChartError, check, rendered, tool
+
+# helm is built from source first
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program."""
+    return tool("helm", tmp_path_factory.mktemp("helm"))
+
+
+def by_kind(manifests: str) -> Mapping[str, Any]:
+    """One of each kind: the servers', which come first by name."""
+    documents = [document for document in yaml.safe_load_all(manifests) if document]
+    return {document["kind"]: document for document in reversed(documents)}
+
+
+def test_all_checks(tmp_path: Path) -> None:
+    """What `make chart-check` says."""
+    check(tmp_path, write=False)
+
+
+def test_unknown_field_is_found(tmp_path: Path, helm: Path) -> None:
+    """The schemas are strict, those of custom resources, too."""
+    kubeconform = tool("kubeconform", tmp_path)
+    chart_check.write_schemas(tmp_path, "v1.34.1")
+    location = f"{tmp_path}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    for known in ("serviceName:", "jobLabel:", "maxUnavailable:"):
+        manifests = rendered(helm, VARIANTS["all"]).replace(known, "nonsense:")
+
+        done = subprocess.run(
+            [kubeconform, "-strict", "-schema-location", location],
+            input=manifests, text=True, capture_output=True, check=False,
+        )  # fmt: skip
+
+        assert 1 == done.returncode
+        assert "nonsense" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("replica=3", "replica"),
+        ("tls.mode=on", "tls.mode"),
+        ("tls.mode=enforcing", "tls.secret: name the secret"),
+        ("settings.listen_port=1", "settings.listen_port: this chart sets it itself"),
+        ("console.enabled=true", "console.usersSecret"),
+        ("report.enabled=true", "heartbeatLogs.existingClaim"),
+    ],
+)
+def test_value_that_is_wrong(helm: Path, value: str, problem: str) -> None:
+    """It is named; nothing is rendered."""
+    with pytest.raises(ChartError) as raised:
+        rendered(helm, [value])
+
+    assert problem in str(raised.value).replace("/", ".")
+
+
+@pytest.mark.parametrize("variant", ["plain", "all"])
+def test_server_takes_its_settings(helm: Path, tmp_path: Path, variant: str) -> None:
+    """The daemon itself checks what the pod gives it, with a certificate and an access file where the secrets are."""
+    text = by_kind(rendered(helm, VARIANTS[variant]))["ConfigMap"]["data"]["namesrv.toml"]
+    for name in ("access", "tls"):
+        (tmp_path / name).mkdir()
+    authority = Authority(tmp_path)
+    issued = authority.issue("server")
+    for file, name in ((issued.cert_file, "tls.crt"), (issued.key_file, "tls.key"), (authority.ca_file, "ca.crt")):
+        file.rename(tmp_path / "tls" / name)
+    (tmp_path / "access/access.toml").write_text('[accounts.all]\nnetworks = ["0.0.0.0/0"]\nmay = ["route-read"]\n')
+    config = tmp_path / "namesrv.toml"
+    config.write_text(text.replace("/etc/namesrv", str(tmp_path)).replace("/var/log", str(tmp_path)))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "namesrv", "--config", config, "--data-dir", tmp_path, "--check-config"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert 0 == done.returncode, done.stderr
+    assert "0.0.0.0,::" == tomllib.loads(text)["listen_host"]
