@@ -1,6 +1,5 @@
 """The command `namesrv-console`, as a process."""
 
-import re
 import signal
 import sys
 
@@ -9,7 +8,7 @@ import pytest
 
 from namesrv_console.cli import main
 from tests.support.ctl import nobody
-from tests.support.talking_process import Process
+from tests.support.talking_process import PatternProcess
 
 COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
 
@@ -17,16 +16,16 @@ COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
 @pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGINT])
 def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     """One URL to open, also when no server can be reached, which it says; either signal is the ordinary end."""
-    with nobody() as address, Process([*COMMAND, "--server", address]) as console:
-        console.wait_until(lambda: "is not reachable" in console.printed())
-        url = re.findall(r"^namesrv-console: (http://127\.0\.0\.1:\d+/)$", console.printed(), re.MULTILINE)[0]
+    with nobody() as address, PatternProcess([*COMMAND, "--server", address]) as console:
+        said = console.wait_for("is not reachable")
+        url = console.wait_for(r"^namesrv-console: http://127\.0\.0\.1:\d+/$").removeprefix("namesrv-console: ")
         page = httpx.get(url, timeout=30).text
         console.send_signal(ended_by)
         assert 0 == console.wait()
 
     assert address in page
     assert "unreachable" in page
-    assert re.search(rf"^namesrv-console: {address} is not reachable: .*refused", console.printed(), re.MULTILINE)
+    assert said.startswith(f"namesrv-console: {address} is not reachable: ")
 
 
 @pytest.mark.parametrize(
