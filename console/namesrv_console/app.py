@@ -14,12 +14,14 @@ from starlette.staticfiles import StaticFiles
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
-from namesrv_console.pages import diff, overview, topic, topics
+from namesrv_console.pages import brokers, diff, overview, topic, topics
 from namesrv_console.templating import Templates
 
 # in the order of the menu
 PAGES: Final[tuple[Page, ...]] = (
     overview.PAGE,
+    brokers.PAGE,
+    brokers.DETAIL,
     topics.PAGE,
     topic.PAGE,
     diff.PAGE,

@@ -1,0 +1,112 @@
+"""The pages of brokers: how old each is on each server, who lacks it, and names that would be more than text."""
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+from namesrv_console.state import BrokerKey
+from tests.support.console import Shown, console
+from tests.support.fake_clock import passing
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import MASTER, OTHER, Broker, native, native_registration
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"onmouseover='x'",
+    "\x1b[31mred\x1b[0m",
+    "\u202egnp.exe",
+    "{{ 7 * 7 }}<!--row-->",
+    "ü" * 127,
+]
+
+
+def words(page: str) -> str:
+    """What a person reads."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+async def seen(server: InProcess, shown: Shown, broker: Broker) -> None:
+    """Let time pass until the console knows a broker."""
+    await passing(
+        server.clock, lambda: any(key[1:] == broker[:2] for key in shown.console.observed.cluster.broker_keys)
+    )
+
+
+async def test_a_broker_says_when_it_was_heard_and_will_be_evicted(tmp_path: Path) -> None:
+    """By the server's monotonic clock; what the broker says of itself stands beside it."""
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        peer = await server.connect()
+        await peer.register(MASTER, native_registration("T"), spelling="native", agentId="agent-1")
+        await peer.call(904, MASTER.ext, native({"state": {"disk": 0.5}}), spelling="native")
+        await seen(server, shown, MASTER)
+        began = shown.console.observed.cluster.servers[0].brokers[BrokerKey("cluster-1", "broker-a", 0)].heard_at
+        assert began is not None
+        await server.clock.advance(14.9 - (server.clock.monotonic() - began))
+
+        for path in ("/brokers", "/broker?cluster=cluster-1&name=broker-a"):
+            page = words(await shown.text(path))
+            assert "heard 14.9 s ago, evicted in 1 m 45 s" in page
+            assert "disk 0.5" in page
+            assert "10.0.0.1:10911" in page
+
+
+async def test_a_broker_that_one_server_lacks_is_missing_there(tmp_path: Path) -> None:
+    """On the page of brokers in that server's column; the others show its age."""
+    async with (
+        namesrv_in_process(tmp_path / "1") as one,
+        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
+        console(one.clock, one.where, two.where) as shown,
+    ):
+        await (await one.connect()).register(MASTER)
+        await (await two.connect()).register(OTHER)
+        await seen(one, shown, MASTER)
+        await seen(one, shown, OTHER)
+
+        page = words(await shown.text("/brokers"))
+        assert 2 == page.count("MISSING")
+        assert "broker-a master 10.0.0.1:10911 heard" in page
+        assert "broker-b master 10.0.0.3:10911 MISSING heard" in page
+
+
+@pytest.mark.parametrize(("code", "tag"), [(205, "wiped"), (None, "drained")])
+async def test_a_broker_without_write_permission_says_whose_doing_that_is(
+    code: int | None, tag: str, tmp_path: Path
+) -> None:
+    """An operator's wipe, or a broker that registers all its topics read-only before it leaves."""
+    perm = 6 if code else 4
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        peer = await server.connect()
+        topic = {"topic_name": "T", "read_queue_nums": 8, "write_queue_nums": 8, "perm": perm, "topic_sys_flag": 0}
+        await peer.register(MASTER, native_registration(topic), spelling="native")
+        if code:
+            await peer.call(code, {"brokerName": MASTER.name})
+        await seen(server, shown, MASTER)
+        await server.clock.advance(2.0)
+
+        page = words(await shown.text("/brokers"))
+        assert [tag] == [word for word in ("wiped", "drained") if word in page]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_name_is_text(name: str, tmp_path: Path) -> None:
+    """On every page that shows it, whole and in its parts: no element, no attribute, no control character."""
+    broker = Broker(name=name, cluster=name[:20])
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        peer = await server.connect()
+        await peer.register(broker, native_registration("T"), spelling="native")
+        await seen(server, shown, broker)
+        tab = shown.tab("/brokers")
+        await passing(server.clock, lambda: "tree" in tab.parts)
+        overview = await shown.text("/")
+        link = re.findall(r'href="(/broker\?[^"]*)"', overview)[0]
+
+        for page in (overview, await shown.text("/brokers"), await shown.text(html.unescape(link)), tab.parts["tree"]):
+            assert [] == re.findall(r"<script(?! type=\"module\" src=\"/static/)", page)
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e]", page)
+            assert not re.search(r"<[^>]*\son\w+=", page)
+            assert "{{ 7 * 7 }}" not in name or "7 * 7" in page
+        shown_name = name.encode("unicode_escape").decode() if not name.isprintable() else name
+        assert shown_name in words(tab.parts["tree"])
+        tab.leave()

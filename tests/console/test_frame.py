@@ -1,0 +1,51 @@
+"""What all pages have in common: languages, colours, and words that are the same set in each language."""
+
+import string
+from pathlib import Path
+
+import pytest
+
+from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
+from tests.support.console import console
+from tests.support.fake_clock import FakeClock
+
+
+def test_every_language_has_the_same_words() -> None:
+    """The same keys in the same order, and the same places for values in each text."""
+
+    def shape(language: str) -> list[tuple[str, set[str | None]]]:
+        texts = catalogue(language).texts
+        return [
+            (key, {name for _, name, _, _ in string.Formatter().parse(text)} - {None}) for key, text in texts.items()
+        ]
+
+    english, *others = map(shape, LANGUAGES)
+    for other in others:
+        assert english == other
+
+
+@pytest.mark.parametrize(
+    ("wanted", "accepted", "chosen"),
+    [
+        (None, "", "en"),
+        (None, "zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        (None, "fr, en-GB;q=0.4, zh;q=0.6", "zh"),
+        ("en", "zh", "en"),
+        ("xx", "de;q=x, zh", "zh"),
+    ],
+)
+def test_the_language_is_the_chosen_one_or_the_browsers(wanted: str | None, accepted: str, chosen: str) -> None:
+    """What somebody chose counts; else the first that the browser accepts and we speak; else English."""
+    assert chosen == chosen_language(wanted, accepted)
+
+
+async def test_preferences_are_kept_and_lead_back(tmp_path: Path) -> None:
+    """Language and colours last over pages; nobody is led elsewhere."""
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        back = await shown.http.get("/preferences", params={"language": "zh", "theme": "dark", "back": "/brokers?x=1"})
+        away = await shown.http.get("/preferences", params={"language": "xx", "back": "//elsewhere.example/"})
+        page = await shown.text("/brokers")
+
+    assert ["/brokers?x=1", "/"] == [answer.headers["location"] for answer in (back, away)]
+    assert 'lang="zh" data-theme="dark"' in page
+    assert "<h1>Broker</h1>" in page
