@@ -48,6 +48,7 @@ VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "console": ("console.enabled=true", "console.usersSecret=namesrv-users", "console.actions=true"),
     "report": (*_LOGS, "report.enabled=true", "report.outputClaim=namesrv-report"),
     "all": (
+        *("image.repository=registry.example/namesrv", f"image.digest=sha256:{'0' * 64}"),
         *_SECURED,
         *_LOGS,
         *("console.enabled=true", "console.usersSecret=namesrv-users"),
