@@ -29,6 +29,8 @@ _TLS = (
     "NAMESRV_TLS_VERIFY_HOST",
 )
 _ENVIRONMENT = {**dict.fromkeys([*_NAMES, *_TLS]), "COLUMNS": None, "NO_COLOR": None, "FORCE_COLOR": None, "TZ": "UTC"}
+# saved contexts are the developer's
+_NO_CONTEXTS = {"XDG_CONFIG_HOME": "/nonexistent"}
 
 
 class Result(NamedTuple):
@@ -62,7 +64,7 @@ class Result(NamedTuple):
 
 def run(*args: str, env: dict[str, str] | None = None, typed: str | None = None) -> Result:
     """Run it in this thread."""
-    runner = CliRunner(env={**_ENVIRONMENT, **(env or {})})
+    runner = CliRunner(env={**_ENVIRONMENT, **_NO_CONTEXTS, **(env or {})})
     done = runner.invoke(app, list(args), input=typed, prog_name="namesrvctl", catch_exceptions=False)
     return Result(done.exit_code, done.stdout, done.stderr)
 

@@ -59,6 +59,17 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Delete a topic from every server. Brokers that still have it register it again within 30 s.",
     ),
     "completion": ("completion:completion", "Print the completion script for a shell."),
+    "context add": (
+        "context:add",
+        "Save the servers and how to connect to them under a name: what options, else the environment, say now.",
+    ),
+    "context use": (
+        "context:use",
+        "Use a context from now on, wherever neither --server, --context nor NAMESRV_ADDR says otherwise.",
+    ),
+    "context list": ("context:show_contexts", "List the saved contexts."),
+    "context show": ("context:show_context", "Show all that is saved of a context; default: the one in use."),
+    "context remove": ("context:remove", "Forget a context. Files that it names stay."),
     "kv get": ("config:kv_get", "Show one value. Exits with 1 if a server that answered has none."),
     "kv put": ("config:kv_put", "Set a value on every server. Exits with 1 if one of them did not accept it."),
     "kv delete": (
@@ -85,6 +96,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 _GROUPS: Final = {
+    "context": "Save which servers are meant, and how to connect to them, under names.",
     "kv": "Read and change the key-value config.",
     "config": "Read and change settings of running servers.",
     "access": "Check access files, and make keys for them.",

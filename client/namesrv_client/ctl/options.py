@@ -8,7 +8,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -18,6 +18,7 @@ from namesrv_client.ctl import PROGRAM
 
 if TYPE_CHECKING:
     # imported where they are used: what needs no server, help above all, does without pydantic and asyncio
+    from namesrv_client.ctl.contexts import Context
     from namesrv_remoting.aio.credentials import SigningSettings
     from namesrv_remoting.aio.tls import TlsClientSettings
     from namesrv_runtime.settings import CheckedSettings
@@ -53,6 +54,16 @@ _MqadminServer = Annotated[
 ]
 
 
+def context_names(incomplete: str) -> list[str]:
+    """For a shell: saved contexts that begin like this."""
+    from namesrv_client.ctl.contexts import ContextError, read_contexts  # noqa: PLC0415  # see above
+
+    try:
+        return sorted(name for name in read_contexts().by_name if name.startswith(incomplete))
+    except ContextError:
+        return []
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The common options, checked."""
@@ -64,9 +75,24 @@ class Options:
     timeout_seconds: float
     color: bool
     yes: bool
-    # from the environment only: the arguments of a process can be read by everybody
-    signing: "SigningSettings"
-    tls: "TlsClientSettings"
+    # the settings of both that options or context say; the environment says the rest, and secrets it alone says: the
+    # arguments of a process can be read by everybody
+    signing_given: Mapping[str, object] = field(default_factory=dict)
+    tls_given: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def signing(self) -> "SigningSettings":
+        """How requests are signed. Raises BadParameter."""
+        from namesrv_remoting.aio.credentials import SigningSettings  # noqa: PLC0415  # see above
+
+        return _checked(SigningSettings, self.signing_given)
+
+    @property
+    def tls(self) -> "TlsClientSettings":
+        """How connections are encrypted. Raises BadParameter."""
+        from namesrv_remoting.aio.tls import TlsClientSettings  # noqa: PLC0415  # see above
+
+        return _checked(TlsClientSettings, self.tls_given)
 
 
 def options_of(  # noqa: PLR0913 - each is an option
@@ -79,6 +105,16 @@ def options_of(  # noqa: PLR0913 - each is an option
             metavar="HOST[:PORT]",
             help="NameServer to ask; the port defaults to 9876. Repeat the option or separate several with ',' or ';'. "
             "Default: NAMESRV_ADDR, else 127.0.0.1:9876.",
+        ),
+    ] = None,
+    context: Annotated[
+        str | None,
+        _option(
+            "--context",
+            metavar="NAME",
+            help="Saved servers and how to connect to them (see: context add). Default: the one in use, if neither "
+            "--server nor NAMESRV_ADDR names servers.",
+            autocompletion=context_names,
         ),
     ] = None,
     output: Annotated[OutputFormat | None, _option("--output", "-o", help="Output format; default: table.")] = None,
@@ -125,32 +161,48 @@ def options_of(  # noqa: PLR0913 - each is an option
     ] = False,
 ) -> Options:
     """The options as they stand on the command line, with their defaults. Raises BadParameter."""
-    from namesrv_remoting.aio.credentials import SigningSettings  # noqa: PLC0415  # see above
-    from namesrv_remoting.aio.tls import TlsClientSettings  # noqa: PLC0415
-
+    saved = _saved(context, is_named=bool(server or os.environ.get("NAMESRV_ADDR")))
+    tls_given = {
+        "tls": tls or None,
+        "tls_ca_file": tls_ca_file,
+        "tls_cert_file": tls_cert_file,
+        "tls_key_file": tls_key_file,
+        "tls_verify_host": False if no_tls_verify_host else None,
+    }
     return Options(
-        addresses=_addresses(server or ()),
+        addresses=_addresses(server or (saved and saved.servers) or ()),
         output=output or "table",
         watch_seconds=None if watch is None else duration(watch, "--watch", at_least=_MIN_WATCH_SECONDS),
         timeout_seconds=duration(timeout or "3s", "--timeout"),
         color=not no_color,
         yes=yes,
-        signing=_checked(SigningSettings),
-        tls=_checked(
-            TlsClientSettings,
-            tls=tls or None,
-            tls_ca_file=tls_ca_file,
-            tls_cert_file=tls_cert_file,
-            tls_key_file=tls_key_file,
-            tls_verify_host=False if no_tls_verify_host else None,
-        ),
+        signing_given={} if saved is None else saved.signing(),
+        tls_given=_set(tls_given) if saved is None else saved.tls_settings() | _set(tls_given),
     )
 
 
-def _checked(kind: type[S], **given: object) -> S:
+def _set(given: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _saved(name: str | None, *, is_named: bool) -> "Context | None":
+    """The context of that name; without one that in use, unless servers are named otherwise. Raises BadParameter."""
+    if name is None and is_named:
+        return None
+    from namesrv_client.ctl.contexts import ContextError, read_contexts  # noqa: PLC0415  # see above
+
+    try:
+        contexts = read_contexts()
+        chosen = name or contexts.current
+        return None if chosen is None else contexts.named(chosen)
+    except ContextError as error:
+        raise typer.BadParameter(str(error), param_hint="--context") from None
+
+
+def _checked(kind: type[S], given: Mapping[str, object]) -> S:
     """Settings of which the rest comes from the environment."""
     try:
-        return kind(**{name: value for name, value in given.items() if value is not None})
+        return kind(**given)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="options or environment") from None
 
@@ -210,14 +262,23 @@ def command(
     def run(ctx: typer.Context, **values: Any) -> None:
         _check_text(values)
         after = {key: values.pop(key) for key in common}
-        # servers add up; else what is said after the command wins
-        merged = {key: value or ctx.obj[key] for key, value in after.items()}
-        merged["server"] = [*(ctx.obj["server"] or ()), *(after["server"] or ())]
-        function(options_of(**merged), **values)
+        function(_merged(ctx.obj, after), **values)
 
     app.command(name, hidden=spelled is not None)(
         _with_signature(run, function.__doc__ or "", [*own, *common.values()])
     )
+
+
+def options_on_line(ctx: typer.Context) -> Options:
+    """The options of a line that is not finished yet. Raises BadParameter."""
+    return _merged(ctx.find_root().params, {key: ctx.params.get(key) for key in _COMMON})
+
+
+def _merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> Options:
+    """The options before and after the command: servers add up; else what is said after it wins."""
+    merged = {key: value or before[key] for key, value in after.items()}
+    merged["server"] = [*(before["server"] or ()), *(after["server"] or ())]
+    return options_of(**merged)
 
 
 def _check_text(values: Mapping[str, Any]) -> None:

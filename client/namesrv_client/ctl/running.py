@@ -48,12 +48,7 @@ def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_rep
         _check_once(options)
 
     async def work() -> int:
-        async with Servers(
-            options.addresses,
-            timeout_seconds=options.timeout_seconds,
-            signing=options.signing,
-            tls=options.tls.client_tls,
-        ) as servers:
+        async with connected(options) as servers:
             return await stream(servers, Output(options))
 
     try:
@@ -61,6 +56,12 @@ def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_rep
     except KeyboardInterrupt:
         code = when_interrupted
     raise typer.Exit(code)
+
+
+def connected(options: Options) -> Servers:
+    """The servers that are to be asked; connections are made with the first question."""
+    signing, tls = options.signing, options.tls.client_tls
+    return Servers(options.addresses, timeout_seconds=options.timeout_seconds, signing=signing, tls=tls)
 
 
 def print_once(options: Options, report: Report) -> NoReturn:

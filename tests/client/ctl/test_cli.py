@@ -151,5 +151,5 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
         line = f'{script}\n{asked}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
         return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, env=env).stdout.split()
 
-    assert ["clusters", "connections", "completion", "config"] == completed("namesrvctl", "c")
+    assert ["clusters", "connections", "completion", "context", "config"] == completed("namesrvctl", "c")
     assert ["--namesrvAddr"] == completed("namesrvctl", "topicList", "--na")

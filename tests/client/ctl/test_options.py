@@ -16,15 +16,15 @@ from tests.support.ctl import nobody, run
 @pytest.fixture(autouse=True)
 def _no_servers_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
 
 def test_defaults() -> None:
     """This machine's server, asked once."""
-    unsigned, plain = SigningSettings(), TlsClientSettings()
+    options = options_of()
 
-    assert options_of() == Options(
-        ("127.0.0.1:9876",), "table", None, 3.0, color=True, yes=False, signing=unsigned, tls=plain
-    )
+    assert options == Options(("127.0.0.1:9876",), "table", None, 3.0, color=True, yes=False)
+    assert (SigningSettings(), TlsClientSettings()) == (options.signing, options.tls)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.completing import broker_names, cluster_names
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, cell, lasting, table
@@ -20,9 +21,16 @@ from namesrv_remoting.bodies.route import BrokerData, ClusterInfo
 from namesrv_remoting.codes import MASTER_ID, RequestCode
 from namesrv_remoting.errors import RemotingError, ResponseError
 
-ClusterOption = Annotated[str | None, typer.Option("--cluster", "-c", help="Only this cluster.")]
-NameOption = Annotated[str | None, typer.Option("--name", "-b", help="Only this broker name.")]
-BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Name of a broker group.", show_default=False)]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", "-c", help="Only this cluster.", autocompletion=cluster_names)
+]
+NameOption = Annotated[
+    str | None, typer.Option("--name", "-b", help="Only this broker name.", autocompletion=broker_names)
+]
+BrokerName = Annotated[
+    str,
+    typer.Argument(metavar="BROKER", help="Name of a broker group.", show_default=False, autocompletion=broker_names),
+]
 Role = Literal["broker", "client", "admin"]
 
 

@@ -10,21 +10,26 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from namesrv_client.ctl.commands import brokers, config, topics
+from namesrv_client.ctl.completing import broker_names, cluster_names, topic_names
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.running import show_list
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 
 
-def _option(*names: str, help: str) -> Any:  # noqa: A002 - as typer calls it
-    return typer.Option(*names, help=help, show_default=False)
+def _option(*names: str, help: str, names_of: Callable[..., list[str]] | None = None) -> Any:  # noqa: A002 - as typer
+    return typer.Option(*names, help=help, show_default=False, autocompletion=names_of)
 
 
-_TOPIC: Final = _option("--topic", "-t", help="Name of a topic.")
+_TOPIC: Final = _option("--topic", "-t", help="Name of a topic.", names_of=topic_names)
 _KEY: Final = _option("--key", "-k", help="Key in the namespace, or name of a setting.")
 _VALUE: Final = _option("--value", "-v", help="New value.")
 _NAMESPACE: Final = _option("--namespace", "-s", help="Namespace, such as ORDER_TOPIC_CONFIG.")
-_BROKER: Final = {"broker": Annotated[str, _option("--brokerName", "-b", help="Name of a broker group.")]}
-_CLUSTER: Final = {"cluster": Annotated[str | None, _option("--clusterName", "-c", help="Only this cluster.")]}
+_BROKER: Final = {
+    "broker": Annotated[str, _option("--brokerName", "-b", help="Name of a broker group.", names_of=broker_names)]
+}
+_CLUSTER: Final = {
+    "cluster": Annotated[str | None, _option("--clusterName", "-c", help="Only this cluster.", names_of=cluster_names)]
+}
 _ENTRY: Final = {"namespace": Annotated[str, _NAMESPACE], "key": Annotated[str, _KEY]}
 
 

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from namesrv_client.ctl.commands.brokers import group_members, slaves
 from namesrv_client.ctl.comparison import perm_text
+from namesrv_client.ctl.completing import cluster_names, topic_names
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import table
@@ -19,13 +20,17 @@ from namesrv_remoting.errors import ResponseError
 
 Routes = Mapping[str, TopicRouteData | None]
 
-TopicArgument = Annotated[str, typer.Argument(help="Name of a topic.", show_default=False)]
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
+TopicArgument = Annotated[str, typer.Argument(help="Name of a topic.", show_default=False, autocompletion=topic_names)]
+TopicsArgument = Annotated[
+    list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=topic_names)
+]
 
 
 def topics(
     options: Options,
-    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only topics of this cluster.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", help="Only topics of this cluster.", autocompletion=cluster_names)
+    ] = None,
 ) -> None:
     """List all topics.
 
@@ -116,7 +121,14 @@ def delete_topic(
     options: Options,
     topic: TopicArgument,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", "-c", help="Only from this cluster's brokers.", show_default=False)
+        str | None,
+        typer.Option(
+            "--cluster",
+            "-c",
+            help="Only from this cluster's brokers.",
+            show_default=False,
+            autocompletion=cluster_names,
+        ),
     ] = None,
 ) -> None:
     """Delete a topic from every server. Brokers that still have it register it again within 30 s.

@@ -1,0 +1,131 @@
+"""`context`: servers, and how to connect to them, saved under a name."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+
+from namesrv_client.ctl.contexts import NAME, Context, ContextError, Contexts, read_contexts, write_contexts
+from namesrv_client.ctl.options import Options, context_names
+from namesrv_client.ctl.output import Report, table
+from namesrv_client.ctl.running import print_once
+
+_NAME: Final = typer.Argument(
+    metavar="NAME", help="Name of a context.", show_default=False, autocompletion=context_names
+)
+Name = Annotated[str, _NAME]
+OptionalName = Annotated[str | None, _NAME]
+_HEADS: Final = ("context", "in use", "servers", "tls", "access key", "secret key file")
+
+
+def add(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the context.", show_default=False)],
+    access_key: Annotated[
+        str | None,
+        typer.Option("--access-key", metavar="KEY", help="Access key to sign requests with.", show_default=False),
+    ] = None,
+    secret_key_file: Annotated[
+        Path | None,
+        typer.Option("--secret-key-file", metavar="FILE", help="File that holds its secret.", show_default=False),
+    ] = None,
+) -> None:
+    """Save the servers and how to connect to them under a name: what options, else the environment, say now.
+
+    No secret is saved, of keys and secrets only the names of their files. With --yes it replaces a context of that
+    name.
+    """
+    if NAME.fullmatch(name) is None:
+        raise typer.BadParameter(f"{name!r} (letters, digits, '.', '_' and '-', at most 64)", param_hint="NAME")
+    signing, tls = options.signing, options.tls
+    if access_key is None and secret_key_file is None and signing.secret_key_file is not None:
+        access_key, secret_key_file = signing.access_key, signing.secret_key_file
+    context = Context(
+        servers=options.addresses,
+        tls=tls.tls,
+        tls_ca_file=_absolute(tls.tls_ca_file),
+        tls_cert_file=_absolute(tls.tls_cert_file),
+        tls_key_file=_absolute(tls.tls_key_file),
+        tls_verify_host=tls.tls_verify_host,
+        access_key=access_key,
+        secret_key_file=_absolute(secret_key_file),
+    )
+    with _usage_errors():
+        known = read_contexts()
+        if name in known.by_name and not options.yes:
+            raise typer.BadParameter(f"context {name} exists; --yes replaces it", param_hint="NAME")
+        contexts = replace(known, by_name={**known.by_name, name: context})
+        write_contexts(contexts)
+    _show(options, contexts, [name])
+
+
+def use(options: Options, name: OptionalName = None) -> None:
+    """Use a context from now on, wherever neither --server, --context nor NAMESRV_ADDR says otherwise.
+
+    Without a name none is in use any more.
+    """
+    with _usage_errors():
+        contexts = replace(read_contexts(), current=name)
+        if name is not None:
+            contexts.named(name)
+        write_contexts(contexts)
+    _show(options, contexts, contexts.by_name if name is None else [name])
+
+
+def show_contexts(options: Options) -> None:
+    """List the saved contexts."""
+    with _usage_errors():
+        contexts = read_contexts()
+    _show(options, contexts, contexts.by_name)
+
+
+def show_context(options: Options, name: OptionalName = None) -> None:
+    """Show all that is saved of a context; default: the one in use."""
+    with _usage_errors():
+        contexts = read_contexts()
+        chosen = contexts.current if name is None else name
+        if chosen is None:
+            raise ContextError("no context is in use")
+        members = contexts.named(chosen).members()
+    rows = [(key, ", ".join(value) if isinstance(value, list) else value) for key, value in members.items()]
+    print_once(options, Report(_document(contexts, chosen), table(("setting", "value"), rows)))
+
+
+def remove(options: Options, name: Name) -> None:
+    """Forget a context. Files that it names stay."""
+    with _usage_errors():
+        known = read_contexts()
+        known.named(name)
+        rest = {key: one for key, one in known.by_name.items() if key != name}
+        contexts = Contexts(rest, None if known.current == name else known.current)
+        write_contexts(contexts)
+    _show(options, contexts, contexts.by_name)
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except ContextError as error:
+        raise typer.BadParameter(str(error), param_hint="NAME") from None
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
+
+
+def _document(contexts: Contexts, name: str) -> dict[str, Any]:
+    return {"name": name, "in_use": name == contexts.current, **contexts.by_name[name].members()}
+
+
+def _show(options: Options, contexts: Contexts, names: Iterable[str]) -> NoReturn:
+    found = [(name, contexts.by_name[name]) for name in sorted(names)]
+    rows = [
+        (name, name == contexts.current, " ".join(one.servers), one.tls, one.access_key, one.secret_key_file)
+        for name, one in found
+    ]
+    document = {"contexts": [_document(contexts, name) for name, _ in found]}
+    print_once(options, Report(document, table(_HEADS, rows), problems=[] if found else ["no contexts"]))

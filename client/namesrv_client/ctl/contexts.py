@@ -1,0 +1,99 @@
+"""Saved contexts: by name, which servers are meant, and how to connect to them; in one file, and no secret in it."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from namesrv_client.ctl import PROGRAM
+from namesrv_runtime.durable_file import write_atomically
+from namesrv_runtime.settings import CheckedSettings
+
+# it is typed, and completed, and stands in a table
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+_TLS: Final = {"tls", "tls_ca_file", "tls_cert_file", "tls_key_file", "tls_verify_host"}
+
+
+class ContextError(Exception):
+    """The contexts cannot be had; the message says why."""
+
+
+class Context(CheckedSettings):
+    """Servers, and the options to connect to them with. Secrets are named by their files, never saved."""
+
+    servers: Annotated[tuple[str, ...], Field(min_length=1)]
+    tls: bool = False
+    tls_ca_file: Path | None = None
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
+    tls_verify_host: bool = True
+    access_key: str | None = None
+    secret_key_file: Path | None = None
+
+    def signing(self) -> dict[str, object]:
+        """Its part of the settings to sign requests with."""
+        return self.model_dump(include={"access_key", "secret_key_file"}, exclude_none=True)
+
+    def tls_settings(self) -> dict[str, object]:
+        """The settings to connect with; whether that is over TLS at all the context says, not the environment."""
+        return self.model_dump(include=_TLS, exclude_none=True)
+
+    def members(self) -> dict[str, Any]:
+        """What is set in it, as it stands in the file."""
+        return self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """All of them, and which one is in use."""
+
+    by_name: Mapping[str, Context] = field(default_factory=dict)
+    current: str | None = None
+
+    def named(self, name: str) -> Context:
+        """That one. Raises ContextError."""
+        if name not in self.by_name:
+            known = f" (one of {', '.join(sorted(self.by_name))})" if self.by_name else ""
+            raise ContextError(f"unknown context {name!r}{known}")
+        return self.by_name[name]
+
+
+def contexts_file() -> Path:
+    """Where they are, by the XDG rule."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".config") / PROGRAM / "contexts.json"
+
+
+def read_contexts() -> Contexts:
+    """The saved contexts; none without a file. Raises ContextError."""
+    path = contexts_file()
+    try:
+        document = json.loads(path.read_bytes())
+        by_name = {name: Context(**values) for name, values in document["contexts"].items()}
+        current = document.get("current")
+    except (FileNotFoundError, NotADirectoryError):
+        return Contexts()
+    except OSError as error:
+        raise ContextError(f"{path}: {str(error.strerror).lower()}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ContextError(f"{path}: not a file of contexts: {error}") from error
+    return Contexts(by_name, current if current in by_name else None)
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Replace the file, which only its owner can read. Raises ContextError."""
+    path = contexts_file()
+    members = {name: one.members() for name, one in sorted(contexts.by_name.items())}
+    document = {"current": contexts.current, "contexts": members}
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(document, indent=2).encode() + b"\n", mode=0o600)
+    except OSError as error:
+        raise ContextError(f"{path}: {str(error.strerror).lower()}") from error

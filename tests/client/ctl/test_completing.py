@@ -1,0 +1,76 @@
+"""What a shell is offered for names."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.ctl import asked, ctl, nobody
+from tests.support.namesrv_peer import ELSEWHERE, MASTER, native_registration
+from tests.support.scripted_server import ScriptedServer
+
+HOSTILE = ("x;reboot", "x|reboot", "x$(reboot)", "x`reboot`", "x reboot", "x\x1b[2J", "x\u202e", "-x", "x'", "x" * 127)
+
+
+async def offered(line: str, **env: str) -> list[str]:
+    """What stands below a line, as fish asks for it; nothing else is said."""
+    shell = {"_NAMESRVCTL_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = await ctl(env={**shell, "_TYPER_COMPLETE_ARGS": f"namesrvctl {line}", **env})
+    assert (0, "") == (done.code, done.err)
+    return done.out.split()
+
+
+@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("-s {} route ", ["bills", "orders"]),
+        ("route o -s {}", []),
+        ("-s {} route bills o", ["orders"]),
+        ("delete-topic -s {} b", ["bills"]),
+        ("-s {} wipe-write-perm ", ["broker-a", "broker-c"]),
+        ("-s {} brokers --name broker-c", ["broker-c"]),
+        ("-s {} topics --cluster cl", ["cluster-1", "cluster-2"]),
+        ("topicRoute -n {} -t or", ["orders"]),
+    ],
+)
+async def test_names_come_from_the_servers_of_the_line(
+    tmp_path: Path, spoken: str, line: str, names: list[str]
+) -> None:
+    """Topics, broker groups and clusters, ours and Apache's; those that begin like what was typed."""
+    async with asked(tmp_path, spoken) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER, native_registration("orders", "bills"), spelling="native")
+        await peer.register(ELSEWHERE, native_registration("orders"), spelling="native")
+
+        assert names == await offered(line.format(where))
+
+
+async def test_names_that_a_shell_would_run_are_not_offered(tmp_path: Path) -> None:
+    """A shell takes what is offered into its line as it is."""
+    async with asked(tmp_path) as (server, where):
+        await (await server.connect()).register(MASTER, native_registration(*HOSTILE, "%RETRY%x"), spelling="native")
+
+        assert ["%RETRY%x", "x" * 127] == await offered(f"-s {where} route ")
+
+
+async def test_nothing_is_said_of_what_goes_wrong(tmp_path: Path) -> None:
+    """Nobody is there, a server hangs, the address or the context is none: others are offered, or nothing is."""
+    async with asked(tmp_path) as (server, where), ScriptedServer() as hanging:
+        await (await server.connect()).register(MASTER, native_registration("orders"), spelling="native")
+        with nobody() as absent:
+            assert ["orders"] == await offered(f"-s {absent} -s {where} -s {hanging.address} route ")
+            assert [] == await offered(f"-s {absent} route ")
+        assert [] == await offered("-s a:b:c route ")
+        assert [] == await offered("--context nope route ")
+        assert [] == await offered(f"-s {where} --tls-ca-file nope route ")
+        assert ["orders"] == await offered("route ", NAMESRV_ADDR=where)
+
+
+async def test_saved_contexts_are_offered(tmp_path: Path) -> None:
+    """For the option, and for the commands that take one."""
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    for name in ("prod", "perf", "test"):
+        await ctl("context", "add", name, "-s", "ns1", env=env)
+
+    assert ["perf", "prod"] == await offered("--context p", **env)
+    assert ["test"] == await offered("context use t", **env)

@@ -1,0 +1,137 @@
+"""The commands `context ...`, and what a context in use does to the others."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+import typer
+
+from namesrv_client.ctl.options import Options, options_of
+from tests.support.ctl import Result, asked, at, ctl, nobody, run
+
+SECRET = "this is the secret itself"
+
+
+@pytest.fixture(name="home")
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where contexts are saved; nothing else in the environment."""
+    for name in ("NAMESRV_ADDR", "NAMESRV_ACCESS_KEY", "NAMESRV_SECRET_KEY", "NAMESRV_TLS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path
+
+
+def saved(home: Path, *args: str, **env: str) -> Result:
+    """Run a command that has its contexts there."""
+    return run(*args, env={"XDG_CONFIG_HOME": str(home), **env})
+
+
+def test_context_is_added_used_shown_and_removed(home: Path) -> None:
+    """Files stand in it with their whole paths, secrets do not; nobody else can read it."""
+    (home / "secret").write_text(SECRET)
+    given = ("-s", "ns1;ns2:1", "--tls", "--tls-ca-file", "ca.pem", "--access-key", "ops")
+    added = saved(home, "context", "add", "prod", *given, "--secret-key-file", str(home / "secret"))
+    saved(home, "context", "add", "test", "-s", "ns3")
+
+    assert (0, "") == (added.code, added.err)
+    assert 0 == saved(home, "context", "use", "prod").code
+    file = home / "namesrvctl" / "contexts.json"
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    assert SECRET not in file.read_text()
+    members = {
+        "servers": ["ns1:9876", "ns2:1"],
+        "tls": True,
+        "tls_ca_file": str(Path("ca.pem").absolute()),
+        "access_key": "ops",
+        "secret_key_file": str(home / "secret"),
+    }
+    assert {"name": "prod", "in_use": True, **members} == saved(home, "context", "show", "-o", "json").json
+    listed = saved(home, "context", "list")
+    assert [["prod", "yes"], ["test", "no"]] == [row[:2] for row in listed.cells[1:]]
+
+    assert 0 == saved(home, "context", "remove", "prod").code
+    assert (2, "") == saved(home, "context", "show")[:2]
+    assert ["test"] == [one["name"] for one in saved(home, "context", "list", "-o", "json").json["contexts"]]
+
+
+def test_what_the_environment_says_is_saved_but_for_secrets(home: Path) -> None:
+    """The name of the secret's file is, with its key; a secret that stands in a variable is not."""
+    (home / "secret").write_text(SECRET)
+    key = {"NAMESRV_ACCESS_KEY": "ops"}
+    saved(home, "context", "add", "a", NAMESRV_ADDR="ns1", NAMESRV_SECRET_KEY_FILE=str(home / "secret"), **key)
+    saved(home, "context", "add", "b", NAMESRV_ADDR="ns1", NAMESRV_SECRET_KEY=SECRET, **key)
+
+    found = json.loads((home / "namesrvctl" / "contexts.json").read_text())["contexts"]
+    assert {"servers": ["ns1:9876"], "access_key": "ops", "secret_key_file": str(home / "secret")} == found["a"]
+    assert {"servers": ["ns1:9876"]} == found["b"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("add", "prod", "-s", "ns9"), "context prod exists; --yes replaces it"),
+        (("add", "../x"), "'../x' (letters, digits"),
+        (("add", "x", "--tls-ca-file", "f"), "tls_ca_file is set, but tls is not"),
+        (("use", "nope"), "unknown context 'nope' (one of prod)"),
+        (("show",), "no context is in use"),
+        (("remove", "nope"), "unknown context 'nope'"),
+    ],
+)
+def test_wrong_usage_changes_nothing(home: Path, args: tuple[str, ...], said: str) -> None:
+    """And is told with the name."""
+    saved(home, "context", "add", "prod", "-s", "ns1")
+    before = (home / "namesrvctl" / "contexts.json").read_bytes()
+
+    refused = saved(home, "context", *args, COLUMNS="200")
+
+    assert (2, "") == (refused.code, refused.out)
+    assert said in refused.err
+    assert before == (home / "namesrvctl" / "contexts.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"contexts": {"a": {}}}', '{"contexts": {"a": {"servers": ["b:1"], "x": 1}}}']
+)
+def test_damaged_file_is_named(home: Path, text: str) -> None:
+    """Nothing is asked of servers that nobody meant."""
+    (home / "namesrvctl").mkdir()
+    (home / "namesrvctl" / "contexts.json").write_text(text)
+
+    refused = saved(home, "status", COLUMNS="300")
+
+    assert (2, "") == (refused.code, refused.out)
+    assert "contexts.json: not a file of contexts" in refused.err
+
+
+def test_context_counts_as_a_whole_or_not_at_all(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that are named otherwise are not sent what belongs to others: unless --context says so."""
+    saved(home, "context", "add", "prod", "-s", "ns1", "--tls", "--access-key", "ops")
+    saved(home, "context", "use", "prod")
+
+    def meant(options: Options) -> tuple[tuple[str, ...], bool, str | None]:
+        return options.addresses, options.tls.tls, options.signing_given.get("access_key")  # type: ignore[return-value]
+
+    assert (("ns1:9876",), True, "ops") == meant(options_of())
+    assert (("x:9876",), False, None) == meant(options_of(server=["x"]))
+    assert (("x:9876",), True, "ops") == meant(options_of(server=["x"], context="prod"))
+    monkeypatch.setenv("NAMESRV_ADDR", "y")
+    assert (("y:9876",), False, None) == meant(options_of())
+    assert (("ns1:9876",), True, "ops") == meant(options_of(context="prod"))
+    with pytest.raises(typer.BadParameter, match="unknown context 'nope'"):
+        options_of(context="nope")
+
+
+async def test_servers_of_the_context_in_use_are_asked(tmp_path: Path) -> None:
+    """Until another is used, or none."""
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    with nobody() as absent:
+        async with asked(tmp_path) as (_, where):
+            await ctl("context", "add", "here", *at(where), env=env)
+            await ctl("context", "add", "gone", *at(absent), env=env)
+            await ctl("context", "use", "here", env=env)
+
+            assert 0 == (await ctl("status", env=env)).code
+            assert 2 == (await ctl("--context", "gone", "status", env=env)).code
+            await ctl("context", "use", "gone", env=env)
+            assert f"no connection to {absent}" in (await ctl("status", env=env)).err
