@@ -9,7 +9,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.processors.admin import log_change
-from namesrv.routeinfo.records import BrokerAddrInfo, Registration
+from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.base import Steps, emptied
@@ -20,7 +20,7 @@ from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, de
 from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable, MemberGroup
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
+from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemBusyError, SystemError_
 from namesrv_remoting.headers import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
@@ -64,24 +64,37 @@ class BrokerProcessor:
         if header.kind not in ("full", "delta"):
             raise BadRequestError(f"field kind: {header.kind[:64]!r} is neither full nor delta")
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
-        digest = await run_in_steps(_digest(command, header))
-        result = None
-        if request.check_topics is None:
-            result = self._manager.register_unchanged(key, digest, request.connection.id, header.registration_seq)
-        if result is None:
-            await run_in_steps(_check_crc(header.body_crc32, command.body))
-            steps, most_bytes = self._decoding(command, header)
-            async with self._turn(most_bytes):
-                body = await run_in_steps(steps)
-                if request.check_topics is not None:
-                    await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
-                result = await self._manager.register(self._registration(request, header, body, digest))
-                await run_in_steps(emptied(body.topic_configs))
+        try:
+            result = await self._registered(request, header, key)
+        except (SystemError_, SystemBusyError):
+            if self._manager.is_registered(key, header.broker_name, header.broker_id, header.agent_id):
+                # too much, or unreadable: it is alive all the same, and stays as it was registered last
+                self._manager.touch(key, request.connection.id)
+            raise
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
         order = None
         if self._namesrv.live.return_order_topic_config_to_broker:
             order = self._namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
         return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
+
+    async def _registered(
+        self, request: Request, header: RegisterBrokerRequestHeader, key: BrokerAddrInfo
+    ) -> RegisterResult:
+        command = request.command
+        digest = await run_in_steps(_digest(command, header))
+        if request.check_topics is None:
+            result = self._manager.register_unchanged(key, digest, request.connection.id, header.registration_seq)
+            if result is not None:
+                return result
+        await run_in_steps(_check_crc(header.body_crc32, command.body))
+        steps, most_bytes = self._decoding(command, header)
+        async with self._turn(most_bytes):
+            body = await run_in_steps(steps)
+            if request.check_topics is not None:
+                await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
+            result = await self._manager.register(self._registration(request, header, body, digest))
+            await run_in_steps(emptied(body.topic_configs))
+        return result
 
     def _registration(
         self, request: Request, header: RegisterBrokerRequestHeader, body: RegisterBrokerBody, digest: bytes

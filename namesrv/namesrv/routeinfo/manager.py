@@ -167,8 +167,6 @@ class RouteInfoManager:
         if takeover is not None and takeover.is_refused:
             raise _not_the_holder(takeover, "take its place")
         if excess is not None and excess.is_refused:
-            # it is alive all the same, and stays as it was registered last
-            self.touch(registration.key, registration.connection_id)
             raise SystemBusyError(excess.message)
         if len(registration.body.topic_configs) > CHUNK_TOPICS:
             # freeing what was replaced takes time as well

@@ -233,6 +233,35 @@ async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
         } == server.namesrv.counters.quota_exceeded
 
 
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"quotas": "enforce", "quota_topics_per_cluster": 2},
+        {"max_topics": 2},
+        {"max_topics_per_broker": 2},
+        {"max_topics_per_connection": 2},
+        {},
+    ],
+)
+async def test_refused_registration_is_a_sign_of_life(tmp_path: Path, limit: dict[str, Any]) -> None:
+    """A broker of RocketMQ 4 sends nothing but registrations: it stays as it was registered last, the others go."""
+    async with namesrv_in_process(tmp_path, **limit) as server:
+        peer = await server.connect()
+        assert (0, None) == await registered(peer, FIRST, "T1", "T2")
+        # too much, or unreadable
+        body = registration("T1", "T2", "T3") if limit else b"{"
+        for _ in range(3):
+            await server.clock.advance(100)
+            assert (await peer.register(FIRST, body)).code in {1, BUSY}
+        assert 0 == (await peer.call(105, {"topic": "T1"})).code
+
+        # under another name it is another broker
+        for _ in range(2):
+            assert (await peer.register(FIRST._replace(name="broker-z"), body)).code in {1, BUSY}
+            await server.clock.advance(100)
+        assert 17 == (await (await server.connect()).call(105, {"topic": "T1"})).code
+
+
 @pytest.mark.settings(quotas="observe", quota_topics_per_cluster=1, quota_brokers_per_cluster=1)
 async def test_observed_registrations_are_applied(server: InProcess, peer: NamesrvPeer) -> None:
     """And counted."""
