@@ -130,6 +130,23 @@ class AccessGuard:
                 raise
         return request
 
+    def is_admitted(self, request: Request) -> bool | None:
+        """Whether a request will be let in, as far as its header says; None: it is signed, body and all.
+
+        Keys that are not in the file get the same, or it would show which ones are.
+        """
+        if not self.enforces:
+            return True
+        if self._access_key_of(request.command) is not None:
+            return None
+        try:
+            account = self._account_of(request.connection)
+            self._check_account(account, request.connection)
+            self._admit(request, account, None)
+        except AccessRefusedError:
+            return False
+        return True
+
     def open_classes(self, connection: ServerConnection) -> frozenset[AccessClass]:
         """What may be answered over a connection without a look at the request, unless it is signed."""
         return self._identity_of(connection).open_classes
@@ -140,17 +157,20 @@ class AccessGuard:
         """The account, and how its owner has signed; None: not at all."""
         signature = await self._verified(request.command)
         if signature is None:
-            account = self._identity_of(request.connection).account
-            if account is None:
-                remark = "request is not signed, and no account matches this address or certificate"
-                raise AccessRefusedError(remark, reason="anonymous")
-            return account, None
+            return self._account_of(request.connection), None
         signer = self._verifier.admit(signature)
         # the file may have changed meanwhile
         account = self.file.by_key.get(signer.access_key)
         if account is None:
             raise AccessRefusedError("the access key is no longer valid", reason="mismatch")
         return account, signer.recipe
+
+    def _account_of(self, connection: ServerConnection) -> Account:
+        account = self._identity_of(connection).account
+        if account is None:
+            remark = "request is not signed, and no account matches this address or certificate"
+            raise AccessRefusedError(remark, reason="anonymous")
+        return account
 
     def _check_account(self, account: Account, connection: ServerConnection) -> None:
         """Refuse an account outside its networks or after its end; its owner may read why."""
@@ -163,9 +183,14 @@ class AccessGuard:
     def _secrets_of(self, access_key: str) -> Sequence[bytes]:
         return self.file.secrets_of(access_key)
 
-    async def _verified(self, command: RemotingCommand) -> VerifiedSignature | None:
+    def _access_key_of(self, command: RemotingCommand) -> str | None:
+        """The key that a request is signed with; None: it counts as not signed."""
         access_key = (command.ext_fields or {}).get(ACCESS_KEY)
-        if access_key is None or (self.file.ignores_unknown_keys and access_key not in self.file.by_key):
+        is_ignored = self.file.ignores_unknown_keys and access_key not in self.file.by_key
+        return None if is_ignored else access_key
+
+    async def _verified(self, command: RemotingCommand) -> VerifiedSignature | None:
+        if self._access_key_of(command) is None:
             return None
         if len(command.body) > _SMALL_BYTES:
             return await asyncio.to_thread(self._verifier.check, command)

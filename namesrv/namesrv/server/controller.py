@@ -43,7 +43,7 @@ from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.access import AccessFile
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection, address_text
-from namesrv_remoting.aio.dispatch import Dispatcher
+from namesrv_remoting.aio.dispatch import Dispatcher, admit_all
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
@@ -327,6 +327,7 @@ class NamesrvController:
             concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
             guard=namesrv.guard if namesrv.limiter is None else namesrv.limiter.admitting(namesrv.guard),
+            is_admitted=admit_all if namesrv.guard is None else namesrv.guard.is_admitted,
             max_frame_bytes=lambda: namesrv.settings.max_frame_bytes,
             timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )

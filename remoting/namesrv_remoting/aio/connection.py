@@ -74,6 +74,8 @@ class Request:
     connection: "ServerConnection"
     # whose it is, where there are accounts
     account: str = ""
+    # its body was not received: all that is left to do is to refuse it
+    is_unread: bool = False
     # whether the topics in its body are allowed, where that depends on them: raises a ResponseError if not
     check_topics: Callable[[Iterable[str]], Awaitable[None]] | None = None
 
@@ -85,6 +87,10 @@ class RequestHandler(Protocol):
 
     async def answer(self, request: Request) -> Answer:
         """What comes of a request."""
+        ...
+
+    def is_admitted(self, request: Request) -> bool | None:
+        """Whether a request will be let in, as far as its header says; None: that depends on its body."""
         ...
 
     def busy(self, request: Request, remark: str) -> bytes:
@@ -155,6 +161,20 @@ class _LargeFrame:
         return Frame(self._serialize_type, self._header, body)
 
 
+class _UnwantedBody:
+    """The body of a frame that was refused for its header: it comes all the same, and is dropped."""
+
+    def __init__(self, left: int) -> None:
+        # what is still to come
+        self.left = left
+
+    def fill(self, data: bytes) -> bytes:
+        """Drop what belongs to it, and return the rest."""
+        dropped = min(self.left, len(data))
+        self.left -= dropped
+        return data[dropped:]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class ServerConnection(asyncio.Protocol):
     """One peer of a server. `id` grows with every connection and never comes back; registrations are fenced with it."""
@@ -189,7 +209,7 @@ class ServerConnection(asyncio.Protocol):
     _buffer: bytearray | None = field(default=None, init=False)
     _needed: int = field(default=0, init=False)
     # a large frame that is being received, outside `_buffer`
-    _large: _LargeFrame | None = field(default=None, init=False)
+    _large: _LargeFrame | _UnwantedBody | None = field(default=None, init=False)
     # memory that `_buffer` and `_large` are charged with
     _buffer_bytes: int = field(default=0, init=False)
     # a PROXY header may come first
@@ -202,7 +222,7 @@ class ServerConnection(asyncio.Protocol):
     _is_short_of_memory: bool = field(default=False, init=False)
     # the same when its frame was last looked at
     _was_short_of_memory: bool = field(default=False, init=False)
-    _queue: deque[tuple[RemotingCommand, int]] | None = field(default=None, init=False)
+    _queue: deque[tuple[Request, int]] | None = field(default=None, init=False)
     _queued_bytes: int = field(default=0, init=False)
     # tasks of the requests that may take long; the queue has one of its own while it is not empty
     _watches: set[asyncio.Task[None]] | None = field(default=None, init=False)
@@ -246,6 +266,10 @@ class ServerConnection(asyncio.Protocol):
     def note_account(self, account: str) -> None:
         """Its last request was this account's."""
         self.account = account
+
+    def end_probation(self) -> None:
+        """It was let do what brokers do."""
+        self.is_on_probation = False
 
     def keep_identity(self, identity: object) -> None:
         """Keep whom access control takes this peer for."""
@@ -605,15 +629,19 @@ class ServerConnection(asyncio.Protocol):
         if not self._has_passed:
             self._keep(data)
             return b""
-        self._has_passed = False
         (length,) = LENGTH.unpack_from(data)
-        self._buffer = bytearray(data[4 + length :])
-        self._needed = 1
-        if self._buffer:
-            asyncio.get_running_loop().call_soon(self.data_received, b"")
+        self._probe_later(data[4 + length :])
         return data[: 4 + length]
 
-    def _filled(self, large: _LargeFrame, data: bytes) -> bytes:
+    def _probe_later(self, data: bytes) -> None:
+        """Look at what comes behind a frame that has passed, on its own."""
+        self._has_passed = False
+        self._buffer = bytearray(data)
+        self._needed = 1
+        if data:
+            asyncio.get_running_loop().call_soon(self.data_received, b"")
+
+    def _filled(self, large: _LargeFrame | _UnwantedBody, data: bytes) -> bytes:
         """What comes behind the large frame, if this read completes it; else nothing."""
         data = large.fill(data)
         if large.left:
@@ -623,11 +651,13 @@ class ServerConnection(asyncio.Protocol):
         data = bytes(self._buffer or b"") + data
         self._drop_buffer()
         self._deadline_frame = _NEVER
-        error = self._receive(large.cut())
-        if error is None:
-            return data
-        self.refuse(error)
-        return b""
+        if isinstance(large, _LargeFrame) and (error := self._receive(large.cut())) is not None:
+            self.refuse(error)
+            return b""
+        if self.is_on_probation:
+            self._probe_later(data)
+            return b""
+        return data
 
     def _keep(self, data: bytes) -> None:
         """Keep what cannot be answered now: frames that have to wait, or the beginning of one."""
@@ -670,13 +700,17 @@ class ServerConnection(asyncio.Protocol):
         header_end: int = 8 + (word & 0xFFFFFF)
         if len(data) < header_end:
             return header_end
-        code = decode_frame(Frame(data[4], data[8:header_end], b"")).code
+        header = Frame(data[4], data[8:header_end], b"")
+        command = decode_frame(header)
+        code = command.code
+        is_admitted = self._owner.handler.is_admitted(Request(command, self))
         if self.is_on_probation:
-            self.is_on_probation = code not in BROKER_CODES
-            if self.is_on_probation and code not in PROBING_CODES:
+            # a request that is in work may end it: what comes behind that need not wait
+            if code not in BROKER_CODES | PROBING_CODES and not self.in_flight:
                 others = limits.max_connections - limits.reserved_connections
                 message = f"too many connections that are not brokers', limit {others}"
                 raise RemoteProtocolError(message, reason="connections")
+            self.is_on_probation = code not in BROKER_CODES or not is_admitted
             self._has_passed = True
         if size <= limits.small_frame_bytes:
             return size
@@ -684,6 +718,13 @@ class ServerConnection(asyncio.Protocol):
         if size > bound:
             message = f"frame of {size} bytes for request {code}, limit {bound}"
             raise RemoteProtocolError(message, reason="frame_too_large")
+        if is_admitted is False:
+            self._large = _UnwantedBody(size - header_end)
+            self._large.fill(data[header_end:size])
+            error = self._receive(header, is_unread=True)
+            assert error is None  # noqa: S101 - it was decoded above
+            self._deadline_frame = _NEVER
+            return size
         self._is_short_of_memory = not self.reserve(size, is_retry=self._was_short_of_memory)
         self._was_short_of_memory = self._is_short_of_memory
         if not self._is_short_of_memory:
@@ -749,7 +790,7 @@ class ServerConnection(asyncio.Protocol):
 
     # -- the ordinary road --------------------------------------------------------------------------------------------
 
-    def _receive(self, frame: Frame) -> RemoteProtocolError | None:
+    def _receive(self, frame: Frame, *, is_unread: bool = False) -> RemoteProtocolError | None:
         """Have a request answered; or what is wrong with the frame, which changed nothing then."""
         try:
             command = decode_frame(frame)
@@ -765,9 +806,10 @@ class ServerConnection(asyncio.Protocol):
         size = len(frame.header) + len(frame.body)
         charge = size if size > _SMALL_BYTES else 0
         self._owner.budget.charge(self.ip, charge)
+        request = Request(command, self, is_unread=is_unread)
         if command.code in self._owner.handler.concurrent:
             # what waits for a change holds up nothing behind it
-            task = self._owner.tasks.create_task(self._answer(command, 0))
+            task = self._owner.tasks.create_task(self._answer(request, 0))
             self._watches = self._watches or set()
             self._watches.add(task)
             # not in the task: one that is cancelled before its first step does nothing at all
@@ -777,7 +819,7 @@ class ServerConnection(asyncio.Protocol):
             if self._queue is None:
                 self._queue = deque()
                 self._owner.tasks.create_task(self._answer_in_turn(self._queue))
-            self._queue.append((command, charge))
+            self._queue.append((request, charge))
         self._throttle()
         return None
 
@@ -791,12 +833,12 @@ class ServerConnection(asyncio.Protocol):
         for task in self._watches or ():
             task.cancel()
 
-    async def _answer_in_turn(self, queue: deque[tuple[RemotingCommand, int]]) -> None:
+    async def _answer_in_turn(self, queue: deque[tuple[Request, int]]) -> None:
         answered, turn_ends = 0, time.perf_counter() + _ANSWERING_SECONDS
         while queue:
             await self.until_answers_read()
-            command, charge = queue[0]
-            await self._answer(command, charge)
+            request, charge = queue[0]
+            await self._answer(request, charge)
             queue.popleft()
             self._queued_bytes -= charge
             self._throttle()
@@ -809,8 +851,7 @@ class ServerConnection(asyncio.Protocol):
         if self._is_refused:
             self.close()
 
-    async def _answer(self, command: RemotingCommand, charge: int) -> None:
-        request = Request(command, self)
+    async def _answer(self, request: Request, charge: int) -> None:
         try:
             answer = await self._owner.handler.answer(request)
         finally:

@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from namesrv_remoting.aio.connection import Answer, Request
+from namesrv_remoting.aio.limits import BROKER_CODES
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import (
@@ -40,6 +41,11 @@ Handler = Callable[[Request], Awaitable[Reply]]
 SUCCESS: Final = Reply()
 
 
+def admit_all(request: Request) -> bool:  # noqa: ARG001 - whatever it is
+    """Whether a server without a guard lets a request in."""
+    return True
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Dispatcher:
     """A table of handlers, and the answers to everything that no handler answers.
@@ -54,6 +60,8 @@ class Dispatcher:
     native_ext: Mapping[str, str] = field(default_factory=dict)
     # lets a request pass, with what it found out about it, or raises a ResponseError; comes before everything else
     guard: Callable[[Request], Awaitable[Request]] | None = None
+    # whether it will let a request in, as far as the header says; None: that depends on the body
+    is_admitted: Callable[[Request], bool | None] = admit_all
     # how large an answer may be by now
     max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
     # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
@@ -75,6 +83,11 @@ class Dispatcher:
         try:
             if self.guard is not None:
                 request = await self.guard(request)
+            if request.is_unread:
+                # other rules hold by now
+                raise SystemBusyError("the body was not received, as the request would have been refused: try again")
+            if request.connection.is_on_probation and command.code in BROKER_CODES:
+                request.connection.end_probation()
             handler = self.handlers.get(command.code)
             if handler is None:
                 # the leading blank is Java's
@@ -128,4 +141,4 @@ class Dispatcher:
         )
 
 
-__all__ = ["SUCCESS", "Answer", "Dispatcher", "Handler", "Reply", "Request"]
+__all__ = ["SUCCESS", "Answer", "Dispatcher", "Handler", "Reply", "Request", "admit_all"]

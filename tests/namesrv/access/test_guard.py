@@ -17,10 +17,13 @@ from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import (
+    SPELLINGS,
     Broker,
     NamesrvPeer,
+    Spelling,
     native,
     native_registration,
+    question,
     registration,
     topic_config,
 )
@@ -33,6 +36,7 @@ NETWORK = '[accounts.network]\nnetworks = ["127.0.0.0/8"]\nmay = ["route-read"]\
 KEY = Key("brokers", SECRET)
 BROKER = Broker()
 NO_PERMISSION = 16
+MEBIBYTE = 1024 * 1024
 
 
 @pytest.fixture
@@ -199,6 +203,53 @@ async def test_large_registration_is_verified(server: InProcess) -> None:
     peer.send(good)
     assert 0 == (await peer.receive()).code
     assert 3_000 == len(server.namesrv.manager.tables.topic_queue_table)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_large_frame_is_refused_for_its_header(server: InProcess, spelling: Spelling) -> None:
+    """Where no account counts: nothing of its body is kept, and the connection goes on; who signs is heard first."""
+    peer, budget = await server.connect(), server.namesrv.budget
+    used = budget.used_bytes
+    frame = question(103, BROKER.ext, bytes(4 * MEBIBYTE), opaque=7, spelling=spelling)
+    peer.send(frame[:1000])
+    refusal = await peer.receive()
+    assert (7, NO_PERMISSION) == (refusal.opaque, refusal.code)
+    assert "account network lacks broker-control" in str(refusal.remark)
+    assert used == budget.used_bytes
+
+    behind = question(105, {"topic": "T"}, opaque=8)
+    peer.send(frame[1000:] + behind)
+    assert (8, 17) == ((answer := await peer.receive()).opaque, answer.code)
+    # in one piece, too
+    peer.send(frame + behind)
+    assert [7, 8] == [(await peer.receive()).opaque for _ in range(2)]
+    assert {("broker-control", "not_granted", "refused"): 2} == server.namesrv.guard.refusals  # type: ignore[union-attr]
+
+    for key in (KEY, Key("stranger", "wrong-secret")):
+        peer.send((signed := key.question(103, BROKER.ext, bytes(4 * MEBIBYTE)))[:1000])
+        await until(lambda: budget.used_bytes > used)
+        peer.send(signed[1000:])
+        assert (1 if key is KEY else NO_PERMISSION) == (await peer.receive()).code
+
+
+@pytest.mark.settings(max_connections=10)
+async def test_brokers_places_are_kept_by_those_who_may(server: InProcess) -> None:
+    """Whoever is refused keeps its place only until a broker comes; that one has it from its first answer on."""
+    clients = [await server.connect() for _ in range(9)]
+    stranger = await server.connect()
+    for _ in range(2):
+        assert NO_PERMISSION == (await stranger.call(904, BROKER.ext)).code
+    broker = await server.connect()
+    assert await stranger.at_end()
+    broker.send(KEY.question(103, BROKER.ext, registration("T", "U")) + question(105, {"topic": "T"}, opaque=2))
+    assert [(1, 0), (2, 0)] == [(answer.opaque, answer.code) for answer in [await broker.receive() for _ in range(2)]]
+
+    late = await NamesrvPeer.connect(server.address)
+    assert await late.at_end()
+    late.close()
+    assert 17 == (await clients[0].call(105, {"topic": "V"})).code
+    await server.clock.advance(20)
+    assert 0 == (await broker.call(105, {"topic": "T"})).code
 
 
 async def test_signatures_of_others_can_be_ignored(server: InProcess, access: Path) -> None:

@@ -38,11 +38,11 @@ def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
     return Dispatcher({KNOWN: handle}, native_ext={"boot_id": "b00t"}, **options)
 
 
-async def answer_to(dispatcher: Dispatcher, **question: Any) -> Answer:
+async def answer_to(dispatcher: Dispatcher, *, is_unread: bool = False, **question: Any) -> Answer:
     """What is sent to a peer that asks."""
     connection = ServerConnection(server_of(dispatcher, Heard(), FakeClock(), asyncio.TaskGroup()), 1)
     command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **question})
-    return await dispatcher.answer(Request(command, connection))
+    return await dispatcher.answer(Request(command, connection, is_unread=is_unread))
 
 
 def only(answer: Answer) -> spelling.Answer:
@@ -115,6 +115,13 @@ async def test_answer_larger_than_the_limit_says_so() -> None:
     answer = only(await answer_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)))
 
     assert (1, 7, b"", "frame of 4201 bytes, limit 4096") == (answer.code, answer.opaque, answer.body, answer.remark)
+
+
+async def test_request_without_its_body_is_not_carried_out() -> None:
+    """It was to be refused when its header came: whoever would let it in by now has to ask for it again."""
+    answer = only(await answer_to(dispatcher_of(Reply(b"route")), is_unread=True))
+
+    assert (2, b"") == (answer.code, answer.body)
 
 
 async def test_cancelled_handler_is_not_answered() -> None:
