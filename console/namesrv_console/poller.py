@@ -6,6 +6,7 @@ server's events (20003), and then only the routes that they name are pulled.
 """
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
@@ -32,6 +33,8 @@ _APACHE_ROUTES_SECONDS: Final = 30.0
 _APACHE_TOPICS: Final = 500
 # a question that takes long is asked so much more rarely that it takes the server a twentieth of the time at most
 _REST: Final = 20
+# what a server refuses is asked for again after this long
+_REFUSED_SECONDS: Final = 5.0
 _MAX_EVENTS: Final = 1000
 # more than this are pulled together with all others
 _FEW_TOPICS: Final = 5_000
@@ -62,18 +65,34 @@ class Observed:
 
 @dataclass(slots=True)
 class _Timetable:
-    """When each question is due again; of one server."""
+    """When each question to one server is due again."""
 
     clock: Clock
-    due: dict[str, float] = field(default_factory=dict)
+    _due: dict[str, float] = field(default_factory=dict)
+    # not before, whatever happens
+    _rested: dict[str, float] = field(default_factory=dict)
 
     def is_due(self, name: str) -> bool:
-        return self.clock.monotonic() >= self.due.get(name, 0.0)
+        return self.clock.monotonic() >= self._due.get(name, 0.0)
 
-    def done(self, name: str, began: float, seconds: float) -> None:
+    def hurry(self, name: str) -> None:
+        """There is news."""
+        self._due[name] = self._rested.get(name, 0.0)
+
+    def done(self, name: str, began: float, seconds: float = 0.0) -> None:
         """It was asked, and took until now."""
         now = self.clock.monotonic()
-        self.due[name] = began + max(seconds, _REST * (now - began))
+        self._rested[name] = now + _REST * (now - began)
+        self._due[name] = max(began + seconds, self._rested[name])
+
+    def refused(self, name: str) -> None:
+        """The server does not tell."""
+        self._due[name] = self._rested[name] = self.clock.monotonic() + _REFUSED_SECONDS
+
+    def clear(self) -> None:
+        """Another run may tell everything at once."""
+        self._due.clear()
+        self._rested.clear()
 
 
 class Poller:
@@ -99,7 +118,7 @@ class Poller:
                 view = await asks.all(view, self._observed.put)
             except RemotingError as error:
                 view = view.lost(reason(error), self._clock.monotonic())
-                times.due.clear()
+                times.clear()
                 self._observed.put(view)
                 await self._clock.sleep(_RETRY_SECONDS)
             else:
@@ -117,42 +136,41 @@ class _Asking:
     async def all(self, view: ServerView, put: Callable[[ServerView], None]) -> ServerView:
         """Whatever is due; what is known is shown before what takes long."""
         info = await self.server.info()
-        before = view
+        if (info and (info.boot_id, info.ready)) != (view.info and (view.info.boot_id, view.info.ready)):
+            # what was refused may be told now
+            self.times.clear()
         view = view.answered(self.clock.monotonic(), info=info)
         if info is None:
             return await self._apache(view, put)
-        has_news = before.boot_id != info.boot_id or view.last_seq < (info.last_event_seq or 0)
-        news: list[Event] = []
-        if has_news:
-            view, news = await self._events(view)
-        if has_news or self.times.is_due("brokers"):
+        if view.last_seq < (info.last_event_seq or 0) and self.times.is_due("events"):
+            view = await self._events(view)
+            self.times.hurry("brokers")
+        if self.times.is_due("brokers"):
             view = await self._brokers(view, _BROKERS_SECONDS)
         put(view)
-        if info.revision != view.routes_revision or "routes" in view.refused:
-            view = await self._routes(view, info, news)
+        if info.revision != view.routes_revision and self.times.is_due("routes"):
+            view = await self._routes(view, info)
             put(view)
         if self.times.is_due("connections"):
             view = await self._connections(view)
             put(view)
         return view
 
-    async def _events(self, view: ServerView) -> tuple[ServerView, list[Event]]:
-        found = await self._told(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
-        view, answer = found
-        if answer is None or answer.boot_id != view.boot_id:
-            return view, []
-        return replace(view, events=(*view.events, *answer.events)[-KEPT_EVENTS:]), answer.events
+    async def _events(self, view: ServerView) -> ServerView:
+        view, found = await self._told(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
+        if found is None or found.boot_id != view.boot_id:
+            return view
+        return replace(view, events=(*view.events, *found.events)[-KEPT_EVENTS:])
 
     async def _brokers(self, view: ServerView, seconds: float) -> ServerView:
         began = self.clock.monotonic()
-        view, found = await self._told(view, "brokers", self.server.brokers)
-        self.times.done("brokers", began, seconds)
+        view, found = await self._told(view, "brokers", self.server.brokers, seconds)
         # the answer was made between the question and now
         asked_at = (began + self.clock.monotonic()) / 2
         return view if found is None else replace(view, brokers=seen_brokers(view.brokers, found, asked_at))
 
-    async def _routes(self, view: ServerView, info: ServerInfo, news: Sequence[Event]) -> ServerView:
-        changed = changed_topics(news, view.routes_revision, info.revision)
+    async def _routes(self, view: ServerView, info: ServerInfo) -> ServerView:
+        changed = changed_topics(view.events, view.routes_revision, info.revision)
         if changed is None or len(changed) > _FEW_TOPICS:
             view, topics = await self._told(view, "routes", self.server.topics)
             if topics is None:
@@ -181,8 +199,8 @@ class _Asking:
 
     async def _connections(self, view: ServerView) -> ServerView:
         began = self.clock.monotonic()
-        view, found = await self._told(view, "connections", lambda: self.server.connections(None))
-        self.times.done("connections", began, _CONNECTIONS_SECONDS)
+        ask = functools.partial(self.server.connections, None)
+        view, found = await self._told(view, "connections", ask, _CONNECTIONS_SECONDS)
         return replace(view, connections=None if found is None else tuple(found), connections_at=began)
 
     async def _apache(self, view: ServerView, put: Callable[[ServerView], None]) -> ServerView:
@@ -190,23 +208,29 @@ class _Asking:
             view = await self._brokers(view, _APACHE_SECONDS)
         put(view)
         if self.times.is_due("routes"):
-            began = self.clock.monotonic()
-            view, topics = await self._told(view, "routes", self.server.topics)
-            if topics is not None:
-                found = await self.server.routes(topics) if len(topics) <= _APACHE_TOPICS else {}
-                routes = {topic: route for topic, route in found.items() if route is not None}
-                view = replace(view, topics=frozenset(topics), routes=routes)
-            self.times.done("routes", began, _APACHE_ROUTES_SECONDS)
+            view, found = await self._told(view, "routes", self._apache_routes, _APACHE_ROUTES_SECONDS)
+            if found is not None:
+                view = replace(view, topics=frozenset(found[0]), routes=found[1])
             put(view)
         return view
 
-    async def _told(self, view: ServerView, name: str, ask: Callable[[], Awaitable[T]]) -> tuple[ServerView, T | None]:
-        """An answer; a server that refuses one question may well answer the others."""
+    async def _apache_routes(self) -> tuple[list[str], dict[str, TopicRouteData]]:
+        topics = await self.server.topics()
+        found = await self.server.routes(topics) if len(topics) <= _APACHE_TOPICS else {}
+        return topics, {topic: route for topic, route in found.items() if route is not None}
+
+    async def _told(
+        self, view: ServerView, name: str, ask: Callable[[], Awaitable[T]], seconds: float = 0.0
+    ) -> tuple[ServerView, T | None]:
+        """An answer, to be asked for again in so many seconds; who refuses one question may well answer the others."""
         refused = {key: why for key, why in view.refused.items() if key != name}
+        began = self.clock.monotonic()
         try:
             found = await ask()
         except ResponseError as error:
+            self.times.refused(name)
             return replace(view, refused={**refused, name: reason(error)}), None
+        self.times.done(name, began, seconds)
         return replace(view, refused=refused), found
 
 

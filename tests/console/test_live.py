@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tests.support.console import console
-from tests.support.fake_clock import passing
+from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import namesrv_in_process
-from tests.support.namesrv_peer import MASTER
+from tests.support.namesrv_peer import MASTER, OTHER, Broker
 
 
 async def test_an_event_is_on_the_screen_within_half_a_second(tmp_path: Path) -> None:
@@ -21,3 +21,68 @@ async def test_an_event_is_on_the_screen_within_half_a_second(tmp_path: Path) ->
         assert took <= 0.5
         assert "chips" not in tab.messages[-1].parts
         tab.leave()
+
+
+async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Path) -> None:
+    """By Last-Event-ID, or by what its page was made of; of another run of the console everything."""
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        stays, leaves = shown.tab("/brokers"), shown.tab("/brokers")
+        await passing(server.clock, lambda: "broker-a" in leaves.parts.get("tree", ""))
+        seen = leaves.messages[-1].id
+        leaves.leave()
+        await peer.register(OTHER)
+        await passing(server.clock, lambda: "broker-b" in stays.parts["tree"])
+
+        again = [shown.tab("/brokers", last_event_id=seen), shown.tab("/brokers", since=stays.messages[-1].id)]
+        strange = shown.tab("/brokers", last_event_id="0-3")
+        await passing(server.clock, lambda: all(tab.messages for tab in (*again, strange)))
+
+        assert "broker-b" in again[0].messages[0].parts["tree"]
+        assert {} == again[1].messages[0].parts
+        assert {"chips", "tree"} <= set(strange.messages[0].parts)
+        for tab in (stays, *again, strange):
+            tab.leave()
+
+
+async def test_a_heartbeat_sends_one_row(tmp_path: Path) -> None:
+    """Of a hundred brokers only the one that was heard is sent again, and nothing while nobody is heard."""
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        peer = await server.connect()
+        brokers = [Broker(f"broker-{n:03}", 0, f"10.0.1.{n}:10911") for n in range(100)]
+        for broker in brokers:
+            await peer.register(broker)
+        tab = shown.tab("/brokers")
+        await passing(server.clock, lambda: "broker-099" in tab.parts.get("tree", ""))
+        await server.clock.advance(5.0)
+        tab.messages.clear()
+        await server.clock.advance(10.0)
+        assert {} == tab.parts
+
+        await peer.call(904, brokers[42].ext)
+        await passing(server.clock, lambda: tab.parts)
+
+        [(name, row)] = tab.parts.items()
+        assert "broker-1-43" == name
+        assert "broker-042" in row
+        tab.leave()
+
+
+async def test_a_tab_that_does_not_read_is_dropped(tmp_path: Path) -> None:
+    """And costs nobody anything until then: what it would have been sent is not kept for it."""
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        slow, other = shown.tab("/"), shown.tab("/")
+        await passing(server.clock, lambda: slow.messages and other.messages)
+        slow.reads.clear()
+        await passing(server.clock, lambda: shown.app.state.live.streams == 1, at_most=20.0)
+        count = len(other.messages)
+        await passing(server.clock, lambda: len(other.messages) > count)
+        slow.reads.set()
+        other.leave()
+
+
+async def test_what_is_no_page_has_no_stream() -> None:
+    """A wrong address is said so."""
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        assert 404 == (await shown.http.get("/live", params={"of": "/nowhere"})).status_code
