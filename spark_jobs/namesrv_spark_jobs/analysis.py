@@ -8,38 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
+from namesrv_spark_jobs.engines.engine import Engine, Rows
 from namesrv_spark_jobs.errors import NothingToReadError
+from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.pipeline import Staging, Tables, at_once, make, read
+from namesrv_spark_jobs.pipeline import Tables, make, read
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import boots, divergence, extract, lives, output_rows, replay, silences
 from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
-Rows = list[dict[str, Any]]
-
 MOST_INTERVALS: Final = 20
 _NAMES: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
-
-# What a session is best built with: about time, not about results. The user's own word comes after it.
-SESSION_CONF: Final[Mapping[str, str]] = {
-    "spark.sql.shuffle.partitions": "64",
-    # lines are written into their parts as they come, and not sorted by part before
-    "spark.sql.maxConcurrentOutputFileWriters": "16",
-    # closed logs are compressed and cannot be split: a few of them to a task, so that no core waits for a long one
-    "spark.sql.files.maxPartitionBytes": "12m",
-    "spark.sql.files.openCostInBytes": "1m",
-    # the beats of a broker are walked through in memory, and sorted a second time only when there are very many
-    "spark.sql.windowExec.buffer.in.memory.threshold": "100000",
-    # intermediate tables live for minutes
-    "spark.sql.parquet.compression.codec": "lz4_raw",
-    # listing files with tasks pays for thousands of them on an object store, not for hundreds
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +65,15 @@ METRIC_COLUMNS = (
 #   what_if       as summary["what_if"]
 
 
-def analyse(  # noqa: PLR0913 - the one entry takes all there is
-    spark: SparkSession,
+def analyse(
+    engine: Engine,
     files: Sequence[str],
     options: Options,
-    staging: str,
     progress: Callable[[str], None],
     *,
     taken_in: Mapping[str, bool] | None = None,
 ) -> Analysis:
-    """Read `files` (paths or URLs that Spark knows), keep intermediate tables below `staging`, say how far it is.
+    """Read `files` (paths, or URLs that the engine knows), and say how far it is.
 
     `progress` is called with one short line at the beginning of each of a few steps.
     When `files` are tables of lines that were taken in before, `taken_in` has the files that these lines are from, and
@@ -101,29 +81,38 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
 
     Raises:
         FileNotFoundError: when `files` is empty.
+        MissingFileError: one of them has gone.
         NothingToReadError: no line of them could be read.
     """
     if not files:
         raise FileNotFoundError("no file to read")
-    store = Staging(spark, staging)
-    # days are those of UTC, wherever it runs
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    with written_in(engine):
+        return _analysed(engine, files, options, progress, taken_in)
+
+
+def _analysed(
+    engine: Engine,
+    files: Sequence[str],
+    options: Options,
+    progress: Callable[[str], None],
+    taken_in: Mapping[str, bool] | None,
+) -> Analysis:
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
-    lines = read(store, files, options)
+    lines = read(engine, files, options)
     counted = lines.tallied.groupBy((F.col("part") == extract.BAD_PART).alias("is_bad")).agg(
         F.sum("lines").alias("lines")
     )
-    numbers = {row["is_bad"]: row["lines"] for row in counted.collect()}
+    numbers = {row["is_bad"]: row["lines"] for row in engine.collected({"counted": counted})["counted"]}
     if False not in numbers:
         raise NothingToReadError(numbers.get(True, 0))
-    tables = make(store, lines, options, progress)
+    tables = make(engine, lines, options, progress)
     progress("summing up")
     rows = output_rows.interval_rows(tables.intervals, tables.exposures, tables.pulls, redact=options.redact)
-    intervals = store.stored(rows, "interval_rows")
+    intervals = engine.stored(rows, "interval_rows")
     rows = output_rows.client_rows(tables.exposures, tables.intervals, redact=options.redact)
-    clients = store.stored(rows, "client_rows")
-    told = _told(store, tables, options, intervals, clients)
+    clients = engine.stored(rows, "client_rows")
+    told = _told(engine, tables, options, intervals, clients)
     told["files"] = extract.per_file(list(taken_in or files), told["files"] + told["clock_steps"], cut)
     made = summary(told, options)
     return Analysis(
@@ -138,13 +127,13 @@ def analyse(  # noqa: PLR0913 - the one entry takes all there is
 
 
 def _told(
-    store: Staging, tables: Tables, options: Options, intervals: DataFrame, clients: DataFrame
+    engine: Engine, tables: Tables, options: Options, intervals: DataFrame, clients: DataFrame
 ) -> dict[str, Rows]:
     """Rows of what the summary and the charts are made of: of bounded number, each under the name of what they tell."""
     # all lives, open ones as well, with the names of their brokers
     named_lives = tables.lives.drop(*_NAMES).join(tables.brokers, on=["key", "who"], how="left")
     near_misses = lives.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
-    stored = store.all_stored(
+    stored = engine.all_stored(
         values=output_rows.distributed_values(tables.intervals, clients),
         named_lives=named_lives,
         near_misses=near_misses.withColumn("broker", label()),
@@ -184,9 +173,7 @@ def _told(
     # disagreement takes two
     if len({row["nameserver"] for row in tables.boot_rows}) > 1:
         asked["episodes"] = divergence.by_broker(divergence.episodes(named, tables.boots))
-    found = at_once({name: table.collect for name, table in asked.items()})
-    told = {name: [row.asDict(recursive=True) for row in rows] for name, rows in found.items()}
-    return {"episodes": [], "boots": [row.asDict() for row in tables.boot_rows], **told}
+    return {"episodes": [], "boots": tables.boot_rows, **engine.collected(asked)}
 
 
 def _by(table: DataFrame, key: Column, number: Column, *others: Column) -> DataFrame:

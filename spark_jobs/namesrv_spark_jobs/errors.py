@@ -20,6 +20,14 @@ class UsageError(Exception):
     """Something that the user can put right; the message is one line that says what is wrong and where."""
 
 
+class MissingFileError(UsageError):
+    """A file that was to be read is not there any more."""
+
+
+class EngineError(Exception):
+    """The engine failed; the message is one line, and the cause has the rest."""
+
+
 class NothingToReadError(UsageError):
     """There is no line, or not one that could be read."""
 

@@ -94,6 +94,12 @@ def _refuse(error: OSError) -> None:
     raise UsageError(f"{error.filename}: {error.strerror}") from error
 
 
+def divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tables, and texts."""
+    tables = [file for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
+    return tables, [file for file in files if file not in tables]
+
+
 def literal(path: str) -> str:
     """The path as Spark takes it: what would be a pattern in it is escaped."""
     return path if is_url(path) else _SPECIAL.sub(r"\\\1", path)

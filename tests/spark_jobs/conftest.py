@@ -1,14 +1,20 @@
-"""One Spark for all tests of the report; those that use it are of one group, so that only one worker starts it."""
+"""Both engines for tests of the report.
+
+There is one Spark for all of them; those that use it are of one group, so that only one worker starts it.
+"""
 
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_spark_jobs.analysis import SESSION_CONF
-from namesrv_spark_jobs.command.session import require_java
+from namesrv_spark_jobs.command.session import SESSION_CONF, require_java
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.engines.engine import Engine
+from namesrv_spark_jobs.engines.spark import SparkEngine
 from namesrv_spark_jobs.errors import UsageError
 
 _CONF = {
@@ -47,11 +53,37 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+_GROUP = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(params=["embedded", pytest.param("spark", marks=[pytest.mark.slow, _GROUP])])
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """What --engine is given; Spark runs already."""
+    name: str = request.param
+    if name == "spark":
+        request.getfixturevalue("spark")
+    return name
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, engine_name: str, tmp_path: Path) -> Iterator[Engine]:
+    """One that has nothing stored."""
+    if engine_name == "embedded":
+        with EmbeddedEngine(tmp_path / "staging") as made:
+            yield made
+    else:
+        yield SparkEngine(request.getfixturevalue("spark"), f"file://{tmp_path}/staging")
+
+
 _COLLECTED = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever Spark's client brings to the driver comes through a socket that it leaves to the garbage collector."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if isinstance(item, pytest.Function) and ("spark" in item.fixturenames or "spark" in _params(item)):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning", _COLLECTED))
+
+
+def _params(item: pytest.Function) -> list[object]:
+    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []

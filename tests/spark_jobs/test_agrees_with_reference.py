@@ -1,4 +1,4 @@
-"""Spark finds event for event what the reference finds, on logs that are made up at random.
+"""Both engines find event for event what the reference finds, on logs that are made up at random.
 
 The reference is the oracle: what it says of each case is written down by hand in its own tests.
 """
@@ -6,22 +6,25 @@ The reference is the oracle: what it says of each case is written down by hand i
 import json
 import math
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis, analyse
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.engines.engine import Engine
+from namesrv_spark_jobs.engines.spark import SparkEngine
 from namesrv_spark_jobs.options import Options, WhatIf
 from namesrv_spark_jobs.transforms.output_rows import CLIENT_COLUMNS, INTERVAL_COLUMNS, REPLAYED_COLUMNS
 from tests.spark_jobs import reference
 from tests.spark_jobs.reference.analysis import comparable
 from tests.support.heartbeat_log_cases import Files, log
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
-
-# one run of Spark takes as long for sixty boots as for one
 BOOTS = 60
 GRID = WhatIf(expiry_ms=(1_000, 2_000, 5_000), scan_ms=(300, 1_000), poll_ms=(1_000, 7_000), phi=(0.2, 1.0, 8.0))
 A_PART = Options(
@@ -69,39 +72,75 @@ def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: json.dumps(row, sort_keys=True))
 
 
-def as_table(spark: SparkSession, paths: list[Path], files: Files) -> tuple[list[Path], Files]:
+def written(files: Files, folder: Path) -> list[Path]:
+    """The files of a log."""
+    folder.mkdir()
+    for name, lines in files.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return [folder / name for name in files]
+
+
+def as_table(paths: list[Path], files: Files) -> tuple[list[Path], Files]:
     """The same log with every fifth file, if no line of it is bad, in one table of Parquet."""
     bad = {name for name, count in reference.Analysis(files).files.items() if count["bad"]}
     chosen = [path for path in paths[::5] if path.name not in bad]
-    # the last one by name, as Spark sorts tables after text: of equal lines in two files the first counts
+    # the last one by name, as tables are sorted after text: of equal lines in two files the first counts
     table = paths[0].with_name("z.parquet")
-    spark.read.json([str(path) for path in chosen]).coalesce(1).write.parquet(str(table))
+    duckdb.sql(f"COPY (FROM read_json({[str(path) for path in chosen]})) TO '{table}'")
     rest = [path for path in paths if path not in chosen]
     lines = [line for path in chosen for line in files[path.name]]
     return [table, *rest], {table.name: lines, **{path.name: files[path.name] for path in rest}}
 
 
-def test_spark_and_reference_agree(spark: SparkSession, tmp_path: Path) -> None:
-    """On everything; and on a part of it, partly from a table, with the work divided in another way."""
+@contextmanager
+def divided(engine: Engine) -> Iterator[None]:
+    """Spark's work is divided in another way than usual."""
+    if not isinstance(engine, SparkEngine):
+        yield
+        return
+    conf = engine.spark.conf
+    usual = {name: conf.get(name) for name in DIVIDED}
+    for name, value in DIVIDED.items():
+        conf.set(name, value)
+    try:
+        yield
+        # what the session was told is still so: else neither this test nor --conf would change anything
+        assert DIVIDED == {name: conf.get(name) for name in DIVIDED}
+    finally:
+        for name, before in usual.items():
+            conf.set(name, str(before))
+
+
+def test_engine_and_reference_agree(engine: Engine, tmp_path: Path) -> None:
+    """On everything; and on a part of it, partly from a table."""
     seed = secrets.randbits(32)
     # shown when it fails
     print(f"log({seed}, {BOOTS})")  # noqa: T201
     files = log(seed, BOOTS)
-    paths = [tmp_path / "log" / name for name in files]
-    (tmp_path / "log").mkdir()
-    for path in paths:
-        path.write_text("".join(f"{line}\n" for line in files[path.name]), encoding="utf-8")
+    paths = written(files, tmp_path / "log")
     options = Options(what_if=GRID)
-    staging = str(tmp_path / "staging")
-    check(analyse(spark, [str(path) for path in paths], options, staging, print), reference.Analysis(files, options))
-    mixed, named = as_table(spark, paths, files)
-    usual = {name: spark.conf.get(name) for name in DIVIDED}
-    for name, value in DIVIDED.items():
-        spark.conf.set(name, value)
-    try:
-        check(analyse(spark, [str(path) for path in mixed], A_PART, staging, print), reference.Analysis(named, A_PART))
-        # what the session was told is still so: else neither this test nor --conf would change anything
-        assert DIVIDED == {name: spark.conf.get(name) for name in DIVIDED}
-    finally:
-        for name, before in usual.items():
-            spark.conf.set(name, str(before))
+    check(analyse(engine, [str(path) for path in paths], options, print), reference.Analysis(files, options))
+    mixed, named = as_table(paths, files)
+    with divided(engine):
+        check(analyse(engine, [str(path) for path in mixed], A_PART, print), reference.Analysis(named, A_PART))
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_engines_agree_to_the_digit(spark: SparkSession, tmp_path: Path) -> None:
+    """On everything that is handed out, and in its order."""
+    seed = secrets.randbits(32)
+    # shown when it fails
+    print(f"log({seed}, {BOOTS})")  # noqa: T201
+    paths = [str(path) for path in written(log(seed, BOOTS), tmp_path / "log")]
+    options = Options(what_if=GRID)
+    on_spark = analyse(SparkEngine(spark, f"file://{tmp_path}/staging"), paths, options, print)
+    with EmbeddedEngine(tmp_path / "embedded") as engine:
+        embedded = analyse(engine, paths, options, print)
+
+        for part in ("summary", "metrics", "charts"):
+            assert getattr(on_spark, part) == getattr(embedded, part)
+        for part in ("intervals", "clients", "replayed", "bad"):
+            ours, theirs = getattr(embedded, part), getattr(on_spark, part)
+            assert theirs.columns == ours.columns
+            assert in_order([row.asDict() for row in theirs.collect()]) == in_order(ours.collect())

@@ -49,7 +49,7 @@ def test_help_names_every_option_and_code() -> None:
     assert (0, "") == (shown.returncode, shown.stderr)
     options = "since until cluster topic nameserver what-if redact poll fail-if max-bad-ratio output quiet follow debug"
     for said in (
-        *(f"--{name}" for name in f"{options} master deploy-mode conf print-submit".split()),
+        *(f"--{name}" for name in f"{options} engine master deploy-mode conf print-submit".split()),
         *("INPUT", "--out DIR", "--poll SECONDS", "which events:", "Spark:", "exit codes:", "130", "(default: table)"),
         "expiry=30,60,120 scan=5,10 poll=5,30 phi=5,8,12",
     ):
@@ -71,6 +71,7 @@ def test_help_names_every_option_and_code() -> None:
         (["--master", "spark://127.0.0.1:1"], "--master spark://127.0.0.1:1: 127.0.0.1:1 Connection refused\n"),
         (["--master", "spark://nowhere"], "--master spark://nowhere: not of the form spark://HOST:PORT"),
         (["--follow"], "--follow takes a directory of closed logs"),
+        (["--engine", "embedded", "--master", "yarn"], "--engine embedded has no --master and no --conf"),
     ],
 )
 def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], said: str) -> None:
@@ -88,24 +89,36 @@ def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], sai
     [
         ("{tmp}/logs", COMMAND, "{tmp}/logs: no such file or directory"),
         (
-            "{tmp}/a.jsonl",
+            "{tmp}/a.jsonl --engine spark",
             COMMAND,
             "Java 17 or newer is needed, but `java` was not found; `make setup-spark` installs it, or set JAVA_HOME",
         ),
         # the base package does not bring half a gigabyte
         (
-            "{tmp}/a.jsonl",
+            "{tmp}/a.jsonl --engine spark",
             (sys.executable, "-c", _WITHOUT.format(package="pyspark")),
             "pyspark is not installed; install it with pip install 'namesrv[spark]'",
         ),
+        (
+            "{tmp}/a.jsonl --engine embedded",
+            (sys.executable, "-c", _WITHOUT.format(package="duckdb")),
+            "duckdb is not installed; install it with pip install 'namesrv[report]'",
+        ),
+        (
+            "{tmp}/a.jsonl",
+            (sys.executable, "-c", _WITHOUT.format(package="jinja2")),
+            "jinja2 is not installed; install it with pip install 'namesrv[report]'",
+        ),
     ],
-    ids=["input", "java", "pyspark"],
+    ids=["input", "java", "pyspark", "duckdb", "jinja2"],
 )
 @pytest.mark.usefixtures("log")
 def test_what_is_missing_is_one_line(tmp_path: Path, given: str, command: tuple[str, ...], said: str) -> None:
     """With what brings it; a path before Java starts."""
     out = str(tmp_path / "report")
-    ended = _run(given.format(tmp=tmp_path), "--out", out, command=command, PATH="/nowhere", JAVA_HOME="")
+    ended = _run(
+        *given.format(tmp=tmp_path).split(), "--out", out, "--quiet", command=command, PATH="/nowhere", JAVA_HOME=""
+    )
 
     assert (2, "") == (ended.returncode, ended.stdout)
     assert f"namesrv-staleness: {said.format(tmp=tmp_path)}\n" == ended.stderr

@@ -11,11 +11,10 @@ from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.command.arguments import read_settings
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.run import Sources, analysed
+from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.options import Options
 from tests.support.heartbeat_lines import HeartbeatLines, member
 from tests.support.spark_logs import SMALL_GRID, write_plain
-
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 
 def text(lines: HeartbeatLines) -> bytes:
@@ -23,7 +22,7 @@ def text(lines: HeartbeatLines) -> bytes:
     return "".join(f"{line}\n" for line in lines.lines).encode()
 
 
-def test_everything_that_may_be_wrong_with_a_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path) -> None:
     """Bad lines are shown with a reason; what is of a newer version, or unknown, is read as far as it is known."""
     folder = tmp_path / "dt=2026-03-01" / "hour=00 [x]"
     folder.mkdir(parents=True)
@@ -46,7 +45,7 @@ def test_everything_that_may_be_wrong_with_a_line(spark: SparkSession, tmp_path:
     (folder / "empty.jsonl").write_bytes(b"")
 
     files = [str(file) for file in sorted(folder.iterdir())]
-    found = analyse(spark, files, Options(), str(tmp_path / "staging"), lambda _step: None)
+    found = analyse(engine, files, Options(), lambda _step: None)
 
     names = ("file", "bad", "duplicates", "newer_version", "unknown_events", "truncated")
     a, b, c, empty = [[row[name] for name in names] for row in found.summary["input"]["per_file"]]
@@ -71,19 +70,19 @@ def test_everything_that_may_be_wrong_with_a_line(spark: SparkSession, tmp_path:
     ids=["empty", "garbage"],
 )
 def test_nothing_to_read_is_no_report(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], said: str
+    engine_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], said: str
 ) -> None:
     """That is not a report without findings: exit code 2, and nothing is written."""
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
 
-    assert 2 == main([str(file), "--out", str(tmp_path / "report"), "--what-if", SMALL_GRID])
+    assert 2 == main([str(file), "--out", str(tmp_path / "report"), "--engine", engine_name, "--quiet"])
 
     assert f"namesrv-staleness: {file}: {said}\n" == capsys.readouterr().err
     assert not (tmp_path / "report").exists()
 
 
-def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    """It has another name when Spark opens it. What was asked to be hidden, with --redact, is nowhere."""
+def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(engine: Engine, tmp_path: Path) -> None:
+    """It has another name when it is opened. What was asked to be hidden, with --redact, is nowhere."""
     lines = HeartbeatLines("b").start().beat(0).route(1, 1, member("broker-a")).served(2, 1, client="192.0.2.7:1#1")
     lines.evict(130_000).route(130_000, 2).served(131_000, 2, client="192.0.2.7:1#1")
     file = write_plain(tmp_path / "logs", "ns-2-boot-2-1.jsonl.open", [*lines.lines, '{"client":"192.0.2.7'])
@@ -95,7 +94,7 @@ def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(spark: Spa
             file.unlink()
 
     settings = read_settings([str(tmp_path / "logs"), *options])
-    sources, found = analysed(spark, Sources([str(file)]), settings, tmp_path, closed)
+    sources, found = analysed(engine, Sources([str(file)]), settings, closed)
 
     assert [str(file.with_suffix(".gz"))] == sources.files
     assert (8, 1) == (found.summary["input"]["lines"], found.summary["client"]["seen"])
@@ -105,6 +104,8 @@ def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(spark: Spa
     assert [] == [hidden for hidden in ("192.0.2.7", "10.0.0.1", "agent-of") if hidden in everything]
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
 def test_what_spark_cannot_open_is_one_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +116,8 @@ def test_what_spark_cannot_open_is_one_line(
     short = capsys.readouterr().err
     assert 70 == main([*words, "--debug"])
 
+    said, short = short.split("\n", maxsplit=1)
+    assert "spark engine: an input is a URL" == said
     assert short.startswith("namesrv-staleness: Spark failed: ")
     assert short.endswith("; --debug shows the whole trace\n")
     assert 1 == short.count("\n")

@@ -4,14 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.follow import followed_directory, inherit
 from namesrv_spark_jobs.errors import UsageError
 from tests.support.spark_logs import SMALL_GRID, first_server, second_server, write_closed, write_plain
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def _tables(out: Path) -> set[str]:
@@ -23,26 +20,25 @@ def _report(logs: Path, out: Path, *options: str) -> bytes:
     return (out / "summary.json").read_bytes()
 
 
-@pytest.mark.slow
-def test_following_gives_the_numbers_of_one_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_following_gives_the_numbers_of_one_batch(engine_name: str, tmp_path: Path) -> None:
     """File after file, an open one only once it is closed, a damaged one up to its break, a gone one from memory."""
-    logs, out = tmp_path / "logs", tmp_path / "report"
+    logs, out, engine = tmp_path / "logs", tmp_path / "report", ("--engine", engine_name)
     first, second = first_server().lines, second_server().lines
     early = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first[:6])
     write_plain(logs, "ns-1-boot-1-2.jsonl", first[6:])
     still_open = write_plain(logs, "ns-2-boot-2-1.jsonl.open", second[:2])
 
-    _report(logs, out, "--follow")
+    _report(logs, out, *engine, "--follow")
 
     assert ["ns-1"] == json.loads((out / "summary.json").read_text())["input"]["nameservers"]
     taken_in = _tables(out)
     still_open.unlink()
     write_closed(logs, "ns-2-boot-2-1.jsonl.gz", second, torn_by=9)
     write_plain(logs, "ns-3-boot-3-1.jsonl", [])
-    at_once = _report(logs, tmp_path / "at-once")
+    at_once = _report(logs, tmp_path / "at-once", *engine)
     early.unlink()
 
-    assert at_once == _report(logs, out, "--follow")
+    assert at_once == _report(logs, out, *engine, "--follow")
 
     read = json.loads(at_once)["input"]
     assert (["ns-1", "ns-2"], 1, 4) == (read["nameservers"], read["truncated_files"], read["files"])

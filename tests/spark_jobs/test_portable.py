@@ -15,7 +15,7 @@ FORBIDDEN = {
 }
 # what is brought to the driver, and where that may be done
 DRIVER = {"collect", "toLocalIterator", "take", "first", "cache", "persist"}
-ENTRIES = {"analysis.py", "pipeline.py", "follow.py"}
+ENTRIES = {"analysis.py", "pipeline.py", "spark.py", "engine.py", "tables.py"}
 SHELL = {"session.py"}
 
 

@@ -4,16 +4,14 @@ import csv
 import json
 from pathlib import Path
 
+import duckdb
 import pytest
-from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.command.cli import main
 from tests.spark_jobs import reference
 from tests.spark_jobs.reference.analysis import comparable
 from tests.support.heartbeat_lines import HeartbeatLines, broker, member
 from tests.support.spark_logs import BAD_LINE, HUGE_TIME, SMALL_GRID, contents, write_log, write_plain
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 HOSTILE = "</script><b onload='x'>\x1b[31m\u202e"
 
@@ -28,14 +26,20 @@ def odd_server() -> HeartbeatLines:
     return lines.evict(350_000, evil, "unregistered").scan(360_000, 6)
 
 
-def test_report_has_all_its_parts(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))])
+def test_report_has_all_its_parts(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Numbers as the reference has them; what is wrong with the input is counted; a failed gate ends with 1."""
+    if engine == "spark":
+        # the one quick test on Spark
+        request.getfixturevalue("spark")
     logs, out = write_log(tmp_path / "logs"), tmp_path / "out" / "report"
     write_plain(logs, "ns-2-boot-3-1.jsonl", [*odd_server().lines, HUGE_TIME])
     (logs / "gone.jsonl.gz").symlink_to(tmp_path / "nowhere")
     gates = ["--fail-if", "p99>2m", "--fail-if", "client.p99>10m", "--max-bad-ratio", "0.001"]
 
-    assert 1 == main([str(logs), "--out", str(out), "--what-if", SMALL_GRID, *gates])
+    assert 1 == main([str(logs), "--out", str(out), "--engine", engine, "--what-if", SMALL_GRID, *gates])
 
     said = capsys.readouterr()
     assert f"skipped {logs}/gone.jsonl.gz: a link to nothing\n" in said.err
@@ -49,7 +53,7 @@ def test_report_has_all_its_parts(spark: SparkSession, tmp_path: Path, capsys: p
     names = {"report.html", "summary.json", "metrics.csv", "run.json", "intervals", "bad_records", "_SUCCESS"}
     assert names == {path.name for path in out.iterdir()}
     _check_numbers(out, logs)
-    _check_tables(spark, out)
+    _check_tables(out)
     _check_page((out / "report.html").read_text(), str(logs))
 
 
@@ -65,11 +69,12 @@ def _check_numbers(out: Path, logs: Path) -> None:
     assert [True, False, True] == [gate["failed"] for gate in run["gates"]]
 
 
-def _check_tables(spark: SparkSession, out: Path) -> None:
+def _check_tables(out: Path) -> None:
     """Two evictions for silence, one of them false, and a goodbye."""
-    intervals = spark.read.parquet(f"file://{out}/intervals").select("nameserver", "reason", "upper_ms").collect()
+    table = duckdb.read_parquet(f"{out}/intervals/**/*.parquet", hive_partitioning=True)
+    intervals = table.select("nameserver", "reason", "upper_ms").fetchall()
     assert [("ns-1", "silent", 125_000.0), ("ns-2", "silent", 124_500.0), ("ns-2", "unregistered", 0.0)] == sorted(
-        tuple(row) for row in intervals
+        intervals
     )
     assert ["date=2026-03-01"] == [path.name for path in (out / "intervals").glob("date=*")]
     bad = [json.loads(line) for file in (out / "bad_records").glob("*.json") for line in file.read_text().splitlines()]

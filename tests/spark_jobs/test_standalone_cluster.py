@@ -57,7 +57,7 @@ def test_cluster_gives_the_bytes_of_one_machine(
 ) -> None:
     """Wherever the log lies; by our own command with --master, and by the spark-submit line that it prints."""
     logs, here, there = write_log(tmp_path / "logs"), tmp_path / "local", tmp_path / "cluster"
-    assert 0 == main([str(logs), "--out", str(here), "--what-if", SMALL_GRID, "-o", "json"])
+    assert 0 == main([str(logs), "--out", str(here), "--engine", "spark", "--what-if", SMALL_GRID, "-o", "json"])
     assert (here / "summary.json").read_text() == capsys.readouterr().out
     moved = shutil.copytree(logs, tmp_path / "elsewhere" / "logs")
     logs_there, options = f"{moved}/dt=*/**/*.jsonl*", ("--what-if", SMALL_GRID, "--master", cluster.url, *_QUICK)

@@ -15,6 +15,11 @@ from namesrv_spark_jobs.options import DEFAULT_GRID, Options, WhatIf, parse_grid
 
 _T = TypeVar("_T")
 
+# the engines by name, and what chooses one
+EMBEDDED: Final = "embedded"
+SPARK: Final = "spark"
+AUTO: Final = "auto"
+
 # five digits are a year with something wrong, thirteen are milliseconds
 _MILLISECONDS: Final = re.compile(r"\d{9,15}")
 
@@ -22,8 +27,8 @@ _EPILOG: Final = """\
 exit codes:
   0    the report is written, and no gate found anything
   1    the report is written, and a gate (--fail-if, --max-bad-ratio) failed
-  2    wrong usage, no readable input, no Java, no cluster: nothing is written
-  70   a bug in this program, or Spark failed: nothing is written
+  2    wrong usage, no readable input, no engine: nothing is written
+  70   a bug in this program, or the engine failed: nothing is written
   130  interrupted: DIR is as it was before
 
 examples:
@@ -48,6 +53,7 @@ class Settings:
     # Spark's log and Java's traces are shown
     debug: bool
     follow: bool
+    engine: str
     # None: spark-submit's, or else local[*]
     master: str | None
     conf: dict[str, str]
@@ -103,6 +109,11 @@ def parser() -> argparse.ArgumentParser:
     gates.add_argument("--fail-if", dest="gates", metavar="COND", type=gate, action="append", default=[], help=says)
     ratio, says = _checked(_number(0, 1, "a ratio from 0 to 1")), "largest share of bad lines that passes, 0 to 1"
     gates.add_argument("--max-bad-ratio", metavar="RATIO", type=ratio, help=says)
+    says = (
+        "embedded: DuckDB, in this process, without Java; spark: Apache Spark, here or on a cluster; auto: spark if a"
+        " master, a URL or spark-submit asks for it, or the input is larger than this machine (default: auto)"
+    )
+    made.add_argument("--engine", choices=(AUTO, EMBEDDED, SPARK), default=AUTO, help=says)
     _add_spark(made)
     return made
 
@@ -179,6 +190,8 @@ def read_settings(argv: Sequence[str]) -> Settings:
         _add_spark(of_spark)
         _, rest = of_spark.parse_known_args(list(argv))
         given.submit_line = submit_line(given.master or LOCAL_MASTER, given.deploy_mode, given.conf, rest)
+    elif given.engine == EMBEDDED and (given.master or given.conf):
+        raise UsageError("--engine embedded has no --master and no --conf; both are Spark's")
     elif given.deploy_mode == "cluster" and not is_submitted():
         raise UsageError("--deploy-mode cluster needs spark-submit; --print-submit prints the command")
     return _filled(Settings, given)

@@ -1,5 +1,6 @@
 """Entry point of `namesrv-staleness`: exit codes, signals, and what is said of errors."""
 
+import importlib.util
 import logging
 import os
 import signal
@@ -13,7 +14,6 @@ from typing import Final
 
 from namesrv_spark_jobs import errors
 from namesrv_spark_jobs.command.arguments import read_settings
-from namesrv_spark_jobs.command.session import require_packages
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -31,6 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return errors.USAGE
+    except errors.EngineError as error:
+        if "--debug" in (sys.argv if argv is None else argv):
+            traceback.print_exc()
+        else:
+            sys.stderr.write(f"{PROGRAM}: {error}; --debug shows the whole trace\n")
+        return errors.BUG
     except KeyboardInterrupt:
         sys.stderr.write(f"{PROGRAM}: interrupted; nothing was written\n")
         return errors.INTERRUPTED
@@ -48,9 +54,9 @@ def _run(argv: Sequence[str]) -> int:
     if settings.submit_line is not None:
         sys.stdout.write(f"{settings.submit_line}\n")
         return errors.OK
-    # numpy and pyspark's types take a second: not for --help, nor for a mistyped option
-    require_packages()
-    from namesrv_spark_jobs.command.run import make_report  # noqa: PLC0415  # imports pyspark
+    if importlib.util.find_spec("jinja2") is None:
+        raise UsageError("jinja2 is not installed; install it with pip install 'namesrv[report]'")
+    from namesrv_spark_jobs.command.run import make_report  # noqa: PLC0415  # not for --help, nor for a mistyped option
 
     return make_report(settings, argv, on_session=_listen)
 

@@ -12,19 +12,14 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
-
-from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis
 from namesrv_spark_jobs.command.gates import Verdict
+from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 from namesrv_spark_jobs.log_files import RUN_FILE, is_report, is_url
 from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.report.shown import as_json
-
-# every reader of Parquet knows it
-_CODEC: Final = "snappy"
 
 
 def out_directory(text: str) -> Path:
@@ -113,17 +108,10 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
     path.write_text(as_json(value), encoding="utf-8")
 
 
-def write_report(aside: Path, analysis: Analysis, run: Mapping[str, object]) -> None:
-    """All files: one row per interval and one per bad line by Spark, then what people and gates read."""
-    # without a scheme a cluster would take its own file system; Spark wants no percent escapes
-    folder = aside / "intervals"
-    by_day = analysis.intervals.repartition("date").sortWithinPartitions(*analysis.intervals.columns)
-    by_day.write.option("compression", _CODEC).partitionBy("date").parquet(f"file://{folder}")
-    if not any(folder.rglob("*.parquet")):
-        # no row makes no file at all, and a folder without a file has no columns: who reads it would get an error
-        none = analysis.intervals.limit(0).coalesce(1)
-        none.write.option("compression", _CODEC).mode("overwrite").parquet(f"file://{folder}")
-    analysis.bad.coalesce(1).write.json(f"file://{aside / 'bad_records'}")
+def write_report(engine: Engine, aside: Path, analysis: Analysis, run: Mapping[str, object]) -> None:
+    """All files: one row per interval and one per bad line by the engine, then what people and gates read."""
+    engine.write_parquet(analysis.intervals, aside / "intervals", by="date")
+    engine.write_json(analysis.bad, aside / "bad_records")
     write_json(aside / "summary.json", analysis.summary)
     with (aside / "metrics.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, METRIC_COLUMNS, lineterminator="\n")
@@ -139,7 +127,7 @@ def _safe(value: object) -> object:
 
 
 def run_json(
-    spark: SparkSession, argv: Sequence[str], seconds: float, files: Sequence[str], verdicts: Sequence[Verdict]
+    engine: Engine, argv: Sequence[str], seconds: float, files: Sequence[str], verdicts: Sequence[Verdict]
 ) -> dict[str, object]:
     """The content of run.json, of a run that began so many seconds ago."""
     try:
@@ -156,7 +144,7 @@ def run_json(
         "directory": str(Path.cwd()),
         "files": [{"file": file, "bytes": _size(file)} for file in files],
         "gates": [{"gate": one.gate, "failed": one.failed, "says": one.says} for one in verdicts],
-        "spark": {"version": spark.version, "master": spark.conf.get("spark.master", None)},
+        "engine": engine.describe(),
         "python": platform.python_version(),
         "platform": sys.platform,
     }

@@ -1,6 +1,5 @@
 """The Spark session: what it needs, who chooses its master, how it is configured."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -35,6 +34,21 @@ _ALWAYS: Final = {
     # the place in our code of every single column would be looked up, and errors told twice
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+# What a session is best built with: about time, not about results. The user's own word comes after it.
+SESSION_CONF: Final[Mapping[str, str]] = {
+    "spark.sql.shuffle.partitions": "64",
+    # lines are written into their parts as they come, and not sorted by part before
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
+    # closed logs are compressed and cannot be split: a few of them to a task, so that no core waits for a long one
+    "spark.sql.files.maxPartitionBytes": "12m",
+    "spark.sql.files.openCostInBytes": "1m",
+    # the beats of a broker are walked through in memory, and sorted a second time only when there are very many
+    "spark.sql.windowExec.buffer.in.memory.threshold": "100000",
+    # intermediate tables live for minutes
+    "spark.sql.parquet.compression.codec": "lz4_raw",
+    # listing files with tasks pays for thousands of them on an object store, not for hundreds
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+}
 # what is good for a process of its own on one machine
 _LOCAL: Final = {
     "spark.driver.memory": "3g",
@@ -45,13 +59,6 @@ _LOCAL: Final = {
     # few cores with much to do: collecting in parallel, when there is need, beats Java's usual way by a tenth
     _JAVA_OPTIONS: "-XX:+UseParallelGC",
 }
-
-
-def require_packages() -> None:
-    """Raise UsageError, which says how to install it, when a package of the extra is missing."""
-    for package in ("pyspark", "jinja2"):
-        if importlib.util.find_spec(package) is None:
-            raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[spark]'")
 
 
 def require_java(environ: Mapping[str, str] = os.environ) -> None:
@@ -108,7 +115,6 @@ def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
 @contextmanager
 def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = False) -> Iterator["SparkSession"]:
     """A session, stopped at the end unless it was there before. Raises UsageError without pyspark, Java or a master."""
-    require_packages()
     from pyspark.sql import SparkSession  # noqa: PLC0415  # half a gigabyte, installed with the extra only
 
     existing = SparkSession.getActiveSession()

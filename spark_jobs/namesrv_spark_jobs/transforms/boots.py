@@ -5,10 +5,7 @@ In liveness time nobody is silent while the server itself is stopped.
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.schema import BEATS, CLIENT_EVENTS
 
 # events besides beats whose liveness time is asked for

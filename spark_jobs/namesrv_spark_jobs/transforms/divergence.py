@@ -1,9 +1,6 @@
 """Divergence: when NameServers disagreed about a broker."""
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.output_rows import label
 
 _BROKER = ["cluster", "broker_name", "broker_id", "broker_addr"]

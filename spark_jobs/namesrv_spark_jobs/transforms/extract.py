@@ -1,27 +1,21 @@
 """From files to events, and their counts: a line is a beat, another event, or bad; none gets lost or counts twice."""
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
-from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, is_url, literal, short_name
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W
+from namesrv_spark_jobs.log_files import is_url, short_name
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms.schema import (
     BEATS,
     CHANGES,
     CORRUPT,
     EVENTS,
-    LINE,
     MOST_COUNT,
     REQUIRED,
     VERSION,
-    as_read,
 )
 
 Row = Mapping[str, Any]
@@ -52,60 +46,9 @@ _NUMBERS: Final = (
 )
 
 
-def lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
-    """All lines of all files in the columns of the contract, with `file` and `corrupt_line`."""
-    tables, texts = _divided(files)
-    if not tables:
-        return _of_text(spark, texts)
-    if not texts:
-        return _of_parquet(spark, tables)
-    return _of_text(spark, texts).unionByName(_of_parquet(spark, tables))
-
-
-def _divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Tables, and texts; each as Spark takes it."""
-    tables = [file for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
-    return [literal(file) for file in tables], [literal(file) for file in files if file not in tables]
-
-
-def _of_text(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """Read as JSON at once: a parse of text that was read before would take twice as long.
-
-    A damaged file gives what can be read of it; `files.truncated` tells which ones these are.
-    `input_file_name` and not `_metadata`: that would take half as long again as the parse, line by line.
-    """
-    return as_read(spark.read).json(paths).select("*", F.input_file_name().alias("file"))
-
-
-def _of_parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """The same columns from tables, however they were typed there; what is missing is null."""
-    table = spark.read.option("mergeSchema", value=True).option("ignoreCorruptFiles", value=True).parquet(*paths)
-    kinds = dict(table.dtypes)
-    columns = [_from_table(field.name, field.dataType.simpleString(), kinds.get(field.name)) for field in LINE.fields]
-    # lines that were taken in before still know what was wrong with them, and where they are from
-    corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)
-    file = F.col("file") if "file" in kinds else F.col("_metadata.file_path").alias("file")
-    return table.select(*columns, corrupt, file)
-
-
-def _from_table(name: str, kind: str, found: str | None) -> Column:
-    if found is None:
-        return F.lit(None).cast(kind).alias(name)
-    if kind == "string" and found.startswith(("array", "struct", "map")):
-        return F.to_json(name).alias(name)
-    return F.expr(f"try_cast(`{name}` as {kind})").alias(name)
-
-
-def file_names(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+def file_names(files: DataFrame) -> DataFrame:
     """The `name` behind each `file`: lines carry its number, because a text in each of them costs too much."""
-    tables, texts = _divided(files)
-    found = list(_of_text(spark, texts).inputFiles()) if texts else []
-    # one literal: rows that are made here would need pandas with Spark Connect
-    listed = F.from_json(F.lit(json.dumps(found)), "array<string>")
-    names = spark.range(1).select(F.explode(listed).alias("name"))
-    if tables:
-        names = names.unionByName(_of_parquet(spark, tables).select(F.col("file").alias("name")).distinct())
-    return names.select(_number_of("name").alias("file"), "name")
+    return files.select(_number_of("file").alias("file"), "name")
 
 
 def _number_of(name: str) -> Column:
@@ -184,7 +127,10 @@ def _is_wanted(options: Options) -> Column:
         named = F.array(*(F.lit(topic) for topic in options.topics))
         # null when a line names none
         told = F.when(F.col("topic").isNotNull(), F.array("topic"))
-        told = told.when(F.col("changes").isNotNull(), F.flatten(F.from_json("changes", CHANGES)["topics"]))
+        told = told.when(
+            F.col("changes").isNotNull(),
+            F.flatten(F.transform(F.from_json("changes", CHANGES), lambda change: change["topics"])),
+        )
         told = told.when(F.col("revisions").isNotNull(), F.from_json("topics", "array<string>"))
         wanted &= told.isNull() | F.coalesce(F.arrays_overlap(told, named), F.expr("false"))
     return wanted
@@ -217,7 +163,7 @@ def suspects(events: DataFrame) -> DataFrame:
 
     Each number is a bit of its bucket: with as many lines as bits in every bucket, no number is there twice.
     """
-    bit = F.expr("shiftleft(1L, cast(seq & 63 as int))")
+    bit = F.expr("shiftleft(cast(1 as bigint), cast(seq & 63 as int))")
     buckets = _bucketed(events.select("boot", "seq")).groupBy("boot", "bucket")
     counted = buckets.agg(F.bit_or(bit).alias("bits"), F.count(F.lit(1)).alias("lines"))
     return counted.filter(F.bit_count("bits") < F.col("lines")).select("boot", "bucket")

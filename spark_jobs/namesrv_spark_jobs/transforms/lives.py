@@ -2,10 +2,7 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.schema import UNANNOUNCED
 from namesrv_spark_jobs.transforms.silences import is_last_beat
 
@@ -58,7 +55,7 @@ def _periods(points: DataFrame) -> DataFrame:
     slots = points.filter(F.col("gap").isNotNull()).groupBy("key", "life", "slot")
     gaps = F.sort_array(F.collect_list("gap"))
     of_life = slots.agg(F.max_by("gap", "place").alias("gap")).groupBy("key", "life").agg(gaps.alias("gaps"))
-    middle = F.expr("gaps[cast((size(gaps) - 1) div 2 as int)]")
+    middle = F.get("gaps", F.floor((F.size("gaps") - 1) / 2).cast("int"))
     return of_life.select("key", "life", middle.alias("period"))
 
 

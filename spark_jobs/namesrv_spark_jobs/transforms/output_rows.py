@@ -3,10 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.lives import upper
 
 _NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")

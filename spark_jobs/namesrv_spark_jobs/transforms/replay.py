@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.options import WhatIf
 from namesrv_spark_jobs.transforms.lives import is_same_process, point_beats, with_return
 from namesrv_spark_jobs.transforms.output_rows import measures

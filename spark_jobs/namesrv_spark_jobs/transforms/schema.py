@@ -1,12 +1,6 @@
 """The schema of heartbeat log lines: the reading half of docs/heartbeat-log.md, versions 1 and 2."""
 
-from typing import Final, TypeVar
-
-from pyspark.sql import DataFrameReader
-from pyspark.sql import types as T  # noqa: N812 - as everyone calls it
-from pyspark.sql.streaming.readwriter import DataStreamReader
-
-_Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
+from typing import Final
 
 # the newest that is read; version 2 is told from version 1 by its fields
 VERSION: Final = 2
@@ -27,29 +21,22 @@ UNANNOUNCED: Final = ("silent", "disconnected")
 REQUIRED: Final = ("v", "seq", "ts_ms", "mono_ms", "boot_id", "event")
 # more than that nobody counts; sums of it are whole numbers of 64 bits
 MOST_COUNT: Final = 1_000_000_000_000
-# what Spark puts a line into that is no JSON, or whose fields are of other types
+# the column of a line that is no JSON, or whose fields are of other types
 CORRUPT: Final = "corrupt_line"
 
-_TYPES: Final[dict[str, T.DataType]] = {
-    **dict.fromkeys(("v", "seq", "ts_ms"), T.LongType()),
-    **dict.fromkeys(("mono_ms", "expiry_ms", "silent_ms", "late_ms"), T.DoubleType()),
-    **dict.fromkeys(("scan_interval_ms", "broker_expiry_ms"), T.DoubleType()),
-    **dict.fromkeys(("broker_id", "scan", "revision", "count"), T.LongType()),
-    **dict.fromkeys(("nameserver", "boot_id", "event", "version"), T.StringType()),
-    **dict.fromkeys(("cluster", "broker_name", "broker_addr", "agent_id", "reason"), T.StringType()),
-    **dict.fromkeys(("topic", "client"), T.StringType()),
-    # lists, of which Spark hands out the JSON; `brokers` and `topics` are numbers in lines of other kinds
-    **dict.fromkeys(("brokers", "changes", "topics", "revisions", "counts"), T.StringType()),
+# the fields of a line, and their types as PySpark spells them
+LINE: Final[dict[str, str]] = {
+    **dict.fromkeys(("v", "seq", "ts_ms"), "bigint"),
+    **dict.fromkeys(("mono_ms", "expiry_ms", "silent_ms", "late_ms"), "double"),
+    **dict.fromkeys(("scan_interval_ms", "broker_expiry_ms"), "double"),
+    **dict.fromkeys(("broker_id", "scan", "revision", "count"), "bigint"),
+    **dict.fromkeys(("nameserver", "boot_id", "event", "version"), "string"),
+    **dict.fromkeys(("cluster", "broker_name", "broker_addr", "agent_id", "reason"), "string"),
+    **dict.fromkeys(("topic", "client"), "string"),
+    # lists, of which the JSON is handed out; `brokers` and `topics` are numbers in lines of other kinds
+    **dict.fromkeys(("brokers", "changes", "topics", "revisions", "counts"), "string"),
 }
-LINE: Final = T.StructType([T.StructField(name, kind) for name, kind in _TYPES.items()])
-LINE_OR_CORRUPT: Final = T.StructType([*LINE.fields, T.StructField(CORRUPT, T.StringType())])
 
 # of `brokers`, and of `changes`, in a `route` line
 BROKERS: Final = "array<struct<name:string,ids:array<bigint>>>"
 CHANGES: Final = f"array<struct<topics:array<string>,set:{BROKERS},unset:array<string>,whole:boolean>>"
-
-
-def as_read(reader: _Reader) -> _Reader:
-    """A reader of lines, of a batch or of a stream: damaged lines and files give what can be read of them."""
-    named = reader.schema(LINE_OR_CORRUPT).option("columnNameOfCorruptRecord", CORRUPT)
-    return named.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")

@@ -8,10 +8,7 @@ some setting might have taken for a death.
 import math
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import Window as W  # noqa: N817 - as everyone calls it
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.options import WhatIf
 
 # before that many gaps are known, the accrual detector goes by the logged expiry
@@ -123,7 +120,8 @@ def points(sequence: DataFrame, boots: DataFrame, grid: WhatIf) -> DataFrame:
     """
     settings = F.broadcast(boots.select("boot", "start_live", "broker_expiry"))
     place = F.when(_counted_gap().isNotNull(), F.col("counted"))
-    parts = F.expr(f"case when expiry > 0 then ((next_mono - mono) * {BINS_PER_EXPIRY}) div expiry end")
+    parts = F.floor((F.col("next_mono") - F.col("mono")) * BINS_PER_EXPIRY / F.col("expiry"))
+    parts = F.when(F.col("expiry") > 0, parts)
     ends = ~_is_gap() | (F.col("earlier") == 0) | (F.col("next_who") != F.col("who"))
     is_point = ends | F.coalesce(_might_be_dead(grid), F.expr("false"))
     groups = sequence.join(settings, on="boot", how="left").groupBy(

@@ -1,0 +1,111 @@
+"""Which engine a run takes, and why; and how it begins and ends."""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
+from namesrv_spark_jobs.command.session import is_submitted, spark_session
+from namesrv_spark_jobs.engines.engine import Engine
+from namesrv_spark_jobs.errors import EngineError, UsageError
+from namesrv_spark_jobs.log_files import is_url
+
+# what the package of each engine is called, and the extra that brings it
+_PACKAGES: Final = {EMBEDDED: ("duckdb", "report"), SPARK: ("pyspark", "spark")}
+# how many bytes of JSON one of a compressed log stands for
+_INFLATED: Final = 15
+# of the JSON, what the embedded engine may have to put on disk
+_SPILLED: Final = 0.4
+
+
+def _require_package(engine: str) -> None:
+    """Raise UsageError, which says how to install it, when the package of an engine is missing."""
+    package, extra = _PACKAGES[engine]
+    if importlib.util.find_spec(package) is None:
+        raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[{extra}]'")
+
+
+def choose(
+    settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ
+) -> tuple[str, str]:
+    """The engine, and in a few words why it is that one."""
+    if settings.engine != AUTO:
+        return settings.engine, "as asked"
+    for is_so, why in (
+        (is_submitted(environ), "started by spark-submit"),
+        (settings.master is not None, f"--master {settings.master}"),
+        ("SPARK_REMOTE" in environ, "SPARK_REMOTE is set"),
+        (bool(settings.conf), "--conf is given"),
+        (any(is_url(file) for file in files), "an input is a URL"),
+    ):
+        if is_so:
+            return SPARK, why
+    size = sum(_bytes(Path(file.removeprefix("file://"))) for file in files)
+    room = shutil.disk_usage(out.parent).free
+    if size * _SPILLED > room:
+        return SPARK, f"{size / 1e9:,.0f} GB of logs, and {room / 1e9:,.0f} GB of disk to work in"
+    if importlib.util.find_spec("duckdb") is None:
+        return SPARK, "duckdb is not installed"
+    return EMBEDDED, f"{size / 1e6:,.0f} MB of logs fit on this machine"
+
+
+def _bytes(file: Path) -> int:
+    """About so much JSON is in a file, or in a folder of tables."""
+    files = list(file.rglob("*")) if file.is_dir() else [file]
+    try:
+        size = sum(each.stat().st_size for each in files)
+    except OSError:
+        # it has another name by now, and about the same size
+        return 0
+    return size if file.name.endswith((".jsonl", ".open")) else size * _INFLATED
+
+
+@contextmanager
+def opened(
+    name: str, settings: Settings, staging: Path, conf: Mapping[str, str], on_session: Callable[[], None]
+) -> Iterator[Engine]:
+    """The engine, which ends with the block; `on_session` is called once Spark runs.
+
+    Raises:
+        EngineError: it failed.
+        UsageError: something that it needs is missing.
+    """
+    _require_package(name)
+    if name == EMBEDDED:
+        with _embedded(staging) as engine:
+            yield engine
+    else:
+        with _spark(settings, staging, conf) as engine:
+            on_session()
+            yield engine
+
+
+@contextmanager
+def _embedded(staging: Path) -> Iterator[Engine]:
+    import duckdb  # noqa: PLC0415  # not where Spark runs
+
+    from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb
+
+    try:
+        with EmbeddedEngine(staging) as engine:
+            yield engine
+    except duckdb.Error as error:
+        raise EngineError(f"DuckDB failed: {str(error).partition(chr(10))[0]}") from error
+
+
+@contextmanager
+def _spark(settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterator[Engine]:
+    with spark_session(settings.master, conf, debug=settings.debug) as session:
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415  # not where DuckDB runs
+        from pyspark.errors import PySparkException  # noqa: PLC0415  # not where DuckDB runs
+
+        from namesrv_spark_jobs.engines.spark import SparkEngine, first_line  # noqa: PLC0415  # imports pyspark
+
+        try:
+            yield SparkEngine(session, f"file://{staging}")
+        except (PySparkException, Py4JJavaError) as error:
+            raise EngineError(f"Spark failed: {first_line(error)}") from error

@@ -1,0 +1,1 @@
+"""DuckDB, in the process: no Java, no cluster, one machine."""

@@ -1,0 +1,199 @@
+"""The embedded engine: tables of DuckDB in this process, which go to disk when memory is short."""
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Self
+
+import duckdb
+
+from namesrv_spark_jobs.engines.embedded import columns
+from namesrv_spark_jobs.engines.embedded.columns import quoted, text
+from namesrv_spark_jobs.engines.embedded.reading import (
+    SUSPECT,
+    Reading,
+    of_bad,
+    of_nothing,
+    of_tables,
+    of_texts,
+    parquet,
+)
+from namesrv_spark_jobs.engines.embedded.tables import Row, Table
+from namesrv_spark_jobs.engines.engine import Rows
+from namesrv_spark_jobs.frames import DataFrame
+from namesrv_spark_jobs.transforms.schema import CORRUPT
+
+# what DuckDB may have in memory; beyond that it goes to disk
+MEMORY: Final = "2GB"
+_MACROS: Final = (
+    # 64 bits, as a number that may be negative
+    "number_of(x) AS CAST(x >> 1 AS BIGINT)",
+    "shiftleft(x, bits) AS CASE bits WHEN 63 THEN -9223372036854775808 ELSE x << bits END",
+    # Spark's own formula
+    """percentiles(xs, shares) AS list_transform(shares, lambda share: CASE WHEN len(xs) = 0 THEN NULL
+        WHEN xs[below(xs, share)] = xs[above(xs, share)] THEN CAST(xs[below(xs, share)] AS DOUBLE)
+        ELSE (above(xs, share) - 1 - place(xs, share)) * CAST(xs[below(xs, share)] AS DOUBLE)
+            + (place(xs, share) - (below(xs, share) - 1)) * CAST(xs[above(xs, share)] AS DOUBLE) END)""",
+    "place(xs, share) AS ((len(xs) - 1) * share)",
+    "below(xs, share) AS (CAST(floor((len(xs) - 1) * share) AS BIGINT) + 1)",
+    "above(xs, share) AS (CAST(ceil((len(xs) - 1) * share) AS BIGINT) + 1)",
+)
+
+
+class EmbeddedEngine:
+    """A database that lives as long as one analysis, with a folder for what does not fit into memory."""
+
+    functions: Any = columns
+    window: Any = columns.Window
+
+    def __init__(self, staging: Path, *, memory: str = MEMORY) -> None:
+        self._staging = staging
+        staging.mkdir(parents=True, exist_ok=True)
+        self._numbers = count()
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": memory,
+            "temp_directory": str(staging / "spilled"),
+            "threads": len(os.sched_getaffinity(0)),
+            # nothing depends on the order of rows that nobody sorted
+            "preserve_insertion_order": False,
+            # no extension is fetched from anywhere
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        self._connection = duckdb.connect(":memory:", config=settings)
+        for macro in reversed(_MACROS):
+            self._connection.execute(f"CREATE MACRO {macro}")
+
+    def __repr__(self) -> str:
+        return f"<EmbeddedEngine {self._staging}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._connection.close()
+
+    def describe(self) -> dict[str, str | None]:
+        return {"name": "embedded", "version": duckdb.__version__, "master": None}
+
+    # as a database
+
+    def columns_of(self, sql: str) -> list[str]:
+        return [name for name, _ in self._described(sql)]
+
+    def _described(self, sql: str) -> list[tuple[str, str]]:
+        return [(row[0], row[1]) for row in self._connection.execute(f"DESCRIBE {sql}").fetchall()]
+
+    def rows_of(self, sql: str) -> list[Row]:
+        found = self._connection.execute(sql)
+        names = [column[0] for column in found.description or ()]
+        return [Row(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    # as an engine
+
+    def stored(self, table: Any, name: str, *, by: str | None = None) -> Any:  # noqa: ARG002 - zones are known
+        place = quoted(f"{name}_{next(self._numbers)}")
+        # sums come as numbers of 128 bits, of which nobody makes use
+        kinds = self._described(table.sql)
+        shown = ", ".join(
+            f"CAST({quoted(column)} AS BIGINT) AS {quoted(column)}" if kind == "HUGEINT" else quoted(column)
+            for column, kind in kinds
+        )
+        self._connection.execute(f"CREATE TEMP TABLE {place} AS SELECT {shown} FROM ({table.sql})")
+        return Table(self, f"SELECT * FROM {place}", table.columns)
+
+    def all_stored(self, **tables: DataFrame) -> dict[str, Any]:
+        return {name: self.stored(table, name) for name, table in tables.items()}
+
+    def spread(self, table: DataFrame, key: str, rows: int) -> DataFrame:  # noqa: ARG002 - DuckDB does by itself
+        return table
+
+    def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
+        made: Mapping[str, Any] = tables
+        return {name: [dict(row) for row in table.collect()] for name, table in made.items()}
+
+    def lines_stored(self, files: Sequence[str], made: Callable[[DataFrame], DataFrame]) -> tuple[Any, Any]:
+        reading = Reading(self._staging / f"read-{next(self._numbers)}", files)
+        place = f"events_{next(self._numbers)}"
+        try:
+            self._taken(place, made, reading)
+        except duckdb.Error as error:
+            # a file that has gone, or that is damaged in its middle
+            reading.repair(reading.unreadable(error))
+            self._taken(place, made, reading)
+        # nearly all files have only lines that DuckDB reads as they are; the others are gone through line by line
+        if found := self._suspects(place, reading.plain):
+            listed = ", ".join(str(number) for number in found.values())
+            self._connection.execute(f"DELETE FROM {place} WHERE file IN ({listed})")
+            reading.repair(found)
+        if reading.clean:
+            for sql in (of_texts(reading.clean), of_bad(reading.bad)):
+                more: Any = made(self._table(sql))
+                self._connection.execute(f"INSERT INTO {place} BY NAME {more.sql}")
+        return self._table(f"SELECT * FROM {place}"), self._names(reading)
+
+    def _names(self, reading: Reading) -> Any:
+        listed = ", ".join(f"({text(path)}, {text(name)})" for path, name in reading.names.items())
+        parts = [f"SELECT file, name FROM (VALUES {listed}) t(file, name)"] if listed else []
+        if reading.tables:
+            # a table that knows no file is one
+            name = "CASE WHEN starts_with(file, '/') THEN 'file://' || file ELSE file END AS name"
+            parts.append(f"SELECT DISTINCT file, {name} FROM ({self._of_tables(reading)})")
+        return self.stored(Table(self, " UNION ALL ".join(parts), ["file", "name"]), "files")
+
+    def _of_tables(self, reading: Reading) -> str:
+        return of_tables(reading.tables, dict(self._described(f"SELECT * FROM {parquet(reading.tables)}")))
+
+    def _taken(self, place: str, made: Callable[[DataFrame], DataFrame], reading: Reading) -> None:
+        parts = [of_texts(reading.plain)] if reading.plain else []
+        parts += [self._of_tables(reading)] if reading.tables else []
+        lines = " UNION ALL BY NAME ".join(parts or [of_nothing()])
+        events: Any = made(self._table(lines))
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {place} AS {events.sql}")
+
+    def _table(self, sql: str) -> Any:
+        return Table(self, sql, self.columns_of(sql))
+
+    def _suspects(self, place: str, paths: Sequence[str]) -> dict[str, int]:
+        """The files with lines that are not of the contract, and the numbers that stand for them."""
+        if not paths:
+            return {}
+        listed = ", ".join(f"({text(path)})" for path in paths)
+        numbered = f"SELECT path, number_of(hash(path)) AS number FROM (VALUES {listed}) t(path)"
+        suspects = f"SELECT file FROM {place} WHERE {quoted(CORRUPT)} = '{SUSPECT}'"
+        rows = self.rows_of(f"SELECT path, number FROM ({numbered}) WHERE number IN ({suspects})")
+        return {row["path"]: row["number"] for row in rows}
+
+    def write_lines(self, files: Sequence[str], folder: Path) -> None:
+        lines, names = self.lines_stored(files, _with_numbers)
+        named = lines.join(_with_numbers(names), on="file", how="inner").drop("file").withColumnRenamed("name", "file")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._copy(named, folder / f"{uuid.uuid4()}.parquet")
+
+    def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
+        made: Any = table
+        if made.isEmpty():
+            # a folder without a file has no columns: who reads it would get an error
+            folder.mkdir(parents=True)
+            self._copy(made.drop(by), folder / "part-0.parquet")
+        else:
+            self._copy(made.orderBy(*made.columns), folder, f"PARTITION_BY ({quoted(by)})")
+
+    def _copy(self, table: Table, target: Path, *options: str) -> None:
+        said = ", ".join(("FORMAT parquet", "COMPRESSION snappy", *options))
+        self._connection.execute(f"COPY ({table.sql}) TO {text(str(target))} ({said})")
+
+    def write_json(self, table: DataFrame, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        made: Any = table
+        with (folder / "part-0.json").open("w", encoding="utf-8") as file:
+            for row in made.collect():
+                kept = {name: value for name, value in row.items() if value is not None}
+                file.write(json.dumps(kept, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def _with_numbers(lines: Any) -> Any:
+    return lines.withColumn("file", columns.xxhash64("file"))

@@ -1,0 +1,137 @@
+"""Files of logs as DuckDB reads them, and the few that it does not."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from namesrv_spark_jobs.engines.embedded.columns import quoted, sql_type, text
+from namesrv_spark_jobs.engines.embedded.repairs import is_damaged, split
+from namesrv_spark_jobs.errors import MissingFileError, UsageError
+from namesrv_spark_jobs.log_files import divided, is_url, truncated
+from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, REQUIRED
+
+# stands in the place of a line that is not of the contract, until its file is gone through
+SUSPECT: Final = "suspect"
+_NUMBERS: Final = {name: kind for name, kind in LINE.items() if kind != "string"}
+_NULLS: Final = ", ".join(f"CAST(NULL AS {sql_type(kind)}) AS {quoted(name)}" for name, kind in LINE.items())
+_LINE_BYTES: Final = 64 << 20
+
+
+class Reading:
+    """The files of one analysis, each linked under a plain name: theirs may have what would be a pattern."""
+
+    def __init__(self, folder: Path, files: Sequence[str]) -> None:
+        folder.mkdir(parents=True)
+        for file in files:
+            if is_url(file):
+                raise UsageError(f"{file}: only Spark reads URLs; use --engine spark")
+        tables, texts = divided(files)
+        self._folder = folder
+        self.tables = tables
+        # the links and what they stand for; those that are read as they are
+        self._files: dict[str, Path] = {}
+        for number, file in enumerate(texts):
+            path = Path(file.removeprefix("file://"))
+            link = folder / f"{number}.jsonl{'.gz' if path.name.endswith('.gz') else ''}"
+            link.symlink_to(path)
+            self._files[str(link)] = path
+        self.plain = list(self._files)
+        # what was made of damaged ones, and where their other lines are
+        self.clean: list[str] = []
+        self.bad: list[str] = []
+        self.names = {link: path.absolute().as_uri() for link, path in self._files.items()}
+        cut = set(truncated([str(path) for path in self._files.values()]))
+        self.repair([link for link, path in self._files.items() if str(path) in cut])
+
+    def repair(self, links: Iterable[str]) -> None:
+        """Go through these files line by line."""
+        for link in links:
+            self.plain.remove(link)
+            clean, bad = (self._folder / f"{Path(link).name}.{kind}.jsonl" for kind in ("clean", "bad"))
+            split(Path(link), clean, bad, link)
+            self.clean.append(str(clean))
+            self.bad.append(str(bad))
+            self.names[str(clean)] = self.names[link]
+
+    def unreadable(self, error: Exception) -> list[str]:
+        """The files that DuckDB fails to read. Raises MissingFileError, or `error` when there is none."""
+        for link in self.plain:
+            if not Path(link).exists():
+                raise MissingFileError(f"{self._files[link]}: no such file") from error
+        found = [link for link in self.plain if is_damaged(Path(link))]
+        if not found:
+            raise error
+        return found
+
+
+def of_texts(paths: Sequence[str]) -> str:
+    """Lines of files in the columns of the contract, with `file`; what is not of the contract is marked."""
+    fields = ", ".join(f"{quoted(name)}: '{'JSON' if name in _NUMBERS else 'VARCHAR'}'" for name in LINE)
+    listed = ", ".join(text(path) for path in paths)
+    read = (
+        f"read_json([{listed}], columns = {{{fields}}}, format = 'newline_delimited', ignore_errors = true,"
+        f" filename = true, hive_partitioning = false, maximum_object_size = {_LINE_BYTES})"
+    )
+    shown = ", ".join(_typed(name) if name in _NUMBERS else quoted(name) for name in LINE)
+    nothing = " AND ".join(f"{quoted(name)} IS NULL" for name in REQUIRED)
+    wrong = " OR ".join(_is_wrong(name, kind) for name, kind in _NUMBERS.items())
+    marked = f"CASE WHEN ({nothing}) OR {wrong} THEN '{SUSPECT}' END AS {quoted(CORRUPT)}"
+    return f"SELECT {shown}, {marked}, filename AS file FROM {read}"
+
+
+def _number(name: str) -> str:
+    return f"TRY_CAST(CAST({quoted(name)} AS VARCHAR) AS {sql_type(_NUMBERS[name])})"
+
+
+def _typed(name: str) -> str:
+    return f"{_number(name)} AS {quoted(name)}"
+
+
+def _is_wrong(name: str, kind: str) -> str:
+    """Whether a field has a value that is no number, or no whole one."""
+    field = quoted(name)
+    wrong = f"{_number(name)} IS NULL"
+    if kind == "bigint":
+        wrong += f" OR contains(CAST({field} AS VARCHAR), '.') OR contains(CAST({field} AS VARCHAR), 'e')"
+    return f"({field} IS NOT NULL AND ({wrong}))"
+
+
+def of_bad(paths: Sequence[str]) -> str:
+    """Lines that could not be read, in the same columns."""
+    listed = ", ".join(text(path) for path in paths)
+    read = f"read_json([{listed}], columns = {{file: 'VARCHAR', {CORRUPT}: 'VARCHAR'}}, format = 'newline_delimited')"
+    return f"SELECT {_NULLS}, {CORRUPT}, file FROM {read}"
+
+
+def of_nothing() -> str:
+    """No line."""
+    return f"SELECT {_NULLS}, CAST(NULL AS VARCHAR) AS {CORRUPT}, '' AS file LIMIT 0"
+
+
+def of_tables(paths: Sequence[str], kinds: dict[str, str]) -> str:
+    """The same columns from Parquet, however they were typed there; what is missing is null."""
+    shown = ", ".join(_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items())
+    corrupt = CORRUPT if CORRUPT in kinds else f"CAST(NULL AS VARCHAR) AS {CORRUPT}"
+    file = "coalesce(file, filename) AS file" if "file" in kinds else "filename AS file"
+    return f"SELECT {shown}, {corrupt}, {file} FROM {parquet(paths)}"
+
+
+def parquet(paths: Sequence[str]) -> str:
+    """What reads these tables, or folders of tables."""
+    found = [str(each) for path in paths for each in _files_of(Path(path.removeprefix("file://")))]
+    return f"read_parquet([{', '.join(text(each) for each in found)}], union_by_name = true, filename = true)"
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.exists():
+        raise MissingFileError(f"{path}: no such file")
+    return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+
+
+def _from_table(name: str, kind: str, found: str | None) -> str:
+    field = quoted(name)
+    if found is None:
+        return f"CAST(NULL AS {sql_type(kind)}) AS {field}"
+    if kind == "string" and (found.endswith("]") or found.startswith(("STRUCT", "MAP"))):
+        return f"CAST(to_json({field}) AS VARCHAR) AS {field}"
+    return f"TRY_CAST({field} AS {sql_type(kind)}) AS {field}"

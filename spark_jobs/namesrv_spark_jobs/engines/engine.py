@@ -1,0 +1,46 @@
+"""What an analysis asks of an engine, whichever it is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from namesrv_spark_jobs.frames import DataFrame, Dialect
+
+Rows = list[dict[str, Any]]
+
+
+class Engine(Dialect, Protocol):
+    """Reads lines, stores tables for as long as one analysis lasts, and writes what stays."""
+
+    def describe(self) -> dict[str, str | None]:
+        """What it is, for run.json."""
+
+    def lines_stored(self, files: Sequence[str], made: Callable[[DataFrame], DataFrame]) -> tuple[DataFrame, DataFrame]:
+        """What is made of all lines of these files, computed now; and a table of the files (`file`, `name`).
+
+        The lines are in the columns of `schema.LINE`, with `corrupt_line` and their `file`.
+
+        Raises:
+            MissingFileError: a file has gone.
+        """
+
+    def stored(self, table: DataFrame, name: str, *, by: str | None = None) -> DataFrame:
+        """The same table, computed now; who reads it mostly asks for one value of `by`."""
+
+    def all_stored(self, **tables: DataFrame) -> dict[str, DataFrame]:
+        """Small tables that do not need each other, by their names."""
+
+    def spread(self, table: DataFrame, key: str, rows: int) -> DataFrame:
+        """The same table of so many rows, divided by a key among whoever computes."""
+
+    def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
+        """The rows of small tables, by their names."""
+
+    def write_lines(self, files: Sequence[str], folder: Path) -> None:
+        """Keep all lines of these files as tables in this folder, to be read as files are."""
+
+    def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
+        """Write the rows of a table, sorted, into a folder for each value of `by`."""
+
+    def write_json(self, table: DataFrame, folder: Path) -> None:
+        """Write the rows of a table as JSON Lines into one file in this folder."""

@@ -1,0 +1,166 @@
+"""Spark: on this machine or on a cluster, for logs of any size."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from namesrv_spark_jobs.engines.engine import Rows
+from namesrv_spark_jobs.errors import MissingFileError, UsageError
+from namesrv_spark_jobs.log_files import divided, literal
+from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
+
+_T = TypeVar("_T")
+
+# a small job is mostly planning, which keeps one core of the driver busy
+_AT_ONCE: Final = 4
+# rows to a task of the one big sort: what is sorted fits into the memory of a small executor
+_ROWS_PER_TASK: Final = 400_000
+# every reader of Parquet knows it
+_CODEC: Final = "snappy"
+# what Spark says of a path that is not there, and of one that it cannot read as a table
+_MISSING: Final = frozenset({"PATH_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST"})
+_NO_TABLE: Final = "UNABLE_TO_INFER_SCHEMA"
+_SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**LINE, CORRUPT: "string"}.items())
+
+
+class SparkEngine:
+    """A session, which is the caller's, and a folder (a path, or a URL that all of a cluster can write to)."""
+
+    functions: Any = F
+    window: Any = Window
+
+    def __init__(self, spark: SparkSession, staging: str) -> None:
+        self.spark = spark
+        self._staging = staging.rstrip("/")
+        # days are those of UTC, wherever it runs
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+    def __repr__(self) -> str:
+        return f"<SparkEngine {self.describe()['master']}>"
+
+    def describe(self) -> dict[str, str | None]:
+        return {"name": "spark", "version": self.spark.version, "master": self.spark.conf.get("spark.master", None)}
+
+    def lines_stored(self, files: Sequence[str], made: Callable[[DataFrame], DataFrame]) -> tuple[DataFrame, DataFrame]:
+        try:
+            events = self.stored(made(self._lines(files)), "events", by="part")
+            return events, self.stored(self._file_names(files), "files")
+        except PySparkException as error:
+            condition = _condition(error)
+            if condition in _MISSING:
+                raise MissingFileError(first_line(error)) from error
+            if condition == _NO_TABLE:
+                raise UsageError(first_line(error)) from error
+            raise
+
+    def _lines(self, files: Sequence[str]) -> DataFrame:
+        tables, texts = _divided(files)
+        if not tables:
+            return self._of_text(texts)
+        if not texts:
+            return self._of_parquet(tables)
+        return self._of_text(texts).unionByName(self._of_parquet(tables))
+
+    def _of_text(self, paths: list[str]) -> DataFrame:
+        """Read as JSON at once: a parse of text that was read before would take twice as long.
+
+        A damaged file or line gives what can be read of it; `log_files.truncated` tells which files these are.
+        `input_file_name` and not `_metadata`: that would take half as long again as the parse, line by line.
+        """
+        reader = self.spark.read.schema(_SCHEMA).option("columnNameOfCorruptRecord", CORRUPT)
+        reader = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
+        return reader.json(paths).select("*", F.input_file_name().alias("file"))
+
+    def _of_parquet(self, paths: list[str]) -> DataFrame:
+        """The same columns from tables, however they were typed there; what is missing is null."""
+        reader = self.spark.read.option("mergeSchema", value=True).option("ignoreCorruptFiles", value=True)
+        table = reader.parquet(*paths)
+        kinds = dict(table.dtypes)
+        columns = [_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items()]
+        # lines that were taken in before still know what was wrong with them, and where they are from
+        corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)
+        file = F.col("file") if "file" in kinds else F.col("_metadata.file_path").alias("file")
+        return table.select(*columns, corrupt, file)
+
+    def _file_names(self, files: Sequence[str]) -> DataFrame:
+        tables, texts = _divided(files)
+        found = list(self._of_text(texts).inputFiles()) if texts else []
+        # one literal: rows that are made here would need pandas with Spark Connect
+        listed = F.array(*(F.lit(name) for name in found)).cast("array<string>")
+        names = self.spark.range(1).select(F.explode(listed).alias("name"))
+        if tables:
+            names = names.unionByName(self._of_parquet(tables).select(F.col("file").alias("name")).distinct())
+        return names.select(F.col("name").alias("file"), "name")
+
+    def stored(self, table: DataFrame, name: str, *, by: str | None = None) -> DataFrame:
+        path = f"{self._staging}/{name}"
+        writer = table.write.mode("overwrite")
+        (writer if by is None else writer.partitionBy(by)).parquet(path)
+        # a table without rows has no files, and so nothing that its schema could be read from
+        return self.spark.read.schema(table.schema).parquet(path)
+
+    def all_stored(self, **tables: DataFrame) -> dict[str, DataFrame]:
+        return _at_once({name: partial(self.stored, table, name) for name, table in tables.items()})
+
+    def spread(self, table: DataFrame, key: str, rows: int) -> DataFrame:
+        return table.repartition(max(1, math.ceil(rows / _ROWS_PER_TASK)), key)
+
+    def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
+        found = _at_once({name: table.collect for name, table in tables.items()})
+        return {name: [row.asDict(recursive=True) for row in rows] for name, rows in found.items()}
+
+    def write_lines(self, files: Sequence[str], folder: Path) -> None:
+        self._lines(files).write.mode("append").parquet(f"file://{folder}")
+
+    def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
+        # without a scheme a cluster would take its own file system; Spark wants no percent escapes
+        parted = table.repartition(by).sortWithinPartitions(*table.columns)
+        parted.write.option("compression", _CODEC).partitionBy(by).parquet(f"file://{folder}")
+        if not any(folder.rglob("*.parquet")):
+            # no row makes no file at all, and a folder without a file has no columns: who reads it would get an error
+            none = table.limit(0).coalesce(1)
+            none.write.option("compression", _CODEC).mode("overwrite").parquet(f"file://{folder}")
+
+    def write_json(self, table: DataFrame, folder: Path) -> None:
+        table.coalesce(1).write.json(f"file://{folder}")
+
+
+def _divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tables, and texts; each as Spark takes it."""
+    tables, texts = divided(files)
+    return [literal(file) for file in tables], [literal(file) for file in texts]
+
+
+def _from_table(name: str, kind: str, found: str | None) -> Column:
+    if found is None:
+        return F.lit(None).cast(kind).alias(name)
+    if kind == "string" and found.startswith(("array", "struct", "map")):
+        return F.to_json(name).alias(name)
+    return F.expr(f"try_cast(`{name}` as {kind})").alias(name)
+
+
+def _at_once(jobs: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
+    """The results of small jobs that do not need each other, by their names."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        started = {name: pool.submit(job) for name, job in jobs.items()}
+        return {name: job.result() for name, job in started.items()}
+
+
+def _condition(error: PySparkException) -> str | None:
+    """Its name was another one before Spark 4."""
+    named = error.getCondition if hasattr(error, "getCondition") else error.getErrorClass
+    return named()
+
+
+def first_line(error: Exception) -> str:
+    """What Spark says, without Java's trace."""
+    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
