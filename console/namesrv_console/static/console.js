@@ -27,8 +27,8 @@ function showAge(element, moment) {
   element.classList.toggle("late", share < 0.7 && share >= 0.25);
   element.classList.toggle("dying", share < 0.25);
   element.querySelector(".left")?.setAttribute("width", (share * 100).toFixed(1));
-  const left = evicted > moment ? body.textEvicted.replace("{left}", lasting(evicted - moment)) : body.textDue;
-  const text = `${body.textHeard.replace("{ago}", lasting(Math.max(0, moment - heard)))}, ${left}`;
+  const words = evicted > moment ? body.textAlive : body.textDue;
+  const text = words.replace("{ago}", lasting(Math.max(0, moment - heard))).replace("{left}", lasting(evicted - moment));
   const label = element.querySelector("span");
   if (label && label.textContent !== text) label.textContent = text;
 }
