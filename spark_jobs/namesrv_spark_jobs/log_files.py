@@ -18,6 +18,8 @@ PARQUET_SUFFIX: Final = ".parquet"
 SUFFIXES: Final = (*LOG_SUFFIXES, PARQUET_SUFFIX)
 # by this file a directory is known as a report of ours: it may be replaced, and is no input
 RUN_FILE: Final = "run.json"
+# Where a daemon keeps its heartbeat log and, beside that, its audit trail, which has other lines under the same names.
+_HEARTBEATS, _AUDIT = "heartbeats", "audit"
 # what Spark would take as a pattern
 _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # one letter before the colon would be a drive
@@ -77,6 +79,7 @@ def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
             for name in folders
             # what this program wrote is Parquet, too
             if not name.startswith(("_", ".")) and name not in whole and not is_report(Path(root, name))
+            if not (name == _AUDIT and _HEARTBEATS in folders)
         ]
         for name in (*names, *whole):
             path = Path(root, name)

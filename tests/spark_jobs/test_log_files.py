@@ -86,6 +86,17 @@ def test_what_cannot_be_read_is_named(logs: Path, given: str, said: str) -> None
     assert str(raised.value).startswith(said.format(logs=logs))
 
 
+def test_audit_trail_beside_a_heartbeat_log_is_none(tmp_path: Path) -> None:
+    """A daemon's data directory has both; a directory of that name alone is like any other."""
+    trail, log = tmp_path / "ns-1" / "audit" / "a.jsonl", tmp_path / "ns-1" / "heartbeats" / "b.jsonl"
+    other = tmp_path / "ns-2" / "audit" / "c.jsonl"
+    for file in (trail, log, other):
+        file.parent.mkdir(parents=True)
+        file.touch()
+
+    assert [str(log), str(other)] == log_files([str(tmp_path)])
+
+
 @pytest.mark.parametrize(
     ("path", "short"),
     [
