@@ -70,6 +70,21 @@ async def main():
 
 asyncio.run(main())
 """
+# A bug in the middle of a server's work. The log cuts its message, so that every object of ours is printed before.
+CRASHING_SERVER: Final = """
+import gc, sys
+from namesrv.cli import main
+from namesrv.routeinfo.manager import RouteInfoManager
+
+def evict_silent(manager):
+    gc.unfreeze()
+    ours = {type(each).__name__: each for each in gc.get_objects() if str(type(each).__module__).startswith("namesrv")}
+    print(ours)
+    raise RuntimeError(f"at the end: {[ours[name] for name in ('Settings', 'AccessFile', 'AccessGuard')]!r}")
+
+RouteInfoManager.evict_silent = evict_silent
+sys.exit(main())
+"""
 
 
 def signing(account: str, secret: str = "") -> dict[str, str]:
@@ -178,6 +193,10 @@ def test_secrets_appear_nowhere(start: Start, tmp_path: Path, data_dir: Path) ->
         assert (0, 0) == (agent.stop(), broker.stop())
     daemon.stop()
     searched.run("-m", "namesrv", *flags, "--print-config")
+    place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
+    crashing = ("-c", CRASHING_SERVER, *flags, *place, "--log-format=text", "--scan-interval-seconds=0.1")
+    crash = searched.run(*crashing, code=70, env={"PYTHONASYNCIODEBUG": "1", "PYTHONDEVMODE": "1"})
+    assert "at the end: [Settings(" in crash
     searched.run("-m", "namesrv", *flags, "--check-config")
     searched.printed += [*agent.lines, *broker.lines, *map(str, daemon.log)]
 
