@@ -32,11 +32,18 @@ def signing(key: str, secret: str) -> dict[str, str]:
     return {"NAMESRV_ACCESS_KEY": key, "NAMESRV_SECRET_KEY": secret}
 
 
+class MachineClock(FakeClock):
+    """One with the wall clock of this machine: namesrvctl, which signs by it, has no other."""
+
+    def wall(self) -> float:
+        return time.time()
+
+
 def settings(tmp_path: Path, text: str, **others: Any) -> dict[str, Any]:
-    """Those of a server with an access file, and with the clock of this machine: namesrvctl has no other."""
+    """Those of a server with an access file."""
     path = tmp_path / "access.toml"
     path.write_text(text)
-    return {"access": str(path), "clock": FakeClock(wall=time.time()), **others}
+    return {"access": str(path), "clock": MachineClock(), **others}
 
 
 @pytest.mark.parametrize(
