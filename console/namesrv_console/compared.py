@@ -39,9 +39,14 @@ class Compared:
         """Note when disagreements begin and end, whether anybody looks or not, until cancelled."""
         while True:
             cluster = self._observed.cluster
+            before = [(one.key, one.reason) for one in self._found]
             self._look(cluster)
+            if before != [(one.key, one.reason) for one in self._found]:
+                self._observed.renew()
             await self._clock.sleep(_LOOK_SECONDS)
-            await self._observed.changed_since(cluster.revision)
+            if not self._found:
+                # what is there may stop to be expected without any news
+                await self._observed.changed_since(cluster.revision)
 
     def topics(self, cluster: Cluster) -> TopicTable:
         """All topics as the servers have them now."""

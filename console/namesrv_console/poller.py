@@ -54,8 +54,16 @@ class Observed:
         """Take what a server says now."""
         before, self.cluster = self.cluster.revision, self.cluster.with_view(view)
         if self.cluster.revision != before:
-            self._changed.set()
-            self._changed = asyncio.Event()
+            self._wake()
+
+    def renew(self) -> None:
+        """What follows from it has changed, with time."""
+        self.cluster = replace(self.cluster, revision=self.cluster.revision + 1)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def changed_since(self, revision: int) -> None:
         """Return once the revision is another one."""

@@ -86,3 +86,23 @@ async def test_what_is_no_page_has_no_stream() -> None:
     """A wrong address is said so."""
     async with console(FakeClock(), "127.0.0.1:1") as shown:
         assert 404 == (await shown.http.get("/live", params={"of": "/nowhere"})).status_code
+
+
+async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> None:
+    """A broker that has just registered with one server is expected at the other; after 35 s it is missing there."""
+    async with (
+        namesrv_in_process(tmp_path / "1") as one,
+        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
+        console(one.clock, one.where, two.where) as shown,
+    ):
+        # neither has just started
+        await one.clock.advance(40.0)
+        tab = shown.tab("/")
+        await (await one.connect()).register(MASTER)
+        await passing(one.clock, lambda: "expected" in tab.parts.get("agreement", ""))
+        assert "still registering" in tab.parts["agreement"]
+
+        waited = await passing(one.clock, lambda: "still registering" not in tab.parts["agreement"], at_most=40.0)
+        assert 30.0 <= waited <= 37.0
+        assert f"missing on {two.where}" in tab.parts["agreement"]
+        tab.leave()

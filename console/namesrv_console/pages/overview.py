@@ -1,13 +1,26 @@
 """Overview: servers, whether they agree, brokers by age, the last events."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.views.overview import agreement, last_events, oldest_brokers
+from namesrv_console.views.differences import grouped
+from namesrv_console.views.overview import compared, last_events, oldest_brokers
+
+_SHOWN_GROUPS = 8
 
 
 async def show(visit: Visit) -> Content:
     """All of it; nothing can be asked for."""
     cluster = visit.cluster
-    return {"agreement": agreement(cluster), "oldest": oldest_brokers(cluster), "events": last_events(cluster)}
+    found = visit.console.compared.disagreements(cluster)
+    groups = sorted(grouped(found), key=lambda group: group.reason is not None)
+    return {
+        "compared": compared(cluster),
+        "unexpected": sum(one.reason is None for one in found),
+        "count": len(found),
+        "groups": groups[:_SHOWN_GROUPS],
+        "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
+        "oldest": oldest_brokers(cluster),
+        "events": last_events(cluster),
+    }
 
 
 PAGE = Page("overview", "/", "overview.title", show, parts=("servers", "agreement", "oldest", "events"))
