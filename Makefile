@@ -8,7 +8,7 @@ PY := .venv/bin/python
 ARGS ?=
 # more workers than that spend their time starting
 PYTEST := $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup --durations 10
-TYPED := $(wildcard runtime remoting namesrv broker_agent client console spark_jobs benchmarks demo docker tools tests)
+TYPED := $(wildcard runtime remoting namesrv broker_agent client testing console spark_jobs benchmarks demo docker tools tests)
 
 .PHONY: help
 help: ## list the targets

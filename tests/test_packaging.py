@@ -37,7 +37,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
 
 
 PACKAGES = {
-    f"namesrv{part}" for part in ("", "_broker_agent", "_client", "_console", "_remoting", "_runtime", "_spark_jobs")
+    f"namesrv{part}"
+    for part in ("", "_broker_agent", "_client", "_console", "_remoting", "_runtime", "_spark_jobs", "_testing")
 }
 
 
@@ -61,6 +62,8 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
         "namesrv-console = namesrv_runtime.program:namesrv_console",
         "namesrv-staleness = namesrv_spark_jobs.command.cli:main",
         "namesrvctl = namesrv_runtime.program:namesrvctl",
+        "[pytest11]",
+        "namesrv = namesrv_testing.plugin",
     ] == [line for line in entry_points if line]
 
 

@@ -1,0 +1,89 @@
+"""A clock that runs as the machine's does, and that a test moves forward."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+# Everything that is timed in a NameServer, an agent and a client is longer than this, so that nobody sees a jump.
+_STEP_SECONDS: Final = 0.25
+
+
+class TestClock:
+    """The machine's clock, plus what the test has advanced it by; for any number of threads and event loops.
+
+    Servers, brokers and clients that share one live in the same time.
+    """
+
+    # pytest collects classes with this name otherwise
+    __test__ = False
+    busy = staticmethod(time.process_time)
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+        self._lock = threading.Lock()
+        # who sleeps: wakes it on its own loop
+        self._sleepers: set[Callable[[], None]] = set()
+        # each lets the work of one loop be done that a step has made due
+        self._followers: list[Callable[[], None]] = []
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic() + self._ahead
+
+    def wall(self) -> float:
+        """Seconds since 1970."""
+        return time.time() + self._ahead
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once `seconds` have passed on this clock."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        loop, until = asyncio.get_running_loop(), self.monotonic() + seconds
+        advanced = asyncio.Event()
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(advanced.set)
+
+        with self._lock:
+            self._sleepers.add(wake)
+        try:
+            while (left := until - self.monotonic()) > 0:
+                advanced.clear()
+                try:
+                    async with asyncio.timeout(left):
+                        await advanced.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            with self._lock:
+                self._sleepers.discard(wake)
+
+    def follow(self, settle: Callable[[], None]) -> Callable[[], None]:
+        """Have something called after each step of `advance`; returns what ends that."""
+        self._followers.append(settle)
+        return lambda: self._followers.remove(settle)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass quickly: in small steps, after each of which everybody does what has become due.
+
+        Two minutes take about a second. Raises ValueError for a negative number: time does not go back.
+        """
+        if seconds < 0:
+            raise ValueError(f"cannot advance by {seconds} seconds: time does not go back")
+        end = self._ahead + seconds
+        while self._ahead < end:
+            self._ahead = min(self._ahead + _STEP_SECONDS, end)
+            with self._lock:
+                sleepers = list(self._sleepers)
+            for wake in sleepers:
+                wake()
+            # what one says the other hears, and may answer
+            for settle in (*self._followers, *self._followers):
+                settle()
+
+    def __repr__(self) -> str:
+        return f"<TestClock [{self._ahead:g} s ahead]>"

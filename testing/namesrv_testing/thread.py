@@ -1,0 +1,80 @@
+"""What servers and brokers have in common here: a thread that can be frozen, and that follows a clock."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from namesrv_runtime.background_loop import Threaded, W_co
+from namesrv_testing.clock import TestClock
+
+# Passes of the loop for what a step of the clock has begun: a timer, a task, a write, a read.
+_PASSES: Final = 6
+
+
+class TestThread(Threaded[W_co]):
+    """Something real in a thread of its own."""
+
+    __test__ = False
+    # set by those that inherit, before anything is started
+    clock: TestClock
+
+    def start(self) -> None:
+        """Start it; a second call does nothing."""
+        if self._inner is None:
+            super().start()
+            self._unfollow: Callable[[], None] = self.clock.follow(self._settle)
+
+    def stop(self) -> None:
+        """Stop it in good order; it may be frozen. A second call does nothing."""
+        if self._inner is not None:
+            self._unfollow()
+            self.thaw()
+            super().stop()
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it has been frozen and not thawed."""
+        return self._thawed is not None
+
+    _thawed: threading.Event | None = None
+
+    def freeze(self) -> None:
+        """Let it do nothing, as SIGSTOP would: connections stay open, and nobody answers."""
+        if self._thawed is None:
+            thawed, began = threading.Event(), threading.Event()
+
+            def hold() -> None:
+                began.set()
+                thawed.wait()
+
+            self._tell(hold)
+            began.wait()
+            self._thawed = thawed
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        if self._thawed is not None:
+            self._thawed.set()
+            self._thawed = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Frozen for the length of a block."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def _settle(self) -> None:
+        if not self.is_frozen and self._inner is not None:
+            self._call(_passes())
+
+
+async def _passes() -> None:
+    for _ in range(_PASSES):
+        await asyncio.sleep(0)

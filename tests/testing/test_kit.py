@@ -1,0 +1,106 @@
+"""The test kit: each test here is one that somebody who embeds us could write, and stands in the kit's manual."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from namesrv_client import TopicNotFoundError
+from namesrv_testing import TestBroker, TestClient, TestClock, TestNameServer
+
+Brokers = Callable[..., TestBroker]
+Clients = Callable[..., TestClient]
+
+
+def test_route_of_a_broker(namesrv: TestNameServer, namesrv_broker: Brokers, namesrv_client: Clients) -> None:
+    """A broker registers, and a client finds it."""
+    namesrv_broker("broker-a", ["orders"])
+
+    route = namesrv_client().route("orders")
+
+    assert ["broker-a"] == list(route.brokers)
+    assert {"broker-a"} == namesrv.broker_names
+    assert "orders" in namesrv.topics
+
+
+def test_silent_broker_is_evicted(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
+    """Two brokers, of which one freezes; two and a quarter minutes pass in a moment."""
+    frozen, _ = namesrv_broker("broker-a"), namesrv_broker("broker-b")
+    frozen.freeze()
+
+    namesrv.clock.advance(135.0)
+
+    assert {"broker-b"} == namesrv.broker_names
+    frozen.thaw()
+    namesrv.clock.advance(35.0)
+    assert {"broker-a", "broker-b"} == namesrv.broker_names
+
+
+def test_dead_broker_is_gone_at_once(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
+    """Its connection closes."""
+    broker = namesrv_broker("broker-a")
+
+    broker.kill()
+
+    namesrv.clock.advance(1.0)
+    assert set() == namesrv.broker_names
+
+
+def test_client_survives_a_server(
+    namesrv_factory: Callable[..., TestNameServer], namesrv_broker: Brokers, namesrv_client: Clients
+) -> None:
+    """One of two freezes; the other answers."""
+    servers = [namesrv_factory(), namesrv_factory()]
+    namesrv_broker("broker-a", ["orders", "payments"], servers=servers)
+    client = namesrv_client(servers=servers)
+    client.route("orders")
+    asked = next(server for server in servers if server.address == client.chosen_server)
+
+    with asked.frozen():
+        assert ["broker-a"] == list(client.route("payments").brokers)
+
+
+def test_routes_survive_a_restart(namesrv: TestNameServer, namesrv_broker: Brokers, namesrv_client: Clients) -> None:
+    """The agent comes back by itself."""
+    broker = namesrv_broker("broker-a", ["orders"])
+    address = namesrv.address
+
+    namesrv.restart()
+    namesrv.clock.advance(3.0)
+    broker.registered()
+
+    assert address == namesrv.address
+    assert namesrv_client().route("orders").brokers
+
+
+def test_settings_are_the_daemons(namesrv_factory: Callable[..., TestNameServer]) -> None:
+    """And are checked as there."""
+    assert namesrv_factory(broker_expiry_seconds=5.0).port > 0
+    with pytest.raises(ValueError, match="broker_expiry_seconds"):
+        namesrv_factory(broker_expiry_seconds="soon")
+
+
+def test_topic_that_nobody_has(namesrv: TestNameServer, namesrv_client: Clients) -> None:
+    """The client's own error."""
+    with pytest.raises(TopicNotFoundError):
+        namesrv_client().route("nobody-has-it")
+
+
+def test_session_server_and_no_pytest(namesrv_session: TestNameServer) -> None:
+    """It is a class like any other; a broker of its leaves in good order."""
+    with TestBroker([namesrv_session], "broker-a"):
+        assert {"broker-a"} == namesrv_session.broker_names
+    assert set() == namesrv_session.broker_names
+
+
+def test_clock_never_goes_back() -> None:
+    """It runs by itself, too."""
+    clock = TestClock()
+    before, wall = clock.monotonic(), time.time()
+
+    clock.advance(60.0)
+
+    assert clock.monotonic() >= before + 60.0
+    assert clock.wall() >= wall + 60.0
+    with pytest.raises(ValueError, match="-1"):
+        clock.advance(-1)
