@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
-from namesrv_console.pages import brokers, diff, overview, topic, topics
+from namesrv_console.pages import brokers, clients, diff, kv, overview, search, settings, topic, topics
 from namesrv_console.templating import Templates
 
 # in the order of the menu
@@ -26,10 +26,15 @@ PAGES: Final[tuple[Page, ...]] = (
     topic.PAGE,
     diff.PAGE,
     diff.EXPORT,
+    clients.PAGE,
+    settings.PAGE,
+    kv.PAGE,
+    search.PAGE,
 )
 
 THEMES: Final = ("light", "dark")
 _YEAR_SECONDS: Final = 365 * 24 * 3600
+_FRESH: Final = {"cache-control": "no-store", "vary": "cookie, accept-language"}
 
 
 def create_app(console: Console) -> Starlette:
@@ -62,10 +67,12 @@ class _Served:
             content = await page.handler(visit)
             if isinstance(content, Response):
                 return content
+            if (part := visit.query.get("part")) in page.parts:
+                return HTMLResponse(self._templates.parts(page, visit, content)[part], headers=_FRESH)
             theme = request.cookies.get("theme")
             values = {**content, "event_id": self.pages.event_id(visit.cluster.revision), "here": _here(request)}
             html = self._templates.page(page, visit, values, theme=theme if theme in THEMES else None)
-            return HTMLResponse(html, headers={"cache-control": "no-store", "vary": "cookie, accept-language"})
+            return HTMLResponse(html, headers=_FRESH)
 
         return answer
 

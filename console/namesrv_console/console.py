@@ -67,6 +67,11 @@ class Visit:
         return self.console.clock.wall()
 
     @property
+    def reachable(self) -> list[str]:
+        """The servers that answer: one that does not would let a page wait."""
+        return [view.address for view in self.cluster.servers if view.is_reachable]
+
+    @property
     def t(self) -> Callable[..., str]:
         """Words by their key."""
         return self.catalogue.text

@@ -30,13 +30,12 @@ class Scene(NamedTuple):
 
 
 @asynccontextmanager
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def scene(tmp_path: Path, **of_other: int) -> AsyncIterator[Scene]:
     """Broker a is on both servers; b, and the topic U, are on the first alone."""
     clock = FakeClock()
     async with AsyncExitStack() as stack:
-        one, other = [
-            await stack.enter_async_context(namesrv_in_process(tmp_path / name, clock=clock)) for name in ("1", "2")
-        ]
+        one = await stack.enter_async_context(namesrv_in_process(tmp_path / "1", clock=clock))
+        other = await stack.enter_async_context(namesrv_in_process(tmp_path / "2", clock=clock, **of_other))
         await (await one.connect()).register(MASTER, registration("T", "U", "TBW102"))
         await (await one.connect()).register(OTHER, registration("T", HOSTILE))
         await (await other.connect()).register(MASTER, registration("T", "TBW102"))
@@ -96,3 +95,31 @@ async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
         assert not found["same"]
         alone = f"with:{it.one.where}"
         assert [] == (await it.shown.http.get("/diff.json", params={alone: "1"})).json()["differences"]
+
+
+async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> None:
+    """A value that differs drifts, unless each server has its own."""
+    async with scene(tmp_path, quota_brokers_per_cluster=7) as it:
+        order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
+        assert 0 == (await (await it.one.connect()).call(100, order)).header["code"]
+
+        clients = await it.page("/clients?role=broker")
+        settings, drifting = await it.page("/settings"), await it.page("/settings?show=drifting")
+        keys = await it.page("/kv")
+
+    assert "3 connections" in clients
+    assert f"{it.one.where} broker json" in clients
+    assert "listenPort its own" in settings
+    assert "1 settings drift" in drifting
+    assert "quotaBrokersPerCluster drifts" in drifting
+    assert "listenPort" not in drifting
+    assert "T drifts broker-a:8 none" in keys
+
+
+async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:
+    """As a page, and as the part of one that the search field shows while somebody types."""
+    async with scene(tmp_path) as it:
+        assert "Search broker broker-a broker broker-b topic TBW102" in await it.page("/search?q=B")
+        part = await it.shown.text("/search?q=alert&part=results")
+        assert part.startswith("<section")
+        assert "&lt;script&gt;" in part

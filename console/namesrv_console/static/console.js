@@ -47,6 +47,9 @@ function tick() {
   if (document.hidden) return;
   const moment = now();
   for (const element of document.querySelectorAll("[data-heard]")) showAge(element, moment);
+  for (const element of document.querySelectorAll("[data-since]")) {
+    element.textContent = lasting(Math.max(0, moment - Number(element.dataset.since)));
+  }
   const isLost = pausedAt === null && performance.now() - heardFromConsole > LOST_MS;
   document.body.classList.toggle("lost", isLost);
   const trouble = byId("trouble");
@@ -167,9 +170,12 @@ async function look() {
     found.replaceChildren();
     return;
   }
-  const answer = await fetch(`/search?${new URLSearchParams({ q: text, part: "1" })}`);
+  const answer = await fetch(`/search?${new URLSearchParams({ q: text, part: "results" })}`);
   const html = answer.ok ? await answer.text() : "";
-  if (mine === asked) found.innerHTML = html;
+  if (mine !== asked) return;
+  found.innerHTML = html;
+  // the search page has one of that id
+  found.firstElementChild?.removeAttribute("id");
 }
 
 search.addEventListener("input", look);

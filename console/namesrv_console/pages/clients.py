@@ -1,0 +1,26 @@
+"""Clients: who is connected, by role and protocol, for how long, and how much waits for them."""
+
+from namesrv_console.console import Content, Page, Visit
+from namesrv_console.pages.query import choice, number
+from namesrv_console.views.clients import SORTS, ClientQuery, client_page
+
+
+async def show(visit: Visit) -> Content:
+    """One page of the connections."""
+    query = visit.query
+    asked = ClientQuery(
+        role=query.get("role", ""),
+        protocol=query.get("protocol", ""),
+        text=query.get("q", ""),
+        sort=choice(query, "sort", SORTS),
+        page=number(query, "page"),
+    )
+    return {
+        "asked": asked,
+        "found": client_page(visit.cluster, asked),
+        "silent": [view.address for view in visit.cluster.servers if view.connections is None],
+        "kept": {name: value for name, value in query.items() if name != "page" and value},
+    }
+
+
+PAGE = Page("clients", "/clients", "clients.title", show, parts=("clients",))

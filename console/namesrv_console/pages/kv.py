@@ -1,0 +1,21 @@
+"""KV: one namespace of the key-value configuration on each server."""
+
+from namesrv_console.console import Content, Page, Visit
+from namesrv_console.views.tables import value_rows
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
+
+
+async def show(visit: Visit) -> Content:
+    """The namespace that the address names; the one of ordered topics by default."""
+    namespace = visit.query.get("namespace") or ORDER_TOPIC_CONFIG
+    answers = await visit.console.asked.of(("kv", namespace), visit.reachable, lambda server: server.kv_list(namespace))
+    rows = value_rows({server: values or {} for server, values in answers.given.items()})
+    return {
+        "namespace": namespace,
+        "rows": rows,
+        "servers": list(answers.given),
+        "problems": answers.problems(),
+    }
+
+
+PAGE = Page("kv", "/kv", "kv.title", show, parts=("kv",))

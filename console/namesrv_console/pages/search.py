@@ -1,0 +1,15 @@
+"""Search: brokers and topics by a part of their name; `part=results` is what the search field asks while one types."""
+
+from namesrv_console.console import Content, Page, Visit
+from namesrv_console.views.search import search
+
+
+async def show(visit: Visit) -> Content:
+    """The best few."""
+    text = visit.query.get("q", "")
+    clusters = {key.broker_name: key.cluster for key in visit.cluster.broker_keys}
+    topics = visit.console.compared.topics(visit.cluster).made
+    return {"text": text, "hits": search(text, clusters, topics), "clusters": clusters}
+
+
+PAGE = Page("search", "/search", "search.title", show, parts=("results",), in_menu=False)
