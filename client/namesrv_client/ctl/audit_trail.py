@@ -73,13 +73,20 @@ def _named(value: object, *names: str) -> Iterator[object]:
 class Trail:
     """The lines of a directory, in the order in which they were written; those of several runs by their time."""
 
-    directory: Path
+    # that of the trail, or the data directory that it is in
+    place: Path
     filters: Filters = field(default_factory=Filters)
     # what could not be read, a line each
     problems: list[str] = field(default_factory=list)
     # bytes that were read, by file without its suffix; closed files that were read to their end
     _read: dict[Path, int] = field(default_factory=dict)
     _finished: set[Path] = field(default_factory=set)
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are; a server that has just started makes it with the first line."""
+        inside = self.place / "audit"
+        return inside if inside.is_dir() else self.place
 
     def news(self) -> Iterator[Line]:
         """What has come since the last time that is wanted."""

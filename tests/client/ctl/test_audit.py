@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from namesrv_client.ctl.audit_trail import Trail
 from tests.support.ctl import COMMAND, run
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
@@ -162,6 +163,15 @@ def test_wrong_use(arguments: list[str], message: str) -> None:
 
     assert (2, "") == (done.code, done.out)
     assert message in done.err
+
+
+def test_a_trail_may_begin_after_it_is_looked_for(tmp_path: Path) -> None:
+    """A server that has just started makes the directory with its first line."""
+    trail = Trail(tmp_path)
+    assert [] == [*trail.news()]
+    write(tmp_path / "audit", "08", "ns-0a-1.jsonl.open", KV)
+
+    assert [KV] == [*trail.news()]
 
 
 def test_a_running_server_is_followed(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def audit(  # noqa: PLR0913 - each is an option
     Reads the files of the server's audit trail; run it where they are. Exits with 1 if one of them is damaged.
     """
     filters = Filters(frozenset(kind or ()), account, peer, request, broker, topic, _since(since))
-    trail = Trail(_trail_directory(directory), filters)
+    trail = Trail(_place(directory), filters)
     if follows:
         _follow(options, trail, limit)
     lines = list(deque(trail.news(), maxlen=limit))
@@ -83,13 +83,10 @@ def _follow(options: Options, trail: Trail, limit: int) -> None:
     run(options, stream, ExitCode.OK)
 
 
-def _trail_directory(directory: Path | None) -> Path:
+def _place(directory: Path | None) -> Path:
     if directory is None:
         home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         directory = Path(os.environ.get("NAMESRV_DATA_DIR") or Path(home) / "namesrv")
-    inside = directory / "audit"
-    if inside.is_dir():
-        return inside
     if not directory.is_dir():
         raise typer.BadParameter(f"no such directory: {directory}", param_hint="DIRECTORY")
     return directory
