@@ -1,17 +1,30 @@
 """The page of a report, as text and opened in a real browser."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
+from namesrv_spark_jobs.report.charts import Setting, lettered
 from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.report.shown import printable
 from tests.support.browser import DESKTOP, PHONE, browser, console, requested, show, take_picture
 from tests.support.heartbeat_lines import MIDNIGHT_MS
-from tests.support.staleness_sample import NOTHING, empty_charts, empty_summary, sample_charts, sample_summary
+from tests.support.staleness_sample import (
+    MINUTE_MS,
+    NOTHING,
+    empty_charts,
+    empty_summary,
+    sample_charts,
+    sample_summary,
+)
 
 # one worker gets all of them: a browser costs seconds
 pytestmark = pytest.mark.xdist_group("browser")
@@ -24,7 +37,20 @@ HOSTILE = (
     "\u202egnorts\u2066\u200f",
     "\x1b[31mred\x9b0m\x00\x7f",
 )
-SAMPLE = page(sample_summary(), sample_charts())
+FIGURES = ("staleness-picture", "timeline-picture", "what-if-picture", "gaps-picture")
+CODE = re.compile(r"<script[^>]*>.*?</script>", re.DOTALL)
+# of everything that is written in pictures, the pairs that stand over each other
+OVERPRINTS = """
+    const seen = [...document.querySelectorAll("figure svg text:not([opacity='0'])")]
+        .map(x => [x.textContent, x.getBoundingClientRect()])
+        .filter(([, box]) => box.width > 0);
+    const found = [];
+    for (const [i, [words, box]] of seen.entries())
+        for (const [others, other] of seen.slice(0, i))
+            if (box.left < other.right - 1 && other.left < box.right - 1
+                && box.top < other.bottom - 2 && other.top < box.bottom - 2) found.push([words, others]);
+    return found;
+"""
 # ground and letters of each scheme
 COLOURS = {"light": ["rgb(245, 246, 244)", "rgb(89, 99, 107)"], "dark": ["rgb(18, 21, 23)", "rgb(155, 165, 172)"]}
 
@@ -36,6 +62,12 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
         yield chrome
 
 
+@pytest.fixture(scope="module")
+def sample() -> str:
+    """The page of a bad morning."""
+    return page(sample_summary(), sample_charts())
+
+
 def _page(folder: Path, text: str) -> Path:
     written = folder / "report.html"
     written.write_text(text, encoding="utf-8")
@@ -45,28 +77,33 @@ def _page(folder: Path, text: str) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_page_shows_its_pictures(opened: webdriver.Chrome, tmp_path: Path, size: tuple[int, int], scheme: str) -> None:
+def test_page_shows_its_pictures(
+    opened: webdriver.Chrome, tmp_path: Path, sample: str, size: tuple[int, int], scheme: str
+) -> None:
     """On a screen and on a phone, by day and by night; nothing is complained about, nothing asked for.
 
     Nothing has to be pushed sideways but wide tables, in their own frames; letters can be read.
     """
-    shown = _page(tmp_path, SAMPLE)
+    shown = _page(tmp_path, sample)
 
     show(opened, shown, size=size, scheme=scheme)
 
+    _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
     measure = """
         const all = [...document.querySelectorAll(arguments[0])].filter(x => x.getBoundingClientRect().width > 0);
         const box = all[0].getBoundingClientRect();
-        return [box.width, box.height, box.width / all[0].viewBox.baseVal.width];
+        return [all.length, box.width, box.height, box.width / all[0].viewBox.baseVal.width];
     """
-    for name in ("staleness-picture", "timeline-picture", "what-if-picture", "gaps-picture"):
-        width, height, scale = opened.execute_script(measure, f"#{name} svg")
+    for name in FIGURES:
+        count, width, height, scale = opened.execute_script(measure, f"#{name} :is(.live, .drawing) svg")
+        assert 1 == count, name
         assert width > 0.7 * min(size[0], 1016), name
         assert height > 200, name
-        assert scale > 0.8, name
+        assert scale > 0.95, name
+    assert [] == opened.execute_script(OVERPRINTS)
     assert size[0] >= opened.execute_script("return document.documentElement.scrollWidth")
     colours = """
-        const [page, text] = ["body", "svg text"].map(x => getComputedStyle(document.querySelector(x)));
+        const [page, text] = ["body", ".live svg text"].map(x => getComputedStyle(document.querySelector(x)));
         return [page.backgroundColor, text.fill];
     """
     assert COLOURS[scheme] == opened.execute_script(colours)
@@ -74,6 +111,92 @@ def test_page_shows_its_pictures(opened: webdriver.Chrome, tmp_path: Path, size:
     assert [shown.as_uri()] == requested(opened, shown)
     take_picture(opened, tmp_path / f"{size[0]}-{scheme}.png")
     assert (tmp_path / f"{size[0]}-{scheme}.png").stat().st_size > 50_000
+
+
+def _await(opened: webdriver.Chrome, script: str, *arguments: Any) -> Any:
+    """What this script says, once it says anything."""
+    return WebDriverWait(opened, 30).until(lambda chrome: chrome.execute_script(script, *arguments))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("medium", ["screen", "print"])
+def test_page_reads_without_scripts_and_on_paper(
+    opened: webdriver.Chrome, tmp_path: Path, sample: str, medium: str
+) -> None:
+    """Then drawings are there in place of live charts, and nothing that would need a script or a pointer."""
+    is_print = medium == "print"
+    opened.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not is_print})
+    try:
+        show(opened, _page(tmp_path, sample))
+        if is_print:
+            _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium})
+        shown = """
+            const found = [...document.querySelectorAll(arguments[0])];
+            return found.filter(x => x.getBoundingClientRect().height > 20).length;
+        """
+        assert 4 == opened.execute_script(shown, "figure .drawing svg") - opened.execute_script(
+            shown, "details .drawing svg"
+        )
+        assert 0 == opened.execute_script(shown, ".live, .controls, .scripted")
+        assert [] == opened.execute_script(OVERPRINTS)
+        assert [] == console(opened)
+    finally:
+        opened.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.slow
+def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, sample: str) -> None:
+    """A frame that is drawn zooms; tables sort and filter; whoever opens the address sees the same."""
+    shown = _page(tmp_path, sample)
+    zoom = "return JSON.parse(document.getElementById('timeline-picture').dataset.shown ?? 'null')"
+    first = "return [...document.querySelectorAll('#worst tbody tr')].map(x => x.cells[2].textContent)[0]"
+    show(opened, shown)
+    _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
+    live = opened.find_element(By.CSS_SELECTOR, "#timeline-picture .live")
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", live)
+
+    ActionChains(opened, duration=0).move_to_element(live).click_and_hold().move_by_offset(200, 0).release().perform()
+    start, end = _await(opened, zoom)
+    heads = opened.find_elements(By.CSS_SELECTOR, "#worst th button")
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", heads[2])
+    heads[2].click()
+    heads[2].click()
+    opened.find_element(By.CSS_SELECTOR, "#input input[type=search]").send_keys("bad lines")
+
+    assert 0 < end - start < 240 * MINUTE_MS
+    assert "2026-03-01 00:35:00" == opened.execute_script(first)
+    address = _await(opened, "return location.hash.includes('bad+lines') && location.href")
+    opened.get("about:blank")
+    opened.get(address)
+    assert [start, end] == _await(opened, zoom)
+    assert "2026-03-01 00:35:00" == opened.execute_script(first)
+    assert "1 of 13" == opened.find_element(By.CSS_SELECTOR, "#input .controls .count").text
+    assert [] == console(opened)
+
+
+@pytest.mark.slow
+def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) -> None:
+    """A click on `show me` zooms the time line to it and marks it, also where the row is folded away."""
+    charts = sample_charts()
+    row = charts["timeline"]["brokers"][20]
+    life = row["lives"][0]
+    charts["worst"][1] |= {
+        "broker_name": "broker-20",
+        "nameserver": row["nameserver"],
+        "last_ok_ms": life["last_ok_ms"],
+    }
+    show(opened, _page(tmp_path, page(sample_summary(), charts)))
+    _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
+
+    opened.find_element(By.CSS_SELECTOR, ".finding.warning a.show").click()
+
+    shown = _await(opened, "return JSON.parse(document.getElementById('timeline-more').dataset.shown ?? 'null')")
+    assert [life["last_ok_ms"] - 236_000, life["to_ms"] + 236_000] == shown
+    marked = "return document.querySelectorAll('#timeline-more .live path[stroke=\"var(--ink)\"]').length"
+    assert 1 == _await(opened, marked)
+    assert "mark=" in _await(opened, "return location.hash.length > 1 && location.hash")
 
 
 @pytest.mark.slow
@@ -94,11 +217,13 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
 
     show(opened, _page(tmp_path, text))
 
+    _await(opened, "return document.querySelectorAll('figure.drawn').length >= 4")
     elements = "return [...document.querySelectorAll('*')].map(x => [x.localName, ...x.getAttributeNames()]).flat()"
-    found = set(opened.execute_script(elements))
-    assert not {"script", "img"} & found
+    found = opened.execute_script(elements)
+    assert 3 == found.count("script")
+    assert "img" not in found
     assert not [name for name in found if name.startswith("on")]
-    assert {"\n"} == {one for one in text if not one.isprintable()}
+    assert {"\n"} == {one for one in CODE.sub("", text) if not one.isprintable()}
     assert "How long stale routes lasted" == opened.title
     assert [] == console(opened)
     for place in ("#groups", "#worst", "#timeline", "#input", ".findings", ".lead"):
@@ -107,11 +232,11 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
 
 
 @pytest.mark.slow
-def test_script_would_not_run_if_there_was_one(opened: webdriver.Chrome, tmp_path: Path) -> None:
-    """The page's own policy refuses it, should escaping ever fail."""
+def test_script_of_somebody_else_would_not_run(opened: webdriver.Chrome, tmp_path: Path, sample: str) -> None:
+    """The page's own policy refuses it, should escaping ever fail, and any `eval`."""
     injected = "<script>document.title = 'taken'</script><img src='http://127.0.0.1:9/x'></body>"
 
-    show(opened, _page(tmp_path, SAMPLE.replace("</body>", injected)))
+    show(opened, _page(tmp_path, sample.removesuffix("</body></html>") + injected))
 
     assert "How long stale routes lasted" == opened.title
     complaints = console(opened)
@@ -125,6 +250,7 @@ def test_page_of_a_quiet_hour_has_words_in_place_of_pictures() -> None:
 
     assert 6 == text.count('class="empty"')
     assert "<svg" not in text
+    assert 2 == text.count("<script")
     finding = (
         '<span class="severity">Good</span><span class="says">No broker went away, and none was removed by mistake.'
     )
@@ -143,37 +269,43 @@ def test_settings_that_would_only_have_hit_the_living_are_told_apart() -> None:
     assert "Every setting tried" in text
 
 
-def test_page_is_complete() -> None:
-    """One file, without a script, a style attribute or an address of anything outside of it; the same each time."""
-    names, attributes = set(re.findall(r"<(\w+)", SAMPLE)), set(re.findall(r' ([a-z-]+)="', SAMPLE))
-    ids, links = re.findall(r' id="([^"]*)"', SAMPLE), re.findall(r' href="([^"]*)"', SAMPLE)
+def test_page_is_complete(sample: str) -> None:
+    """One file, without a style attribute or an address of anything outside of it; the same each time."""
+    text = CODE.sub("", sample)
+    names, attributes = set(re.findall(r"<(\w+)", text)), set(re.findall(r' ([a-z-]+)="', text))
+    ids, links = re.findall(r' id="([^"]*)"', text), re.findall(r' href="([^"]*)"', text)
 
     assert not {"script", "link", "img", "iframe", "object", "form", "base"} & names
-    assert "style" not in attributes
-    assert ["http://www.w3.org/2000/svg"] == sorted(set(re.findall(r"https?://[^\s\"'<]+", SAMPLE)))
-    assert "default-src 'none'" in SAMPLE.replace("&#39;", "'")
+    assert not {"style", "src"} & attributes
+    assert [] == re.findall(r"https?://[^\s\"'<]+", text)
+    policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', text.replace("&#39;", "'"))[0]
+    digest = "'sha256-[A-Za-z0-9+/=]+'"
+    expected = (
+        f"default-src 'none'; script-src {digest} {digest}; style-src {digest}; base-uri 'none'; form-action 'none'"
+    )
+    assert re.fullmatch(expected, policy)
     chapters = ("Staleness", "Lives of brokers", "Other settings", "Worst intervals", "Regularity of heartbeats")
-    headings = re.findall(r"<h[12][^>]*>([^<]+)</h[12]>", SAMPLE)
+    headings = re.findall(r"<h[12][^>]*>([^<]+)</h[12]>", text)
     assert ["How long stale routes lasted", *chapters, "By group", "Input", "Definitions"] == headings
     # each id is there once, and whatever is referred to is there
     assert len(set(ids)) == len(ids)
     assert set(links) <= {f"#{name}" for name in ids}
-    assert {name for labels in re.findall(r'aria-labelledby="([^"]+)"', SAMPLE) for name in labels.split()} <= set(ids)
-    assert page(sample_summary(), sample_charts()) == SAMPLE
-    # each drawing is an image with a title and a description; legends are left out
-    drawings = re.findall(r"<svg [^>]*>", SAMPLE)
-    described = re.findall(r'<desc id="[^"]+">([^<]+)</desc>', SAMPLE)
-
-    assert all('role="img"' in drawing or 'aria-hidden="true"' in drawing for drawing in drawings)
-    assert 10 == sum('role="img"' in drawing for drawing in drawings) == len(described)
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(ids)
+    assert {name for labels in re.findall(r'aria-labelledby="([^"]+)"', text) for name in labels.split()} <= set(ids)
+    assert page(sample_summary(), sample_charts()) == sample
+    # each drawing is an image with a description; legends are left out
+    described = re.findall(r'role="img" aria-label="([^"]+)"', text)
+    assert 5 == len(described)
     told = "At NameServers: p50 110 s, p99 128 s. At clients: p50 127 s, p99 157 s. The settings bound it to 160 s."
-    assert told in described
+    assert f"How long stale routes lasted. {told}" in described
 
 
-def _picture(text: str, name: str) -> str:
-    found = re.search(rf'<svg class="wide"[^>]*aria-labelledby="{name}-wide-title.*?</svg>', text)
+def _bars(text: str) -> list[dict[str, Any]]:
+    """What the picture of lives shows."""
+    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)
     assert found is not None
-    return found[0]
+    bars: list[dict[str, Any]] = json.loads(found[1])["timeline-picture"]["data"]["values"]
+    return bars
 
 
 def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
@@ -185,29 +317,49 @@ def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
 
     text = page(sample_summary(), charts)
 
-    picture = _picture(text, "timeline-picture")
-    assert 'class="stale"' not in picture
-    assert "alive from 2026-03-01 00:00:00 to 2026-03-01 01:01:58 (unregistered)" in picture
-    assert "ns-1 was not running, or its log is missing, for 10 min" in picture
+    assert ["down", "alive"] == [bar["kind"] for bar in _bars(text)]
+    assert [
+        "ns-1 was not running, or its log is missing, for 10 min",
+        "alive from 2026-03-01 00:00:00 to 2026-03-01 01:01:58 (unregistered)",
+    ] == [bar["says"] for bar in _bars(text)]
     assert "the NameServer was not running, or its log is missing</span>" in text
 
 
-@pytest.mark.parametrize(("p99", "bound"), [(6_300, 8_000), (7_900, 8_000), (8_000, 8_000)])
-def test_labels_stand_beside_each_other(p99: int, bound: int) -> None:
-    """No label is printed over another, however close their values are; one that has no room is left out."""
-    curve = [[5_000 + step * 15, step / 200] for step in range(201)]
-    summary = sample_summary()
-    for measure in ("registry", "client"):
-        summary[measure]["all"] |= {"p50": 6_000, "p99": p99}
+def test_letters_of_settings_stand_beside_each_other() -> None:
+    """Of the best settings that lie upon each other only the first has a letter."""
+    best = [Setting("a", "fixed", 0, 120_000), Setting("b", "fixed", 1, 119_900), Setting("c", "phi", 900, 40_000)]
 
-    text = page(summary, {**sample_charts(), "registry_cdf": curve, "client_cdf": curve, "bound_ms": bound})
+    assert {"A": best[0], "B": best[1], "C": best[2]} == lettered(best)
+    assert {"A": best[0], "B": best[2]} == lettered(
+        [best[0], best[1]._replace(false_evictions=0, staleness_ms=119_999), best[2]][::2]
+    )
 
-    label = r'x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">((?:p\d|bound)[^<]*)<'
-    labels = [
-        (float(x) - (len(words) * 6 if anchor == "end" else 0), float(y), len(words) * 6)
-        for x, y, anchor, words in re.findall(label, _picture(text, "staleness-picture"))
+
+@pytest.mark.slow
+def test_week_of_a_hundred_brokers_is_a_file_of_five_megabytes() -> None:
+    """All rows of the time line are full, and all groups as long as they get."""
+    summary, charts = sample_summary(), sample_charts()
+    life = charts["timeline"]["brokers"][0]["lives"][0]
+    week = 7 * 24 * 60 * MINUTE_MS
+    step = week // 50
+    lives = [
+        {
+            **life,
+            "from_ms": MIDNIGHT_MS + n * step,
+            "last_ok_ms": MIDNIGHT_MS + n * step + step // 2,
+            "to_ms": MIDNIGHT_MS + n * step + step // 2 + 118_000,
+        }
+        for n in range(50)
     ]
-    assert len(labels) >= 3
-    for index, (x, y, width) in enumerate(labels):
-        for left, top, length in labels[:index]:
-            assert abs(y - top) >= 12 or x >= left + length or left >= x + width
+    names = [f"production-cluster-eu/broker-{number:03}-zone-b/0" for number in range(100)]
+    charts["timeline"] |= {
+        "to_ms": MIDNIGHT_MS + week,
+        "brokers": [{"broker": name, "nameserver": "namesrv-2.example", "lives": lives} for name in names[:60]],
+    }
+    group = summary["registry"]["all"]
+    summary["registry"]["by_broker"] = summary["client"]["by_client"] = dict.fromkeys(names, group)
+    charts["worst"] = charts["worst"][:1] * 20
+
+    size = len(page(summary, charts).encode())
+
+    assert 1_500_000 < size < 5_000_000

@@ -54,8 +54,9 @@ def _run(argv: Sequence[str]) -> int:
     if settings.submit_line is not None:
         sys.stdout.write(f"{settings.submit_line}\n")
         return errors.OK
-    if importlib.util.find_spec("jinja2") is None:
-        raise UsageError("jinja2 is not installed; install it with pip install 'namesrv[report]'")
+    for module, package in (("jinja2", "jinja2"), ("vl_convert", "vl-convert-python")):
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[report]'")
     from namesrv_spark_jobs.command.run import make_report  # noqa: PLC0415  # not for --help, nor for a mistyped option
 
     return make_report(settings, argv, on_session=_listen)

@@ -1,152 +1,190 @@
-"""Charts of the page: where everything stands, and what is written on it; templates/charts.html draws them."""
+"""The charts of the page in Vega-Lite, as plain values, each with what it shows in words."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import accumulate, groupby
 from typing import Any, Final, NamedTuple
 
-from namesrv_spark_jobs.report.shown import shown_duration, shown_moment
+from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_moment
 
 Row = Mapping[str, Any]
-# a place on an axis, and what is written there
-Tick = tuple[float, str]
-# left, top, width, height, class, and what a browser shows under the pointer
-Box = tuple[float, float, float, float, str, str]
+Spec = dict[str, Any]
 
-# a screen and a phone: a picture that is only made smaller has letters that nobody can read
-WIDE: Final = 920
-NARROW: Final = 380
-
-# round numbers of milliseconds on an axis, as people say them
-_DURATIONS: Final = (
-    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
-    *(1_000, 2_000, 5_000, 10_000, 20_000, 30_000),
-    *(60_000, 120_000, 300_000, 600_000, 1_800_000),
-    *(3_600_000, 7_200_000, 21_600_000, 43_200_000),
-    *(86_400_000, 172_800_000, 604_800_000, 2_592_000_000),
-)
-# between ticks of a clock: seconds to weeks
-_CLOCK_STEPS: Final = (
-    *(1_000, 2_000, 5_000, 10_000, 15_000, 30_000),
-    *(60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000),
-    *(3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000),
-    *(86_400_000, 172_800_000, 604_800_000, 1_209_600_000, 2_592_000_000),
-)
-_THOUSANDS: Final = ("", " k", " M", " G", " T")
-_DAY_MS: Final = 86_400_000
-_MINUTE_MS: Final = 60_000
-# a curve that spans more than that shows its last part only: what matters is on the right
-_MOST_SPAN: Final = 100_000
+# of the drawing for paper; in a browser a chart is as wide as its card
+_WIDTH: Final = 920
+_ROW_HEIGHT: Final = 24
 # two thirds of the expiry: as docs/staleness.md has it
 _NEAR_MISS_PERCENT: Final = 200 / 3
-# width of a letter of a label, at most (bold ones of DejaVu are wide), and on average
-_WIDEST_LETTER: Final = 9.0
-_LETTER: Final = 7
-_LINE: Final = 15
-# more names than that are a grey mass: the best settings and the logged ones keep theirs
-_MOST_LABELS: Final = {False: 26, True: 6}
+# a curve that spans more than that shows its last part only: what matters is on the right
+_MOST_SPAN: Final = 100_000
+# round numbers of milliseconds, as people say them: 1 ms to 30 days
+_DURATIONS: Final = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000),
+    *(60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000),
+    *(86_400_000, 172_800_000, 604_800_000, 2_592_000_000),
+)
+# a number of milliseconds at an axis: 500 ms, 90 s, 2.5 min
+_AXIS_DURATION: Final = " : ".join(
+    [
+        *(
+            f"datum.value >= {least} ? format(datum.value / {size}, '~g') + ' {unit}'"
+            for unit, least, size in (
+                ("d", 172_800_000, 86_400_000),
+                ("h", 7_200_000, 3_600_000),
+                ("min", 300_000, 60_000),
+                ("s", 1_000, 1_000),
+            )
+        ),
+        "datum.value > 0 ? format(datum.value, '~g') + ' ms'",
+        "'0'",
+    ]
+)
+# a moment at an axis: 02 Mar, 07:30, 07:30:05
+_AXIS_MOMENT: Final = (
+    "utchours(datum.value) || utcminutes(datum.value) || utcseconds(datum.value)"
+    " ? utcFormat(datum.value, utcseconds(datum.value) ? '%H:%M:%S' : '%H:%M') : utcFormat(datum.value, '%d %b')"
+)
+# width of a letter of a name, at most: the program that draws for paper does not know the reader's letters
+_LETTER: Final = 7.5
+# letters of a name at the time line that there is room for
+_MOST_LETTERS: Final = 37
 # from there on single evictions are not told apart any more
 _MOST_LINEAR: Final = 20
-
-
-@dataclass(frozen=True)
-class Scale:
-    """From values in [low, high] to places in [start, end]."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    logarithmic: bool = False
-
-    def at(self, value: float) -> float:
-        """The place of a value; what is outside lies on the edge."""
-        low, here, high = (
-            math.log(max(one, 1e-9)) if self.logarithmic else one
-            for one in (self.low, min(max(value, self.low), self.high), self.high)
-        )
-        return self.start + ((here - low) / (high - low) if high > low else 0.5) * (self.end - self.start)
-
-
-class Label(NamedTuple):
-    """Words that begin, are centred (`middle`) or end at a place."""
-
-    x: float
-    y: float
-    words: str
-    kind: str
-    anchor: str
-
-    @property
-    def left(self) -> float:
-        """Where it begins, at the outermost."""
-        return self.x - len(self.words) * _WIDEST_LETTER if self.anchor == "end" else self.x
-
-    @property
-    def right(self) -> float:
-        """Where it ends, at the outermost."""
-        return self.left + len(self.words) * _WIDEST_LETTER
+# the smallest plot that the letters of settings must not overprint in, and the room of one
+_LEAST_PLOT: Final = (250, 300)
+_LETTER_ROOM: Final = 15
+# colours are those of the page, by day, by night and on paper: its style has them
+_CONFIG: Final[Spec] = {
+    "aria": False,
+    "background": None,
+    "font": "system-ui, -apple-system, Segoe UI, Roboto, Noto Sans, Liberation Sans, DejaVu Sans, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        **dict.fromkeys(("domainColor", "tickColor"), "var(--rule)"),
+        **dict.fromkeys(("labelColor", "titleColor"), "var(--soft)"),
+        **dict.fromkeys(("labelFontSize", "titleFontSize"), 12),
+        "gridColor": "var(--faint)",
+        "labelPadding": 6,
+        "titleFontWeight": "normal",
+    },
+    "axisX": {"labelSeparation": 12, "titleAnchor": "end", "labelBound": True},
+}
+_TIP: Final = {"field": "says"}
+_DOT: Final = {"type": "point", "filled": True, "opacity": 1, "stroke": "var(--card)"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """One drawing; the template knows what `parts` are."""
+    """One chart."""
 
-    width: int
-    height: int
+    title: str
     # what is to be seen in it, for those who cannot see it
     description: str
-    across: Scale
-    up: Scale
-    rows: Sequence[Tick] = ()
-    columns: Sequence[Tick] = ()
-    parts: Mapping[str, Any]
+    spec: Spec
 
 
-def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]], width: int) -> Chart:
+class Axis(NamedTuple):
+    """What stands along one side of a chart."""
+
+    field: str
+    type: str
+    title: str | None
+    scale: Spec
+    axis: Spec
+
+
+def _spec(rows: Sequence[Row], height: int, axes: tuple[Axis, Axis], layers: Sequence[Spec], **parameters: Any) -> Spec:
+    """Layers, most of them for these rows, over an axis to the right and one upwards.
+
+    The page sets the parameter `zoom` to the part to show: from, to, and the same upwards.
+    """
+    encoding = {name: axis._asdict() for name, axis in zip("xy", axes, strict=True)}
+    for place, axis in zip((0, 2), encoding.values(), strict=True):
+        if "domain" in axis["scale"] and axis["type"] != "nominal":
+            whole = axis["scale"].pop("domain")
+            part = f"zoom && zoom[{place + 1}] != null ? [zoom[{place}], zoom[{place + 1}]] : {json.dumps(whole)}"
+            axis["scale"] |= {"nice": False, "domainRaw": {"expr": part}}
+    return {
+        "width": _WIDTH,
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "config": _CONFIG,
+        "params": [{"name": name, "value": value} for name, value in {"zoom": None, **parameters}.items()],
+        "data": {"values": rows},
+        "encoding": encoding,
+        "layer": list(layers),
+    }
+
+
+def _layer(
+    mark: Spec, *, colours: Mapping[str, str] | None = None, rows: Sequence[Row] | None = None, **encoding: Any
+) -> Spec:
+    """Marks, by the `kind` of their rows in these colours of the page; for rows of their own, if given."""
+    made: Spec = {"mark": {"clip": True, **mark}, "encoding": encoding}
+    if rows is not None:
+        made["data"] = {"values": rows}
+    if colours is not None:
+        scale = {"domain": list(colours), "range": [f"var(--{colour})" for colour in colours.values()]}
+        made["encoding"]["color"] = {"field": "kind", "type": "nominal", "scale": scale, "legend": None}
+    return made
+
+
+def _limit(row: Row) -> Spec:
+    """A line from the bottom to the top."""
+    line = {"type": "rule", "color": "var(--bound)", "strokeDash": [6, 4], "strokeWidth": 2}
+    return _layer(line, rows=[row], tooltip=_TIP, y={"value": 0}, y2={"value": {"expr": "height"}})
+
+
+def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
     """The curves over a logarithmic time axis, with these percentiles marked, and the bound."""
-    height = 300 if width <= NARROW else 370
-    curves = {kind: charts[f"{kind}_cdf"] for kind in ("client", "registry") if charts[f"{kind}_cdf"]}
+    names, colours = {"registry": "NameServers", "client": "clients"}, {"registry": "registry", "client": "client"}
+    curves = {kind: charts[f"{kind}_cdf"] for kind in names if charts[f"{kind}_cdf"]}
     bound = charts["bound_ms"]
     low, high = _span([bound, *(ms for curve in curves.values() for ms, _ in curve)])
-    across = Scale(low, high, 44, width - 16, logarithmic=True)
-    up = Scale(0, 1, height - 46, 34)
-    x, taken = across.at(bound), list[Label]()
-    # beside the line, on the side where there is room for it
-    places = [(x + 7, up.end - 14, "start"), (x - 7, up.end - 14, "end")]
-    # a round number of seconds, and known as such: 160 s
-    _label(f"bound {bound / 1000:g} s", "bound", places, taken, width)
-    dots = []
-    for kind in curves:
-        for name, ms in marks.get(kind, {}).items():
-            x, y, words = across.at(ms), up.at(float(name.removeprefix("p")) / 100), f"{name} {shown_duration(ms)}"
-            dots.append((x, y, 4.5, kind, words))
-            # registry staleness is the shorter one: its labels go to the left if they can, the clients' to the right
-            left = [(x - 10, y - 7, "end"), (x - 10, y + 16, "end")]
-            right = [(x + 10, y + 16, "start"), (x + 10, y - 7, "start")]
-            if width > NARROW:
-                _label(words, f"small {kind}", left + right if kind == "registry" else right + left, taken, width)
+
+    def point(kind: str, ms: float, share: float, says: str) -> Row:
+        # 0 has no place on a logarithmic axis
+        return {"kind": kind, "ms": max(ms, low), "share": share, "says": f"at {names[kind]}: {says}"}
+
+    points = [
+        point(kind, ms, share, f"{share:.1%} of the routes gone after {shown_duration(ms)}")
+        for kind, curve in curves.items()
+        for ms, share in curve
+    ]
+    dots = [
+        point(kind, ms, float(mark.removeprefix("p")) / 100, f"{mark} {shown_duration(ms)}")
+        for kind in curves
+        for mark, ms in marks.get(kind, {}).items()
+    ]
     told = [
-        f"At {name}: {', '.join(f'{mark} {shown_duration(ms)}' for mark, ms in marks[kind].items())}."
-        for name, kind in (("NameServers", "registry"), ("clients", "client"))
+        f"At {names[kind]}: {', '.join(f'{mark} {shown_duration(ms)}' for mark, ms in marks[kind].items())}."
+        for kind in names
         if kind in marks
     ]
+    ticks = [ms for ms in _DURATIONS if low <= ms <= high]
+    axis = {"values": {"expr": f"zoom ? null : {ticks}"}, "labelExpr": _AXIS_DURATION}
+    layers = [
+        _limit({"ms": bound, "says": f"bound of the settings: {bound / 1000:g} s"}),
+        _layer({"type": "line", "interpolate": "step-after", "strokeWidth": 2.5}, colours=colours),
+        # what the pointer finds: a curve is thin
+        _layer({**_DOT, "size": 90, "opacity": 0}, colours=colours, tooltip=_TIP),
+        _layer({**_DOT, "size": 80}, colours=colours, rows=dots, tooltip=_TIP),
+    ]
     return Chart(
-        width=width,
-        height=height,
+        title="How long stale routes lasted",
         description=" ".join([*told, f"The settings bound it to {shown_duration(bound)}."]),
-        across=across,
-        up=up,
-        rows=[(up.at(share), f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
-        columns=_duration_ticks(across, apart=52),
-        parts={
-            "bound": across.at(bound),
-            "curves": [(kind, _steps(curve, across, up)) for kind, curve in curves.items()],
-            "dots": dots,
-            "labels": taken,
-        },
+        spec=_spec(
+            points,
+            330,
+            (
+                Axis(
+                    "ms", "quantitative", "time since the last heartbeat", {"type": "log", "domain": [low, high]}, axis
+                ),
+                Axis("share", "quantitative", None, {"domain": [0, 1]}, {"format": ".0%", "tickCount": 4}),
+            ),
+            layers,
+        ),
     )
 
 
@@ -159,140 +197,130 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     return min(max((tick for tick in _DURATIONS if tick <= low), default=1), high / 10), high
 
 
-def _duration_ticks(scale: Scale, *, apart: float) -> list[Tick]:
-    """Round durations, at least so far apart."""
-    ticks: list[Tick] = []
-    for value in _DURATIONS:
-        place = scale.at(value)
-        if scale.low <= value <= scale.high and (not ticks or abs(place - ticks[-1][0]) >= apart):
-            units = (("d", _DAY_MS), ("h", 3_600_000), ("min", _MINUTE_MS), ("s", 1_000), ("ms", 1))
-            unit, size = next((unit, size) for unit, size in units if value >= size)
-            ticks.append((place, f"{value / size:g} {unit}"))
-    return ticks
+def where(row: Row) -> str:
+    """A row of the time line."""
+    return printable(f"{row['broker']} on {row['nameserver']}")
 
 
-def _steps(curve: Iterable[Sequence[float]], across: Scale, up: Scale) -> list[tuple[float, float]]:
-    """From 0 %, a step at each value."""
-    points: list[tuple[float, float]] = []
-    for ms, share in curve:
-        x = across.at(ms)
-        points += [(x, points[-1][1] if points else up.at(0)), (x, up.at(share))]
-    return points
+def timeline(brokers: Sequence[Row], timeline: Row) -> Chart:
+    """These rows of the time line from top to bottom, over one time axis; each shows when its server was down.
 
-
-def _label(words: str, kind: str, places: Iterable[tuple[float, float, str]], taken: list[Label], width: int) -> None:
-    """Add a label at the first of these places where nothing else stands; nowhere if there is none."""
-    for x, y, anchor in places:
-        label = Label(x, y, words, kind, anchor)
-        is_free = all(label.right <= t.left or t.right <= label.left or abs(y - t.y) >= _LINE + 1 for t in taken)
-        if is_free and label.left >= 0 and label.right <= width:
-            taken.append(label)
-            return
-
-
-def timeline(brokers: Sequence[Row], timeline: Row, width: int) -> Chart:
-    """These rows of the time line from top to bottom, over one time axis; each shows when its server was down."""
-    is_narrow = width <= NARROW
-    top, row_height, label_width = 30, 38 if is_narrow else 24, 2 if is_narrow else 250
-    height = top + row_height * len(brokers) + 8
-    across = Scale(timeline["from_ms"], timeline["to_ms"], label_width, width - 12)
-    labels, boxes = [], list[Box]()
-    for index, row in enumerate(brokers):
-        y, where = top + row_height * index, f"{row['broker']} on {row['nameserver']}"
-        if is_narrow:
-            labels.append(Label(2, y + 13, _shortened(where, 52), "row small", "start"))
-        else:
-            labels.append(Label(label_width - 10, y + 15, _shortened(where, 37), "row small", "end"))
-        bar = y + (18 if is_narrow else 5)
-        down = f"{row['nameserver']} was not running, or its log is missing, for"
-        boxes += [
-            _bar(across, bar, (begin, end), "down", f"{down} {shown_duration(end - begin)}")
-            for begin, end in timeline["down"].get(row["nameserver"], ())
-        ]
-        boxes += [box for life in row["lives"] for box in _life(across, bar, life, where)]
+    The page sets the parameter `mark` to the interval that it points at, and `most` to the letters there is room for.
+    """
+    bars = [bar for row in brokers for bar in _bars(row, timeline["down"].get(row["nameserver"], ()))]
     ended = sum(1 for row in brokers for life in row["lives"] if life["reason"] is not None)
+    rows = [where(row) for row in brokers]
+    # names differ at the end: beginning and end of a long one are kept
+    shortened = "slice(datum.label, 0, floor(most / 3)) + '…' + slice(datum.label, -ceil(most * 2 / 3))"
+    until = {"field": "to"}
+    # a tail of two minutes in a day is a tenth of a pixel; it is what the reader looks for
+    tail = {"condition": {"test": "datum.kind == 'stale'", "value": 2}, "value": 0}
+    marked = {"type": "bar", "height": 20, "filled": False, "color": "var(--ink)", "strokeWidth": 2}
+    pointed = [{"filter": "mark && datum.where == mark.where && datum.from == mark.from"}]
+    layers = [
+        _layer(
+            {"type": "bar", "height": 13, "stroke": "var(--stale)"},
+            colours={"down": "rule", "alive": "alive", "stale": "stale"},
+            x2=until,
+            strokeWidth=tail,
+            tooltip=_TIP,
+        ),
+        {**_layer(marked, x2=until), "transform": pointed},
+    ]
+    across = {"type": "utc", "domain": [timeline["from_ms"], timeline["to_ms"]]}
+    names = {
+        "labelExpr": f"length(datum.label) > most ? {shortened} : datum.label",
+        "labelLimit": 400,
+        "minExtent": {"expr": f"min(most, {max(map(len, rows))}) * {_LETTER}"},
+    }
+    plain = {"domain": False, "ticks": False, "grid": False, "labelColor": "var(--ink)"}
     return Chart(
-        width=width,
-        height=height,
+        title="Lives of brokers, and how long their routes were stale",
         description=f"{len(brokers)} brokers; {ended} of their lives ended. The same is in the table of intervals.",
-        across=across,
-        up=Scale(0, 1, height, top - 6),
-        columns=_clock_ticks(across, most=4 if is_narrow else 8),
-        parts={"labels": labels, "boxes": boxes},
+        spec=_spec(
+            bars,
+            _ROW_HEIGHT * len(rows),
+            (
+                Axis("from", "temporal", None, across, {"orient": "top", "domain": False, "labelExpr": _AXIS_MOMENT}),
+                Axis("where", "nominal", None, {"domain": rows}, {**names, **plain}),
+            ),
+            layers,
+            most=_MOST_LETTERS,
+            mark=None,
+        ),
     )
 
 
-def _shortened(text: str, most: int) -> str:
-    """The beginning and the end of a long name: names differ at the end."""
-    return text if len(text) <= most else f"{text[: most // 3]}…{text[-(most - most // 3 - 1) :]}"
+def _bars(row: Row, down: Iterable[Sequence[int]]) -> list[Row]:
+    place, server = where(row), printable(row["nameserver"])
+
+    def bar(kind: str, begin: int, end: int, says: str) -> Row:
+        return {"where": place, "kind": kind, "from": begin, "to": end, "says": says}
+
+    was_down = f"{server} was not running, or its log is missing, for"
+    found = [bar("down", begin, end, f"{was_down} {shown_duration(end - begin)}") for begin, end in down]
+    for life in row["lives"]:
+        reason, stale_ms, ended = life["reason"], life["stale_ms"], life["to_ms"]
+        alive_until = ended - (stale_ms or 0)
+        until = shown_moment(life["last_ok_ms" if stale_ms else "to_ms"]) if reason else "the end of the server's log"
+        goodbye = f" ({printable(reason)})" if reason and not stale_ms else ""
+        found.append(
+            bar(
+                "alive", life["from_ms"], alive_until, f"alive from {shown_moment(life['from_ms'])} to {until}{goodbye}"
+            )
+        )
+        if stale_ms:
+            removed = f"removed {shown_duration(stale_ms)} later ({printable(reason)})"
+            found.append(bar("stale", alive_until, ended, f"last heard {shown_moment(life['last_ok_ms'])}, {removed}"))
+    return found
 
 
-def _bar(across: Scale, y: float, span: tuple[float, float], kind: str, tip: str) -> Box:
-    left, right = (across.at(moment) for moment in span)
-    # a tail of two minutes in a day is a tenth of a pixel; it is what the reader looks for
-    least = 2.5 if kind == "stale" else 0.0
-    return left, y, max(right - left, least), 13, kind, tip
-
-
-def _life(across: Scale, y: float, life: Row, where: str) -> list[Box]:
-    reason, stale_ms, began, ended = life["reason"], life["stale_ms"], life["from_ms"], life["to_ms"]
-    alive_until = ended - (stale_ms or 0)
-    until = shown_moment(life["last_ok_ms" if stale_ms else "to_ms"]) if reason else "the end of the server's log"
-    goodbye = f" ({reason})" if reason and not stale_ms else ""
-    tip = f"{where}: alive from {shown_moment(began)} to {until}{goodbye}"
-    alive = _bar(across, y, (began, alive_until), "alive", tip)
-    if not stale_ms:
-        return [alive]
-    tip = f"{where}: last heard {shown_moment(life['last_ok_ms'])}, removed {shown_duration(stale_ms)} later ({reason})"
-    return [alive, _bar(across, y, (alive_until, ended), "stale", tip)]
-
-
-def _clock_ticks(across: Scale, *, most: int) -> list[Tick]:
-    """Round moments; one at the edge has no name."""
-    low, high = int(across.low), int(across.high)
-    step = next((step for step in _CLOCK_STEPS if (high - low) / step <= most), _CLOCK_STEPS[-1])
-    places = {moment: across.at(moment) for moment in range(-(-low // step) * step, high + 1, step)}
-    return [(x, _clock(ms, step) if across.start + 18 < x < across.end - 14 else "") for ms, x in places.items()]
-
-
-def _clock(ms: int, step: int) -> str:
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
-    if step >= _DAY_MS or ms % _DAY_MS == 0:
-        return moment.strftime("%d %b")
-    return moment.strftime("%H:%M" if step >= _MINUTE_MS else "%H:%M:%S")
-
-
-def gaps(bins: Sequence[Row], width: int) -> Chart:
+def gaps(bins: Sequence[Row]) -> Chart:
     """One bar for each bin; what comes near to a removal is red."""
-    height = 250 if width <= NARROW else 270
-    most = max(item["count"] for item in bins)
-    # the last bin may have no end
-    ends = [item["from_pct"] + 10 if item["to_pct"] is None else item["to_pct"] for item in bins]
-    across = Scale(0, max(ends), 52, width - 14)
-    up = Scale(0.5, max(most, 10), height - 46, 14, logarithmic=True)
-    boxes = []
-    for item, end in zip(bins, ends, strict=True):
-        if item["count"]:
-            left, top = across.at(item["from_pct"]) + 0.75, up.at(item["count"])
-            kind = "bar late" if item["from_pct"] >= _NEAR_MISS_PERCENT else "bar"
-            to = "more" if item["to_pct"] is None else f"{item['to_pct']:g} %"
-            tip = f"{item['from_pct']:g} % to {to} of the expiry: {item['count']:,} gaps"
-            boxes.append((left, top, across.at(end) - 0.75 - left, up.start - top, kind, tip))
-    total = sum(item["count"] for item in bins)
-    near = sum(item["count"] for item in bins if item["from_pct"] >= _NEAR_MISS_PERCENT)
-    # 1, 10, 100, 1 k
-    counts = [(10**n, f"{10 ** (n % 3)}{_THOUSANDS[n // 3]}") for n in range(math.ceil(math.log10(max(most, 10))) + 1)]
-    # labels need their room
-    step = 50 if width <= NARROW or across.high > 200 else 25  # noqa: PLR2004
+
+    def says(item: Row) -> str:
+        to = "more" if item["to_pct"] is None else f"{item['to_pct']:g} %"
+        return f"{item['from_pct']:g} % to {to} of the expiry: {item['count']:,} gaps"
+
+    bars = [
+        {
+            "kind": "late" if item["from_pct"] >= _NEAR_MISS_PERCENT else "usual",
+            # the last bin may have no end
+            "from": item["from_pct"],
+            "to": item["from_pct"] + 10 if item["to_pct"] is None else item["to_pct"],
+            "count": item["count"],
+            "says": says(item),
+        }
+        for item in bins
+        if item["count"]
+    ]
+    most, end = max(item["count"] for item in bars), max(item["to"] for item in bars)
+    near = sum(item["count"] for item in bars if item["kind"] == "late")
+    layers = [
+        _layer(
+            {"type": "bar", "stroke": "var(--card)"},
+            colours={"usual": "registry", "late": "stale"},
+            x2={"field": "to"},
+            y2={"datum": 0.5},
+            tooltip=_TIP,
+        ),
+        _limit({"from": 100, "says": "expiry"}),
+    ]
+    counts = {"values": [10**power for power in range(math.ceil(math.log10(max(most, 10))) + 1)], "format": "~s"}
+    percent = {"grid": False, "labelExpr": "datum.label + ' %'"}
+    total = sum(item["count"] for item in bars)
     return Chart(
-        width=width,
-        height=height,
+        title="Gaps between the heartbeats of brokers",
         description=f"{total:,} gaps; {near:,} of them are in bins beyond two thirds of the broker's expiry.",
-        across=across,
-        up=up,
-        rows=[(up.at(count), shown) for count, shown in counts if count <= up.high],
-        columns=[(across.at(percent), f"{percent} %") for percent in range(0, int(across.high) + 1, step)],
-        parts={"boxes": boxes, "expiry": across.at(100) if across.high >= 100 else None},  # noqa: PLR2004 - percent
+        spec=_spec(
+            bars,
+            230,
+            (
+                Axis("from", "quantitative", "gap, in percent of the expiry", {"domain": [0, end]}, percent),
+                Axis("count", "quantitative", None, {"type": "log", "domain": [0.5, max(most, 10)]}, counts),
+            ),
+            layers,
+        ),
     )
 
 
@@ -307,43 +335,53 @@ class Setting(NamedTuple):
     staleness_ms: float
 
 
-def what_if(settings: Sequence[Setting], width: int) -> Chart:
-    """False evictions to the right, staleness upwards: the best is at the bottom on the left."""
-    height = 400 if width <= NARROW else 430
-    most = max(setting.false_evictions for setting in settings)
+def what_if(settings: Sequence[Setting]) -> Chart:
+    """False evictions to the right, staleness upwards: the best is at the bottom on the left, and has a letter."""
+    most = max((1, *(one.false_evictions for one in settings)))
+    highest = max((1000, *(one.staleness_ms * 1.08 for one in settings)))
     is_logarithmic = most > _MOST_LINEAR
-    across = Scale(1, max(most, 1) + 1, 60, width - 24, is_logarithmic)
-    up = Scale(0, max(setting.staleness_ms for setting in settings) * 1.08 or 1000, height - 46, 18)
-    if is_logarithmic:
-        counts = [0, *(10**power for power in range(math.ceil(math.log10(most + 1))))]
-    else:
-        counts = [tick for tick in _count_ticks(most) if tick <= max(most, 1)]
-    places = {one: (across.at(one.false_evictions + 1), up.at(one.staleness_ms)) for one in settings}
-    dots: list[tuple[float, float, float, str, str]] = []
-    for one in sorted(settings, key=lambda one: one.kind == "logged"):
-        tip = f"{one.label}: p99 {shown_duration(one.staleness_ms)}, {one.false_evictions:,} false evictions"
-        dots += [(*places[one], 9, "halo", "")] if one.kind == "logged" else []
-        dots.append((*places[one], 5.5, one.kind, tip))
-    front = best(settings)
+
+    def row(one: Setting) -> dict[str, Any]:
+        says = f"{one.label}: p99 {shown_duration(one.staleness_ms)}, {one.false_evictions:,} false evictions"
+        return {"kind": one.kind, "false": one.false_evictions, "ms": one.staleness_ms, "says": says}
+
+    front, named = best(settings), lettered(settings)
+    dots = [row(one) for one in sorted(settings, key=lambda one: one.kind == "logged")]
+    colours = {"logged": "stale", "fixed": "registry", "phi": "client"}
+    layers = [
+        _layer({"type": "line", "color": "var(--registry)", "opacity": 0.45}, rows=[row(one) for one in front]),
+        {
+            **_layer({"type": "point", "size": 330, "color": "var(--stale)"}),
+            "transform": [{"filter": "datum.kind == 'logged'"}],
+        },
+        _layer({**_DOT, "size": 110}, colours=colours, tooltip=_TIP),
+        _layer(
+            {"type": "text", "fontSize": 12, "fontWeight": "bold", "dx": 9, "dy": -9, "color": "var(--ink)"},
+            rows=[{**row(one), "letter": letter} for letter, one in named.items()],
+            text={"field": "letter"},
+        ),
+    ]
     choices = "; ".join(
         f"{one.label}: {shown_duration(one.staleness_ms)}, {one.false_evictions} false" for one in front
     )
-    kept = settings
-    if len(settings) > _MOST_LABELS[width <= NARROW]:
-        kept = [one for one in settings if one in front or one.kind == "logged"]
+    counting: Spec = {"type": "symlog", "constant": 1} if is_logarithmic else {"type": "linear"}
+    powers = [0, *(10**power for power in range(math.ceil(math.log10(most + 1)) + 1))]
+    ticks = {"values": {"expr": f"zoom ? null : {powers}"}} if is_logarithmic else {"tickMinStep": 1}
+    counts = {"labelExpr": "format(datum.value, ',')", **ticks}
+    # room for half a dot on both sides
+    edges = [-0.3, most * 1.3] if is_logarithmic else [-0.03 * most, 1.03 * most]
     return Chart(
-        width=width,
-        height=height,
+        title="Staleness against false evictions",
         description=f"{len(settings)} settings. The best ones, staleness and false evictions: {choices}.",
-        across=across,
-        up=up,
-        rows=[(up.at(s * 1000), f"{s} s") for s in _count_ticks(up.high / 1000) if s * 1000 <= up.high],
-        columns=[(across.at(count + 1), f"{count:,}") for count in counts],
-        parts={
-            "front": [places[one] for one in front] if len(front) > 1 else [],
-            "dots": dots,
-            "labels": _setting_labels([(places[one], one) for one in kept], across.end, height),
-        },
+        spec=_spec(
+            dots,
+            380,
+            (
+                Axis("false", "quantitative", "false evictions", {**counting, "domain": edges}, counts),
+                Axis("ms", "quantitative", None, {"domain": [0, highest]}, {"labelExpr": _AXIS_DURATION}),
+            ),
+            layers,
+        ),
     )
 
 
@@ -356,54 +394,21 @@ def best(settings: Iterable[Setting]) -> list[Setting]:
     return front
 
 
-def _count_ticks(high: float) -> list[int]:
-    """Some six round whole numbers from 0 to beyond `high`, or to it."""
-    rough = max(high, 1) / 6
-    power = 10 ** math.floor(math.log10(rough)) if rough >= 1 else 1
-    step = next(int(power * factor) for factor in (1, 2, 5, 10) if power * factor >= rough)
-    return list(range(0, math.ceil(max(high, 1) / step) * step + 1, step))
+def lettered(settings: Sequence[Setting]) -> dict[str, Setting]:
+    """The best ones by letters, from the left; one that lies upon another has none, since nobody could read both."""
+    most = max((1, *(one.false_evictions for one in settings)))
+    highest = max((1000, *(one.staleness_ms * 1.08 for one in settings)))
+    width, height = _LEAST_PLOT
 
+    def place(one: Setting) -> tuple[float, float]:
+        share = (
+            math.log1p(one.false_evictions) / math.log1p(most) if most > _MOST_LINEAR else one.false_evictions / most
+        )
+        return share * width, one.staleness_ms / highest * height
 
-def _setting_labels(
-    points: Iterable[tuple[tuple[float, float], Setting]], end: float, height: int
-) -> list[tuple[tuple[float, float], tuple[float, float], Label]]:
-    """Labels, each with the line to its point; those of points that lie closely are one column beside them."""
-    named = []
-    ordered = sorted((((round(x, 1), round(y, 1)), one) for (x, y), one in points), key=lambda point: point[0])
-    # settings in one place share their label
-    for (x, y), group in groupby(ordered, key=lambda point: point[0]):
-        here = [one for _, one in group]
-        kind = "small stale" if any(one.kind == "logged" for one in here) else "small"
-        named.append((x, y, ", ".join(dict.fromkeys(one.label for one in here)), kind))
-    found = []
-    for column in _columns(named):
-        right, is_left = max(x for x, *_ in column) + 18, False
-        if right + _room(column) > end + 20:
-            right, is_left = min(x for x, *_ in column) - 18, True
-        places = _apart([y for _, y, _, _ in column], 20, height - 52)
-        for (x, y, words, kind), place in zip(column, places, strict=True):
-            label = Label(right, place + 4, words, kind, "end" if is_left else "start")
-            found.append(((x, y), (right + 4 if is_left else right - 4, place), label))
-    return found
-
-
-def _room(column: Iterable[tuple[float, float, str, str]]) -> int:
-    return max(len(words) for _, _, words, _ in column) * _LETTER
-
-
-def _columns(labels: Iterable[tuple[float, float, str, str]]) -> list[list[tuple[float, float, str, str]]]:
-    """Labels that would stand over each other, from top to bottom."""
-    columns: list[list[tuple[float, float, str, str]]] = []
-    for label in sorted(labels):
-        if columns and label[0] - columns[-1][0][0] < _room(columns[-1]) + 30:
-            columns[-1].append(label)
-        else:
-            columns.append([label])
-    return [sorted(column, key=lambda label: label[1]) for column in columns]
-
-
-def _apart(wanted: Iterable[float], low: float, high: float) -> list[float]:
-    """Places for lines of text, in the given (rising) order, near where they are wanted and not over each other."""
-    down = accumulate(wanted, lambda above, place: max(place, above + _LINE), initial=low - _LINE)
-    up = accumulate(reversed(list(down)[1:]), lambda below, place: min(place, below - _LINE), initial=high + _LINE)
-    return list(up)[:0:-1]
+    chosen: list[Setting] = []
+    for one in best(settings):
+        x, y = place(one)
+        if all(max(abs(x - left), abs(y - top)) >= _LETTER_ROOM for left, top in map(place, chosen)):
+            chosen.append(one)
+    return dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", chosen, strict=False))

@@ -2,15 +2,16 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import json
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from namesrv_spark_jobs.report.charts import NARROW, WIDE, Chart, Setting, best, gaps, staleness, timeline, what_if
+from namesrv_spark_jobs.report.charts import Chart, Setting, best, gaps, lettered, staleness, timeline, what_if, where
+from namesrv_spark_jobs.report.drawing import drawn, library
 from namesrv_spark_jobs.report.shown import NONE, printable, shown_duration, shown_moment
 
 Summary = Mapping[str, Any]
@@ -31,13 +32,7 @@ _UNUSUAL: Final = {
 
 
 def page(summary: Summary, charts: Mapping[str, Any]) -> str:
-    """The page of one report; both are as `analysis.Analysis` has them.
-
-    It needs nothing from anywhere, and allows nothing but its own style.
-    """
-    style = _resource("style.css")
-    # no script, no request, no form; of styles only the one of this page
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    """The page of one report; both are as `analysis.Analysis` has them."""
     settings = [
         Setting(_label(row), row["policy"], row["false"], row["client"]["p99"])
         for row in charts["what_if"]
@@ -46,24 +41,102 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
     ]
     curves = {measure: charts[f"{measure}_cdf"] for measure in ("registry", "client")}
     per_file = summary["input"]["per_file"]
+    rows = {where(row) for row in charts["timeline"]["brokers"]}
+    places = [_place(_broker(row), row["nameserver"], row["last_ok_ms"], rows) for row in charts["worst"]]
+    return rendered(
+        "report.html",
+        _pictures(summary, charts, settings),
+        summary=summary,
+        charts=charts,
+        letters=lettered(settings),
+        places={
+            finding["code"]: _shown(finding["code"], {**summary, "worst": charts["worst"]}, rows)
+            for finding in summary["findings"]
+        },
+        worst=list(zip(charts["worst"], places, strict=True)),
+        shares=[(share, *(_at(curve, share) for curve in curves.values())) for share in _SHARES],
+        rows_shown=_ROWS,
+        front={setting.label for setting in best(settings)},
+        unusual=_UNUSUAL,
+        unusual_columns=[(says, "number") for says in _UNUSUAL.values()],
+        odd_files=[row for row in per_file if row["truncated"] or any(row[name] for name in _UNUSUAL)],
+        none_sign=NONE,
+    )
+
+
+def rendered(template: str, pictures: Mapping[str, Chart], **values: Any) -> str:
+    """A page: it needs nothing from anywhere, and allows nothing but its own style and its own scripts."""
+    style = _resource("style.css")
+    specs = json.dumps({name: chart.spec for name, chart in pictures.items()}, separators=(",", ":"))
+    # nothing in data ends a script, or begins one
+    data = specs.replace("<", r"\u003c")
+    code = [library(), _resource("page.js")] if pictures else [_resource("page.js")]
+    allowed = {
+        "default-src": "'none'",
+        "script-src": " ".join(map(_digest, code)),
+        "style-src": _digest(style),
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    scripts = [('type="application/json" id="charts"', data), *(('type="module"', text) for text in code)]
     return (
         _environment()
-        .get_template("report.html")
+        .get_template(template)
         .render(
             style=Markup(style),  # noqa: S704 - a file of this package
-            policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
-            summary=summary,
-            charts=charts,
-            pictures=_pictures(summary, charts, settings),
-            shares=[(share, *(_at(curve, share) for curve in curves.values())) for share in _SHARES],
-            rows_shown=_ROWS,
-            front={setting.label for setting in best(settings)},
-            unusual=_UNUSUAL,
-            unusual_columns=[(says, "number") for says in _UNUSUAL.values()],
-            odd_files=[row for row in per_file if row["truncated"] or any(row[name] for name in _UNUSUAL)],
-            none_sign=NONE,
+            policy="; ".join(f"{name} {value}" for name, value in allowed.items()),
+            scripts=[(Markup(kind), Markup(text)) for kind, text in scripts],  # noqa: S704 - ours, or escaped above
+            pictures={
+                name: {
+                    "title": chart.title,
+                    "description": chart.description,
+                    "svg": Markup(drawn(chart.spec, name)),  # noqa: S704 - Vega escapes what it draws
+                }
+                for name, chart in pictures.items()
+            },
+            **values,
         )
     )
+
+
+def _digest(text: str) -> str:
+    """How a policy names a script or a style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _broker(row: Row) -> str:
+    return f"{row['cluster']}/{row['broker_name']}/{row['broker_id']}"
+
+
+def _place(broker: str, nameserver: str | None, from_ms: int | None, rows: Container[str]) -> Row | None:
+    """An interval of the time line, or a whole row of it; None when the broker is not in it."""
+    name = where({"broker": broker, "nameserver": nameserver or ""})
+    return {"where": name, "from_ms": from_ms or 0} if name in rows else None
+
+
+def _shown(code: str, summary: Summary, rows: Iterable[str]) -> Row | None:
+    """What a finding is about, in the time line."""
+    worst = summary["worst"]
+    chosen: dict[str, Callable[[], Iterable[Row]]] = {
+        "over_bound": lambda: (row for row in worst if row["over_bound"]),
+        "clients_over_bound": lambda: (row for row in worst if row["clients_exposed"]),
+        "exposed_pulls": lambda: sorted(worst, key=lambda row: -row["exposed_pulls"]),
+        "false_evictions": lambda: (row for row in worst if row["false_eviction"]),
+    }
+    rows = set(rows)
+    for row in chosen.get(code, list)():
+        if place := _place(_broker(row), row["nameserver"], row["last_ok_ms"], rows):
+            return place
+    if code == "near_misses" and (near := summary["near_misses"]["worst"]):
+        return _place(near["broker"], near["nameserver"], None, rows)
+    groups = {"false_evictions": ("false_evictions", None), "divergence": ("divergence", "total_ms")}
+    if code in groups:
+        name, by = groups[code]
+        for broker, _ in _most(summary[name]["by_broker"], by):
+            found = min((row for row in rows if row.startswith(f"{printable(broker)} on ")), default=None)
+            if found is not None:
+                return {"where": found, "from_ms": 0}
+    return None
 
 
 def _environment() -> Environment:
@@ -82,8 +155,6 @@ def _environment() -> Environment:
         "moment": shown_moment,
         "seconds": lambda value: NONE if value is None else f"{value / 1000:g} s",
         "share": lambda value: f"{value:.0%}",
-        # a coordinate: one decimal is finer than any screen
-        "place": lambda value: f"{round(value, 1) + 0:g}",
         "label": _label,
         "most": _most,
     }
@@ -95,26 +166,24 @@ def _resource(name: str) -> str:
     return files("namesrv_spark_jobs.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _pictures(
-    summary: Summary, charts: Mapping[str, Any], settings: Sequence[Setting]
-) -> dict[str, tuple[str, dict[str, Chart]]]:
-    """By its id, what each chart is, and the chart for a screen and for a phone; none that would show nothing."""
-    drawn: dict[str, tuple[str, Callable[[int], Chart]]] = {}
+def _pictures(summary: Summary, charts: Mapping[str, Any], settings: Sequence[Setting]) -> dict[str, Chart]:
+    """The charts by their ids; none that would show nothing."""
+    found: dict[str, Chart] = {}
     if charts["registry_cdf"] or charts["client_cdf"]:
         measured = {measure: summary[measure]["all"] for measure in ("registry", "client")}
         marks = {
             name: {mark: stats[mark] for mark in ("p50", "p99")} for name, stats in measured.items() if stats["count"]
         }
-        drawn["staleness-picture"] = "staleness", partial(staleness, charts, marks)
+        found["staleness-picture"] = staleness(charts, marks)
     brokers = charts["timeline"]["brokers"]
     for name, rows in (("picture", brokers[:_ROWS]), ("more", brokers[_ROWS:])):
         if rows:
-            drawn[f"timeline-{name}"] = "timeline", partial(timeline, rows, charts["timeline"])
+            found[f"timeline-{name}"] = timeline(rows, charts["timeline"])
     if settings:
-        drawn["what-if-picture"] = "what_if", partial(what_if, settings)
+        found["what-if-picture"] = what_if(settings)
     if any(item["count"] for item in charts["gaps"]):
-        drawn["gaps-picture"] = "gaps", partial(gaps, charts["gaps"])
-    return {id_: (kind, {"wide": draw(WIDE), "narrow": draw(NARROW)}) for id_, (kind, draw) in drawn.items()}
+        found["gaps-picture"] = gaps(charts["gaps"])
+    return found
 
 
 def _at(curve: Sequence[Sequence[float]], share: float) -> float | None:

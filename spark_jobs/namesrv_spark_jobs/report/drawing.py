@@ -1,0 +1,32 @@
+"""Vega, from vl-convert: charts drawn as SVG, and the JavaScript that draws them in a browser."""
+
+import re
+from typing import Final
+
+import vl_convert
+
+from namesrv_spark_jobs.report.charts import Spec
+
+# a drawing names its clips by numbers that go on from one drawing to the next; there are several on one page
+_CLIP: Final = re.compile(r'(id="|url\(#)(clip\d+)')
+_NUMBER: Final = re.compile(r"\d+\.\d{2,}")
+# what a page that is read, and not touched, has no use for
+_SURPLUS: Final = re.compile(
+    r' (?:role|aria-[a-z]+|aria-roledescription|class|pointer-events|font-family|xmlns(?::xlink)?|version)="[^"]*"'
+    r'|<path class="(?:back|fore)ground"[^>]*/>'
+    # what waits for a pointer
+    r'|<path [^>]*opacity="0"[^>]*/>'
+)
+
+
+def drawn(spec: Spec, name: str) -> str:
+    """The chart as SVG, for paper and for browsers without scripts; `name` is unique on the page."""
+    svg = _SURPLUS.sub("", vl_convert.vegalite_to_svg(spec))
+    clips: dict[str, str] = {}
+    svg = _CLIP.sub(lambda found: f"{found[1]}{name}-{clips.setdefault(found[2], str(len(clips)))}", svg)
+    return _NUMBER.sub(lambda found: f"{float(found[0]):.1f}", svg)
+
+
+def library() -> str:
+    """Vega for a page, as `vegaEmbed`; with its interpreter of expressions, so that a page needs no `eval`."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
