@@ -1,0 +1,80 @@
+"""All of it put together: the middleware of a Starlette application, and the routes to add to it."""
+
+import secrets
+from typing import Final
+
+from starlette.authentication import AuthenticationError
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.sessions import SessionMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from namesrv_console.access.guard import Guard, SecurityHeaders
+from namesrv_console.access.identity import Identity, is_public
+from namesrv_console.access.login import Login, Render, login_url
+from namesrv_console.access.sessions import Sessions
+from namesrv_console.access.settings import AccessSettings
+from namesrv_console.access.trail import Trail
+from namesrv_console.access.users import UsersFile
+from namesrv_runtime.clock import Clock
+
+_COOKIE: Final = "namesrv-console"
+
+
+class Access:
+    """Who may see and do what in one console. Raises ValueError for a users file that cannot be used."""
+
+    def __init__(self, settings: AccessSettings, *, clock: Clock, render: Render, trail: Trail | None = None) -> None:
+        self.settings = settings
+        self.trail = trail
+        users = None if settings.users is None else UsersFile(settings.users)
+        sessions = Sessions(settings.session_hours * 3600, clock)
+        self.identity = Identity(settings, users, sessions)
+        self._login = Login(
+            settings=settings,
+            users=users,
+            sessions=sessions,
+            identity=self.identity,
+            trail=trail,
+            clock=clock,
+            render=render,
+        )
+
+    def routes(self) -> list[Route]:
+        """The pages to sign in and out."""
+        return self._login.routes()
+
+    def middleware(self) -> list[Middleware]:
+        """Outermost first."""
+        settings = self.settings
+        return [
+            Middleware(SecurityHeaders, is_https=settings.is_https),
+            Middleware(TrustedHostMiddleware, allowed_hosts=settings.allowed_hosts, www_redirect=False),
+            Middleware(
+                SessionMiddleware,
+                # nobody's but this process's: a restart signs everybody out
+                secret_key=secrets.token_urlsafe(32),
+                # a cookie of that name belongs to this host, this path and HTTPS, whatever a neighbour sets
+                session_cookie=f"__Host-{_COOKIE}" if settings.is_https else _COOKIE,
+                max_age=round(settings.session_hours * 3600),
+                # a link to a page works for who is signed in; changes carry a token besides
+                same_site="lax",
+                https_only=settings.is_https,
+            ),
+            Middleware(AuthenticationMiddleware, backend=self.identity, on_error=self._ask),
+            Middleware(Guard, may_go_on=self._may_go_on),
+        ]
+
+    def _may_go_on(self, conn: HTTPConnection) -> bool:
+        return is_public(conn.url.path) or self.identity.user_of(conn) is not None
+
+    def _ask(self, conn: HTTPConnection, error: AuthenticationError) -> Response:
+        """Send people to the page to sign in, and tell programs."""
+        if not self.settings.has_login:
+            return PlainTextResponse("come through the proxy in front of this console, and sign in there\n", 403)
+        if conn.scope["method"] in {"GET", "HEAD"} and "text/html" in conn.headers.get("accept", ""):
+            return RedirectResponse(login_url(conn), 303)
+        return PlainTextResponse(f"{error}\n", 401)

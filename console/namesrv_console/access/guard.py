@@ -1,0 +1,171 @@
+"""ASGI middleware around every page: headers that browsers obey, and what a request that changes something must prove."""
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.authentication import has_required_scope
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CSRF_FIELD: Final = "csrf"
+CSRF_HEADER: Final = "x-csrf-token"
+_SAFE: Final = frozenset({"GET", "HEAD"})
+# those that viewers, and people who sign in, send
+_FOR_ALL: Final = frozenset({"/login", "/logout"})
+# a form of ours is small, and arrives at once
+_MAX_FORM_BYTES: Final = 64 * 1024
+_MAX_FIELDS: Final = 32
+_FORM_SECONDS: Final = 10.0
+
+# Nothing inline, nothing from elsewhere, no frames, no plug-ins, no other base.
+_CONTENT_SECURITY_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_HSTS: Final = "max-age=31536000"
+
+
+class SecurityHeaders:
+    """Puts them on every answer; what is not public is kept in no cache."""
+
+    def __init__(self, app: ASGIApp, *, is_https: bool) -> None:
+        self._app = app
+        self._headers = _HEADERS | ({"Strict-Transport-Security": _HSTS} if is_https else {})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(self._headers)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class Guard:
+    """Refuses changes that a page of another site could have sent, and those of viewers; ends what outlives a session.
+
+    A form that is let in was read: `form_of` has its fields.
+    """
+
+    def __init__(self, app: ASGIApp, *, may_go_on: Callable[[HTTPConnection], bool]) -> None:
+        self._app = app
+        # whether who asked may still read the answer
+        self._may_go_on = may_go_on
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        if request.method not in _SAFE:
+            try:
+                async with asyncio.timeout(_FORM_SECONDS):
+                    refusal = await self._refusal(request)
+            except (TimeoutError, ClientDisconnect):
+                refusal = 408, "the form did not arrive"
+            if refusal is not None:
+                status, why = refusal
+                await PlainTextResponse(f"{why}\n", status)(scope, receive, send)
+                return
+        await self._app(scope, receive, self._while_allowed(request, send))
+
+    async def _refusal(self, request: Request) -> tuple[int, str] | None:
+        """Status and reason, if a change is refused."""
+        if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+            return 403, "sent by another site"
+        form = await _read_form(request)
+        if form is None:
+            return 413, f"a form has at most {_MAX_FORM_BYTES} bytes and {_MAX_FIELDS} fields"
+        sent = request.headers.get(CSRF_HEADER) or form.get(CSRF_FIELD, "")
+        token = request.session.get(CSRF_FIELD, "")
+        if not token or not hmac.compare_digest(sent.encode(), token.encode()) or _owner(request) != _owner_kept(request):
+            return 403, "this form is not of your session: load the page again"
+        if request.url.path not in _FOR_ALL and not has_required_scope(request, ["operator"]):
+            return 403, "only operators may change something"
+        request.state.form = form
+        return None
+
+    def _while_allowed(self, request: Request, send: Send) -> Send:
+        """Send that ends the answer once who asked was signed out: a stream lasts for as long as its tab is open."""
+        has_ended = False
+
+        async def send_while_allowed(message: Message) -> None:
+            nonlocal has_ended
+            if has_ended:
+                return
+            if message["type"] == "http.response.body" and message.get("more_body") and not self._may_go_on(request):
+                has_ended = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
+            await send(message)
+
+        return send_while_allowed
+
+
+def csrf_token(request: HTTPConnection) -> str:
+    """The token that forms of this session carry; another user's is another one."""
+    if CSRF_FIELD not in request.session or _owner(request) != _owner_kept(request):
+        request.session.update({CSRF_FIELD: secrets.token_urlsafe(32), "csrf_of": _owner(request)})
+    return str(request.session[CSRF_FIELD])
+
+
+def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form that was let in."""
+    form: dict[str, str] = request.state.form
+    return form
+
+
+def _owner(request: HTTPConnection) -> str:
+    return str(request.user.identity) if request.user.is_authenticated else ""
+
+
+def _owner_kept(request: HTTPConnection) -> str:
+    return str(request.session.get("csrf_of", ""))
+
+
+async def _read_form(request: Request) -> dict[str, str] | None:
+    """The fields of a form, empty if it is none that we know; None if there is too much of it."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_FORM_BYTES:
+            return None
+    kind = Headers(scope=request.scope).get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return {}
+    try:
+        pairs: list[Any] = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
+    except ValueError:
+        return None
+    return dict(pairs)

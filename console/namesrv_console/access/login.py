@@ -1,0 +1,184 @@
+"""Signing in and out: the pages, and what they do."""
+
+import asyncio
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from namesrv_console.access.guard import form_of
+from namesrv_console.access.identity import SESSION_KEY, Identity
+from namesrv_console.access.limit import LoginLimit
+from namesrv_console.access.oidc import CALLBACK, Oidc, SignInError
+from namesrv_console.access.sessions import Sessions
+from namesrv_console.access.settings import AccessSettings
+from namesrv_console.access.trail import Trail, cut
+from namesrv_console.access.users import Role, Source, UsersFile
+from namesrv_runtime.clock import Clock
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
+
+HOME: Final = "/"
+# where to go after signing in, in the address and in the cookie
+NEXT: Final = "next"
+# 64 MiB each, and all of a core: the others wait their turn, and there is an end to waiting
+_VERIFIED_AT_ONCE: Final = 1
+_MAX_WAITING: Final = 8
+# Of this console: a path. Two slashes, also those that browsers make of backslashes, would begin a host.
+_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
+
+# renders a template for a request, with values, as an answer of a status
+Render = Callable[[Request, str, Mapping[str, Any], int], Response]
+
+
+def safe_next(target: object) -> str:
+    """Where somebody may be sent after signing in: a page of this console and nothing else."""
+    if isinstance(target, str) and _PATH.fullmatch(target) and not target.startswith(("/login", "/logout")):
+        return target
+    return HOME
+
+
+def login_url(conn: HTTPConnection) -> str:
+    """Where to sign in to see what was asked for."""
+    target = conn.url.path + (f"?{conn.url.query}" if conn.url.query else "")
+    return f"/login?{urlencode({NEXT: target})}" if safe_next(target) not in {HOME} else "/login"
+
+
+class Login:
+    """The ways to sign in that the settings name."""
+
+    def __init__(  # noqa: PLR0913 - by keyword: what it decides by, and whom it tells
+        self,
+        *,
+        settings: AccessSettings,
+        users: UsersFile | None,
+        sessions: Sessions,
+        identity: Identity,
+        trail: Trail | None,
+        clock: Clock,
+        render: Render,
+    ) -> None:
+        self._settings = settings
+        self._users = users
+        self._sessions = sessions
+        self._identity = identity
+        self._trail = trail
+        self._clock = clock
+        self._render = render
+        self._limit = LoginLimit()
+        self._oidc = None if settings.oidc_issuer is None else Oidc(settings)
+        self._verifying = asyncio.Semaphore(_VERIFIED_AT_ONCE)
+        self._waiting = 0
+
+    def routes(self) -> list[Route]:
+        """The pages."""
+        routes = [Route("/login", self.page, methods=["GET"]), Route("/logout", self.sign_out, methods=["POST"])]
+        if self._users is not None:
+            routes.append(Route("/login", self.sign_in, methods=["POST"]))
+        if self._oidc is not None:
+            routes.append(Route("/login/oidc", self.go_to_provider, methods=["GET"]))
+            routes.append(Route(CALLBACK, self.come_back, methods=["GET"]))
+        return routes
+
+    async def page(self, request: Request) -> Response:
+        """Ask who it is."""
+        if request.user.is_authenticated or not self._settings.has_login:
+            return RedirectResponse(safe_next(request.query_params.get(NEXT)), 303)
+        return self._page(request, request.query_params.get(NEXT), 200)
+
+    async def sign_in(self, request: Request) -> Response:
+        """Compare a password."""
+        form = form_of(request)
+        name, target, now = form.get("name", ""), form.get(NEXT), self._clock.monotonic()
+        address = self._identity.address_of(request)
+        wait = self._limit.wait_seconds(address, name, now)
+        if wait > 0 or self._waiting >= _MAX_WAITING:
+            self._tell_refused(name, address, "rate", f"too many attempts, next in {wait:.0f} s")
+            answer = self._page(request, target, 429, error="wait", seconds=max(1, math.ceil(wait)), name=name)
+            answer.headers["Retry-After"] = str(max(1, math.ceil(wait)))
+            return answer
+        self._limit.attempted(address, name, now)
+        users = self._users
+        assert users is not None  # noqa: S101 - else there is no such route
+        self._waiting += 1
+        try:
+            async with self._verifying:
+                entry = await asyncio.to_thread(users.verify, name, form.get("password", ""))
+        finally:
+            self._waiting -= 1
+        if entry is None:
+            self._tell_refused(name, address, "password", "unknown user or wrong password")
+            return self._page(request, target, 401, error="wrong", name=name)
+        self._limit.succeeded(address, name)
+        return self._welcome(request, name, "password", entry.role, target, password_hash=entry.password_hash)
+
+    async def go_to_provider(self, request: Request) -> Response:
+        """Have the provider ask who it is."""
+        request.session[NEXT] = safe_next(request.query_params.get(NEXT))
+        try:
+            return await self._provider.redirect(request)
+        except SignInError as error:
+            return self._not_by_provider(request, error)
+
+    async def come_back(self, request: Request) -> Response:
+        """Hear from the provider who it is."""
+        target = request.session.get(NEXT)
+        try:
+            claimed = await self._provider.claimed(request)
+        except SignInError as error:
+            return self._not_by_provider(request, error)
+        role = self._settings.role_of(claimed.name, claimed.groups)
+        if role is None:
+            self._tell_refused(claimed.name, self._identity.address_of(request), "role", "neither viewer nor operator")
+            return self._page(request, target, 403, error="no_role", name=claimed.name)
+        return self._welcome(request, claimed.name, "oidc", role, target)
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the session, in every tab."""
+        self._sessions.end(str(request.session.get(SESSION_KEY, "")))
+        request.session.clear()
+        return RedirectResponse("/login" if self._settings.has_login else HOME, 303)
+
+    @property
+    def _provider(self) -> Oidc:
+        assert self._oidc is not None  # noqa: S101 - else there is no such route
+        return self._oidc
+
+    def _welcome(  # noqa: PLR0913, PLR0917 - what a session is made of
+        self, request: Request, name: str, source: Source, role: Role, target: object, *, password_hash: str = ""
+    ) -> Response:
+        # whatever the cookie held before, a token of somebody else's form too, is of no use from now on
+        self._sessions.end(str(request.session.get(SESSION_KEY, "")))
+        request.session.clear()
+        request.session[SESSION_KEY] = self._sessions.begin(name, source, role, password_hash)
+        address = self._identity.address_of(request)
+        event(logger, logging.INFO, "signed_in", user=name, role=role, source=source, address=address)
+        if self._trail is not None:
+            self._trail.signed_in(name, source, address)
+        return RedirectResponse(safe_next(target), 303)
+
+    def _not_by_provider(self, request: Request, error: SignInError) -> Response:
+        self._tell_refused("", self._identity.address_of(request), "oidc", str(error))
+        return self._page(request, request.session.get(NEXT), 502, error="provider")
+
+    def _tell_refused(self, name: str, address: str, reason: str, remark: str) -> None:
+        event(logger, logging.WARNING, "sign_in_refused", user=name, address=address, reason=reason, remark=remark)
+        if self._trail is not None and reason != "rate":
+            self._trail.refused(name, address, "SIGN_IN", reason, remark)
+
+    def _page(self, request: Request, target: object, status: int, **values: Any) -> Response:
+        values |= {
+            "next": safe_next(target),
+            "next_query": urlencode({NEXT: safe_next(target)}),
+            "has_password": self._users is not None,
+            "has_provider": self._oidc is not None,
+            "name": cut(str(values.get("name", ""))),
+        }
+        return self._render(request, "login.html", values, status)

@@ -1,0 +1,142 @@
+"""How people reach the console and say who they are; what is refused at the start because it would let strangers in."""
+
+import os
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from namesrv_console.access.users import Role
+from namesrv_runtime.settings import CheckedSettings
+
+_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+# an argument would be in the process list
+_VARIABLES: Final[Mapping[str, str]] = {
+    "oidc_client_secret": "NAMESRV_CONSOLE_OIDC_CLIENT_SECRET",
+    "http_tls_key_password": "NAMESRV_CONSOLE_HTTP_TLS_KEY_PASSWORD",
+}
+
+Names = tuple[str, ...]
+
+
+class AccessSettings(CheckedSettings):
+    """Who gets in, by which name, and as what."""
+
+    # where the console listens
+    listen_host: str = "127.0.0.1"
+    # what people type, when that is not where it listens: https://console.example.com
+    public_url: str | None = None
+    http_tls_cert_file: Path | None = None
+    http_tls_key_file: Path | None = None
+    http_tls_key_password: SecretStr | None = None
+    # whether somebody may change something
+    actions: bool = False
+
+    users: Path | None = None
+    session_hours: Annotated[float, Field(gt=0, le=720)] = 8.0
+
+    # from there, and only from there, the headers count
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    proxy_user_header: str = "X-Forwarded-User"
+    proxy_groups_header: str = "X-Forwarded-Groups"
+
+    oidc_issuer: str | None = None
+    oidc_client_id: str | None = None
+    oidc_client_secret: SecretStr | None = None
+    oidc_scope: str = "openid profile email"
+    oidc_name_claim: str = "preferred_username"
+    oidc_groups_claim: str = "groups"
+
+    # of those whom the proxy or the provider names: a name, @group, or * for everybody
+    viewers: Names = ("*",)
+    operators: Names = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_environment(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return {name: text for name, variable in _VARIABLES.items() if (text := os.environ.get(variable))} | values
+
+    @field_validator("public_url", "oidc_issuer")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        parts = None if url is None else urlsplit(url)
+        if parts is not None and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query):
+            raise ValueError("not a URL (for example https://console.example.com)")
+        return url
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> "AccessSettings":
+        if (self.oidc_issuer is None) != (self.oidc_client_id is None):
+            raise ValueError("oidc_issuer and oidc_client_id need each other")
+        if self.oidc_issuer is not None and self.public_url is None:
+            raise ValueError("oidc_issuer needs public_url: the provider sends people back to it")
+        if self.public_url is not None and urlsplit(self.public_url).path not in {"", "/"}:
+            raise ValueError(f"public_url: {self.public_url!r} has a path; the console is served at /")
+        if self.actions and not self.asks_who:
+            raise ValueError(f"actions are audited with the user's name, and nobody is asked for one: {_ASK}")
+        if not self.is_loopback and not self.asks_who:
+            raise ValueError(f"listening on {self.listen_host!r}, beyond loopback, without users: {_ASK}")
+        if not self.is_loopback and self.http_tls_cert_file is None and self.public_url is None:
+            raise ValueError(
+                f"listening on {self.listen_host!r}, beyond loopback, in plain text: set http_tls_cert_file, "
+                "or public_url if a proxy in front speaks TLS"
+            )
+        if not self.allowed_hosts:
+            raise ValueError(f"listening on {self.listen_host!r}: set public_url, the URL that people use")
+        return self
+
+    @property
+    def asks_who(self) -> bool:
+        """Whether people have to say who they are."""
+        return self.users is not None or bool(self.trusted_proxies) or self.oidc_issuer is not None
+
+    @property
+    def has_login(self) -> bool:
+        """Whether there is a page to sign in at."""
+        return self.users is not None or self.oidc_issuer is not None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.listen_host == "localhost" or (_is_address(self.listen_host) and ip_address(self.listen_host).is_loopback)
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers reach it by HTTPS."""
+        url = self.public_url
+        return self.http_tls_cert_file is not None if url is None else urlsplit(url).scheme == "https"
+
+    @property
+    def allowed_hosts(self) -> list[str]:
+        """The names in a Host header that mean this console: any other is a page that plays tricks with DNS."""
+        hosts = list(_LOOPBACK_NAMES) if self.is_loopback else []
+        if self.public_url is not None:
+            name = urlsplit(self.public_url).hostname or ""
+            hosts.append(f"[{name}]" if ":" in name else name)
+        host = self.listen_host
+        if not (_is_address(host) and ip_address(host).is_unspecified):
+            hosts.append(f"[{host}]" if ":" in host else host)
+        return hosts
+
+    def role_of(self, name: str, groups: Names) -> Role | None:
+        """What somebody whom the proxy or the provider names may do; None: nothing."""
+        titles = {name, *(f"@{group}" for group in groups)}
+        # else a name could pass for a group
+        titles -= {name} if name.startswith(("@", "*")) else set()
+        if titles.intersection(self.operators) or "*" in self.operators:
+            return "operator"
+        return "viewer" if titles.intersection(self.viewers) or "*" in self.viewers else None
+
+
+_ASK: Final = "set users (namesrv-console passwd makes the file), trusted_proxies or oidc_issuer"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

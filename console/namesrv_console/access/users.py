@@ -1,0 +1,181 @@
+"""Users, their roles, and the file that lists those who sign in with a password: `name:role:argon2 hash` a line."""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from argon2 import PasswordHasher, extract_parameters
+from argon2.exceptions import InvalidHashError, VerifyMismatchError
+from starlette.authentication import BaseUser
+
+from namesrv_runtime.durable_file import write_atomically
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
+
+Role = Literal["viewer", "operator"]
+# how we know: nobody is asked (loopback), a password, the proxy in front says so, OpenID Connect
+Source = Literal["open", "password", "proxy", "oidc"]
+
+# what a role may do; Starlette calls it scopes
+SCOPES: Final[Mapping[Role, tuple[str, ...]]] = {"viewer": ("viewer",), "operator": ("viewer", "operator")}
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+MIN_PASSWORD: Final = 12
+# argon2 takes time in proportion to it, too
+MAX_PASSWORD: Final = 1024
+# an audit line and the page's menu show it whole
+MAX_NAME: Final = 128
+_NAME: Final = re.compile(r"[^\s:#@][^:]*")
+
+
+@dataclass(frozen=True, slots=True)
+class User(BaseUser):
+    """Who asks."""
+
+    name: str
+    role: Role
+    source: Source
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether somebody said who it is."""
+        return self.source != "open"
+
+    @property
+    def display_name(self) -> str:
+        """The name, for people."""
+        return self.name
+
+    @property
+    def identity(self) -> str:
+        """The name, which is unique for its source."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the file."""
+
+    role: Role
+    password_hash: str
+
+
+def check_name(name: str) -> str:
+    """A user name that the file can hold. Raises ValueError."""
+    if _NAME.fullmatch(name) is None or not name.isprintable() or name != name.strip() or len(name) > MAX_NAME:
+        raise ValueError(f"not a valid user name: {name!r} (printable, without ':', at most {MAX_NAME} characters)")
+    return name
+
+
+def check_password(password: str) -> str:
+    """A password that may be set. Raises ValueError, without the password."""
+    if not MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
+        raise ValueError(f"a password has {MIN_PASSWORD} to {MAX_PASSWORD} characters, this one {len(password)}")
+    return password
+
+
+def parse_users(text: str) -> dict[str, Entry]:
+    """The users of a file, by name. Raises ValueError that says which line is wrong, and never shows a hash."""
+    users: dict[str, Entry] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            name, role, password_hash = line.rstrip().split(":", 2)
+        except ValueError:
+            raise ValueError(f"line {number}: not of the form name:role:hash") from None
+        try:
+            extract_parameters(password_hash)
+        except InvalidHashError:
+            raise ValueError(f"line {number}: the hash of user {name!r} is not one of argon2") from None
+        known = next((each for each in ROLES if each == role), None)
+        if known is None:
+            raise ValueError(f"line {number}: unknown role {role!r} (one of {', '.join(ROLES)})")
+        if name in users:
+            raise ValueError(f"line {number}: user {name!r} is there twice")
+        users[check_name(name)] = Entry(known, password_hash)
+    return users
+
+
+def format_users(users: Mapping[str, Entry]) -> str:
+    """The file of these users."""
+    return "".join(f"{name}:{it.role}:{it.password_hash}\n" for name, it in sorted(users.items()))
+
+
+def read_users(path: Path) -> dict[str, Entry]:
+    """The users of a file. Raises ValueError, also when it cannot be read."""
+    try:
+        return parse_users(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        raise ValueError(f"{path}: {why}") from None
+
+
+def set_user(path: Path, name: str, role: Role | None, password: str) -> Role:
+    """Add a user, or change its password; its role, which stays as it was unless given. Raises ValueError, OSError."""
+    users = read_users(path) if path.exists() else {}
+    before = users.get(check_name(name))
+    new = Entry(role or (before.role if before else "viewer"), PasswordHasher().hash(check_password(password)))
+    write_atomically(path, format_users({**users, name: new}).encode())
+    return new.role
+
+
+def remove_user(path: Path, name: str) -> None:
+    """Remove a user, who is signed out by that. Raises ValueError, OSError."""
+    users = read_users(path)
+    if users.pop(name, None) is None:
+        raise ValueError(f"{path}: no user {name!r}")
+    write_atomically(path, format_users(users).encode())
+
+
+class UsersFile:
+    """The file as it is now: read again once it has changed; one that is wrong changes nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = self._now()
+        self._users = read_users(path)
+        if not self._users:
+            raise ValueError(f"{path}: no users (namesrv-console passwd {path} NAME adds one)")
+        if path.stat().st_mode & 0o004:
+            event(logger, logging.WARNING, "users_file_readable_by_all", path=path, advice="chmod 600")
+
+    def __repr__(self) -> str:
+        return f"<UsersFile {self._path} [{', '.join(sorted(self._users))}]>"
+
+    def find(self, name: str) -> Entry | None:
+        """The user of a name, as the file says now."""
+        stamp = self._now()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._users = read_users(self._path)
+            except ValueError as error:
+                event(logger, logging.ERROR, "users_refused", error=error)
+        return self._users.get(name)
+
+    def verify(self, name: str, password: str) -> Entry | None:
+        """The user, if that is the password; as slow for a name that does not exist. Blocks: for a thread."""
+        entry = self.find(name)
+        # somebody's hash, which costs as much to compare with, and never fits
+        compared = entry or next(iter(self._users.values()), None)
+        if compared is None or len(password) > MAX_PASSWORD:
+            return None
+        try:
+            PasswordHasher().verify(compared.password_hash, password)
+        except (VerifyMismatchError, UnicodeEncodeError):
+            return None
+        return entry
+
+    def _now(self) -> tuple[int, ...] | None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -1,0 +1,210 @@
+"""Signing in with a password, and what a session may do, over real sockets."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.console_access import (
+    HTML,
+    browser,
+    csrf,
+    sign_in,
+    small_console,
+    write_users,
+)
+from tests.support.fake_clock import FakeClock
+
+
+async def test_nobody_sees_anything_before_signing_in(tmp_path: Path) -> None:
+    """People are sent to the form, programs are told; what the form needs is public."""
+    users = write_users(tmp_path / "users")
+    async with small_console(FakeClock(), users=users) as url, browser(url) as client:
+        asked = await client.get("/topics?q=a b&x=1", headers=HTML)
+        assert (303, "/login?next=%2Ftopics%3Fq%3Da%2520b%26x%3D1") == (asked.status_code, asked.headers["location"])
+        assert [401, 401, 200] == [(await client.get(path)).status_code for path in ("/topics", "/live", "/static/x")]
+        assert 401 == (await client.post("/actions/x")).status_code
+
+        assert 401 == (await sign_in(client, "olga", password="wrong")).status_code
+        assert 401 == (await sign_in(client, "nobody")).status_code
+        done = await sign_in(client, "olga", to="/topics?q=a%20b")
+        assert (303, "/topics?q=a%20b") == (done.status_code, done.headers["location"])
+        flags = done.headers["set-cookie"].partition(";")[2]
+        assert "; path=/; Max-Age=28800; httponly; samesite=lax" == f";{flags}"
+        who = (await client.get("/topics")).json()
+        assert ("olga", "operator", "password") == (who["name"], who["role"], who["source"])
+
+
+async def test_operators_change_things_and_viewers_look(tmp_path: Path) -> None:
+    """Three users, each in a browser of their own: what they see is theirs, and one of them may act."""
+    users = write_users(tmp_path / "users")
+    async with small_console(FakeClock(), users=users) as url:
+        for name, status in (("vera", 403), ("victor", 403), ("olga", 200)):
+            async with browser(url) as client:
+                await sign_in(client, name)
+                assert name == (await client.get("/")).json()["name"]
+                acted = await client.post("/actions/x", data={"csrf": await csrf(client), "topic": "T"})
+                assert status == acted.status_code
+                if status == 200:
+                    assert ("olga", "T") == (acted.json()["by"], acted.json()["form"]["topic"])
+
+
+async def test_change_needs_the_token_of_its_own_session(tmp_path: Path) -> None:
+    """Another site's page can have a browser send a form, but neither reads a token nor has one that fits."""
+    users = write_users(tmp_path / "users")
+    async with small_console(FakeClock(), users=users) as url, browser(url) as olga, browser(url) as other:
+        before = (await olga.get("/login")).json()["csrf"]
+        await sign_in(olga, "olga")
+        await sign_in(other, "olga")
+        good = await csrf(olga)
+        for bad in ({}, {"csrf": ""}, {"csrf": "x"}, {"csrf": "é"}, {"csrf": before}, {"csrf": await csrf(other)}):
+            assert 403 == (await olga.post("/actions/x", data=bad)).status_code
+        assert 403 == (await olga.post("/actions/x", json={"csrf": good})).status_code
+        for site in ("cross-site", "same-site"):
+            sent = await olga.post("/actions/x", data={"csrf": good}, headers={"sec-fetch-site": site})
+            assert 403 == sent.status_code
+        assert 403 == (await olga.post("/logout")).status_code
+
+        assert 200 == (await olga.post("/actions/x", data={"csrf": good})).status_code
+        assert 200 == (await olga.post("/actions/x", headers={"x-csrf-token": good})).status_code
+        assert 413 == (await olga.post("/actions/x", data={"csrf": good, "value": "x" * 70_000})).status_code
+        assert 413 == (await olga.post("/actions/x", data={f"f{n}": "" for n in range(40)})).status_code
+
+
+async def test_sign_in_makes_a_new_session(tmp_path: Path) -> None:
+    """Who planted a cookie in somebody's browser is not signed in with them; not even who is signed in themselves."""
+    users = write_users(tmp_path / "users")
+    async with small_console(FakeClock(), users=users) as url, browser(url) as attacker, browser(url) as victim:
+        await sign_in(attacker, "vera")
+        planted = attacker.cookies["namesrv-console"]
+        victim.cookies.set("namesrv-console", planted, domain="127.0.0.1", path="/")
+        token = await csrf(victim)
+
+        page = {"csrf": token, "next": "/", "name": "olga", "password": "correct horse battery of olga"}
+        assert 303 == (await victim.post("/login", data=page)).status_code
+        assert "olga" == (await victim.get("/")).json()["name"]
+        assert planted != victim.cookies["namesrv-console"]
+        # the planted one is not olga's, and no longer anybody's
+        assert 401 == (await attacker.get("/")).status_code
+        assert 403 == (await victim.post("/actions/x", data={"csrf": token})).status_code
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "/\\evil.example/",
+        "\\\\evil.example",
+        "/\t/evil.example",
+        "/ /x\r\nSet-Cookie: a=b",
+        "javascript:alert(1)",
+        "topics",
+        "",
+        "/logout",
+        "/login?next=/login",
+    ],
+)
+async def test_nobody_is_sent_elsewhere(tmp_path: Path, target: str) -> None:
+    """After signing in one is on a page of this console, whatever the link said."""
+    users = write_users(tmp_path / "users")
+    async with small_console(FakeClock(), users=users) as url, browser(url) as client:
+        token = (await client.get("/login", params={"next": target})).json()["csrf"]
+        form = {"csrf": token, "next": target, "name": "vera", "password": "correct horse battery of vera"}
+        assert "/" == (await client.post("/login", data=form)).headers["location"]
+        assert "/" == (await client.get("/login", params={"next": target})).headers["location"]
+
+
+async def test_guesses_are_few(tmp_path: Path) -> None:
+    """Five at once from an address, then one in half a minute; the right password has to wait, too."""
+    users, clock = write_users(tmp_path / "users"), FakeClock()
+    async with small_console(clock, users=users) as url, browser(url) as client:
+        codes = [(await sign_in(client, "olga", password=f"guess {n}")).status_code for n in range(6)]
+        assert [401] * 5 + [429] == codes
+        refused = await sign_in(client, "olga")
+        assert (429, "30") == (refused.status_code, refused.headers["retry-after"])
+
+        await clock.advance(30.0)
+        assert 303 == (await sign_in(client, "olga")).status_code
+        assert "olga" == (await client.get("/")).json()["name"]
+
+
+async def test_session_ends_with_what_it_came_from(tmp_path: Path) -> None:
+    """A sign-out, another password, a user who is removed or demoted, and time: all of them count at once."""
+    users, clock = write_users(tmp_path / "users"), FakeClock()
+    async with small_console(clock, users=users) as url, browser(url) as client:
+        await sign_in(client, "olga")
+        copied = dict(client.cookies)
+        assert "/login" == (await client.post("/logout", data={"csrf": await csrf(client)})).headers["location"]
+        async with browser(url, cookies=copied) as thief:
+            assert 401 == (await thief.get("/")).status_code
+
+        await sign_in(client, "olga")
+        # every hash has a salt of its own, and so this is another one
+        write_users(users)
+        assert 401 == (await client.get("/")).status_code
+
+        await sign_in(client, "olga")
+        users.write_text(users.read_text().replace("olga:operator", "olga:viewer"))
+        assert "viewer" == (await client.get("/")).json()["role"]
+        users.write_text("broken")
+        assert 200 == (await client.get("/")).status_code
+        write_users(users, {"vera": "viewer"})
+        assert 401 == (await client.get("/")).status_code
+
+        await sign_in(client, "vera")
+        await clock.advance(8 * 3600.0 - 1)
+        assert 200 == (await client.get("/")).status_code
+        await clock.advance(1)
+        assert 401 == (await client.get("/")).status_code
+
+
+async def test_stream_ends_with_its_session(tmp_path: Path) -> None:
+    """A tab that was left open shows nothing more once its user is signed out."""
+    users, clock = write_users(tmp_path / "users"), FakeClock()
+    async with small_console(clock, users=users) as url, browser(url) as client:
+        await sign_in(client, "vera")
+        async with client.stream("GET", "/live") as stream:
+            lines = stream.aiter_lines()
+            assert "tick" == await anext(lines)
+            await clock.advance(1.0)
+            assert "tick" == await anext(lines)
+            write_users(users, {"olga": "operator"})
+            await clock.advance(1.0)
+            assert [] == [line async for line in lines]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1"])
+async def test_wrong_host_is_refused(tmp_path: Path, host: str) -> None:
+    """A page that has its own name resolve to loopback gets nothing, not even a form."""
+    async with small_console(FakeClock()) as url, browser(url) as client:
+        assert 400 == (await client.get("/", headers={"host": host})).status_code
+        for mine in ("localhost:8000", "[::1]:8000", "127.0.0.1"):
+            assert 200 == (await client.get("/", headers={"host": mine})).status_code
+
+
+async def test_every_answer_says_what_browsers_may_do(tmp_path: Path) -> None:
+    """Also those that refuse: nothing inline, nothing from elsewhere, in no frame, in no cache."""
+    users = write_users(tmp_path / "users")
+    async with small_console(FakeClock(), users=users) as url, browser(url) as client:
+        answers = [
+            await client.get("/login"),
+            await client.get("/"),
+            await client.post("/login"),
+            await client.get("/", headers={"host": "evil"}),
+        ]
+        assert [200, 401, 403, 400] == [answer.status_code for answer in answers]
+        for answer in answers:
+            policy = answer.headers["content-security-policy"].split("; ")
+            assert {"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} <= {*policy}
+            assert "unsafe" not in answer.headers["content-security-policy"]
+            assert ("nosniff", "no-store") == (answer.headers["x-content-type-options"], answer.headers["cache-control"])
+            assert "strict-transport-security" not in answer.headers
+
+
+async def test_open_console_only_shows(tmp_path: Path) -> None:
+    """On loopback without users everybody of this machine looks, and nobody acts."""
+    async with small_console(FakeClock()) as url, browser(url) as client:
+        who = (await client.get("/")).json()
+        assert ("", "viewer", "open") == (who["name"], who["role"], who["source"])
+        assert 403 == (await client.post("/actions/x", data={"csrf": who["csrf"]})).status_code
+        assert (303, "/") == ((answer := await client.get("/login")).status_code, answer.headers["location"])

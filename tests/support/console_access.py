@@ -1,0 +1,106 @@
+"""A small application behind the console's access control, served on a real socket; users whose hashes are cheap."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+from argon2 import PasswordHasher
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from namesrv.observability.http import HttpListener
+from namesrv_console.access.access import Access
+from namesrv_console.access.guard import csrf_token, form_of
+from namesrv_console.access.settings import AccessSettings
+from tests.support.fake_clock import FakeClock
+
+HTML: Final = {"accept": "text/html"}
+PASSWORD: Final = "correct horse battery"
+# three of them: two that only look, and one that acts
+USERS: Final = {"vera": "viewer", "victor": "viewer", "olga": "operator"}
+# a hash says itself how it was made; these take no time
+_CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+def write_users(path: Path, users: Mapping[str, str] | None = None, *, password: str = PASSWORD) -> Path:
+    """A users file, in which everybody has the same password."""
+    listed = USERS if users is None else users
+    lines = [f"{name}:{role}:{_CHEAP.hash(f'{password} of {name}')}\n" for name, role in listed.items()]
+    new = path.with_suffix(".new")
+    new.touch(0o600)
+    new.write_text("".join(lines))
+    return new.replace(path)
+
+
+def small_app(settings: AccessSettings, clock: FakeClock) -> Starlette:
+    """Pages that say who asks, what changes something, and a stream."""
+
+    async def who(request: Request) -> Response:
+        user = request.user
+        return JSONResponse({"name": user.name, "role": user.role, "source": user.source, "csrf": csrf_token(request)})
+
+    async def change(request: Request) -> Response:
+        return JSONResponse({"by": request.user.name, "form": form_of(request)})
+
+    async def stream(request: Request) -> Response:
+        async def ticks() -> AsyncIterator[str]:
+            while True:
+                yield "tick\n"
+                await clock.sleep(1.0)
+
+        return StreamingResponse(ticks(), media_type="text/event-stream")
+
+    def render(request: Request, template: str, values: Mapping[str, Any], status: int) -> Response:
+        return JSONResponse({"template": template, "csrf": csrf_token(request), **values}, status)
+
+    access = Access(settings, clock=clock, render=render)
+    pages = [
+        Route("/", who),
+        Route("/topics", who),
+        Route("/live", stream),
+        Route("/actions/x", change, methods=["POST"]),
+        Route("/static/x", lambda _: PlainTextResponse("static")),
+        *access.routes(),
+    ]
+    return Starlette(routes=pages, middleware=access.middleware())
+
+
+@asynccontextmanager
+async def served(app: ASGIApp) -> AsyncIterator[str]:
+    """The URL at which it is served."""
+    listener = HttpListener(app, Counter())
+    [(host, port)] = await listener.listen("127.0.0.1", 0)
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await listener.close()
+
+
+def browser(url: str, **options: Any) -> httpx2.AsyncClient:
+    """Somebody with cookies of their own."""
+    return httpx2.AsyncClient(base_url=url, trust_env=False, **options)
+
+
+@asynccontextmanager
+async def small_console(clock: FakeClock, **settings: Any) -> AsyncIterator[str]:
+    """The URL of the small application."""
+    async with served(small_app(AccessSettings(**settings), clock)) as url:
+        yield url
+
+
+async def sign_in(client: httpx2.AsyncClient, name: str, *, password: str | None = None, to: str = "/") -> httpx2.Response:
+    """What the form does."""
+    page = (await client.get("/login", params={"next": to})).json()
+    said = f"{PASSWORD} of {name}" if password is None else password
+    return await client.post("/login", data={"csrf": page["csrf"], "next": page["next"], "name": name, "password": said})
+
+
+async def csrf(client: httpx2.AsyncClient) -> str:
+    """The token of the forms that this browser gets."""
+    return str((await client.get("/")).json()["csrf"])
