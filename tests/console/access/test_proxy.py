@@ -1,0 +1,43 @@
+"""Names that a proxy in front sends: believed from its network, and from nowhere else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.support.console_access import browser, small_console
+from tests.support.fake_clock import FakeClock
+
+OLGA = {"x-forwarded-user": "olga", "x-forwarded-groups": "staff, sre"}
+SETTINGS: Mapping[str, Any] = {"operators": ("@sre",), "viewers": ("@staff", "@sre")}
+
+
+async def test_proxy_says_who_asks() -> None:
+    """By name and groups; without a name, with two, or with one that nobody can show, nobody is there."""
+    async with small_console(FakeClock(), trusted_proxies=("127.0.0.0/8",), **SETTINGS) as url, browser(url) as proxy:
+        who = (await proxy.get("/", headers=OLGA)).json()
+        assert ("olga", "operator", "proxy") == (who["name"], who["role"], who["source"])
+        sent = {"csrf": who["csrf"], "topic": "T"}
+        assert 200 == (await proxy.post("/actions/x", data=sent, headers=OLGA)).status_code
+        # the token was olga's
+        vera = {"x-forwarded-user": "vera", "x-forwarded-groups": "sre"}
+        assert 403 == (await proxy.post("/actions/x", data=sent, headers=vera)).status_code
+
+        for headers in (
+            {},
+            {"x-forwarded-user": ""},
+            {"x-forwarded-user": "olga"},
+            [("x-forwarded-user", "olga"), *OLGA.items()],
+            [*OLGA.items(), ("x-forwarded-groups", "sre")],
+            {**OLGA, "x-forwarded-user": b"olga\x1b[2J"},
+            {**OLGA, "x-forwarded-user": "o" * 129},
+        ):
+            refused = await proxy.get("/", headers=headers)
+            assert (403, "come through the proxy") == (refused.status_code, refused.text[:22])
+
+
+@pytest.mark.parametrize("network", ["10.0.0.0/8", "127.0.0.2/32", "::/0"])
+async def test_nobody_else_says_who_asks(network: str) -> None:
+    """The very same headers from another address are nobody's."""
+    async with small_console(FakeClock(), trusted_proxies=(network,), **SETTINGS) as url, browser(url) as stranger:
+        assert 403 == (await stranger.get("/", headers=OLGA)).status_code

@@ -1,0 +1,82 @@
+"""What a console refuses to start with, and what the proxy's and the provider's names mean."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_console.access.settings import AccessSettings
+
+USERS = {"users": Path("users")}
+URL = {"public_url": "https://console.example.com"}
+OIDC = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"listen_host": "0.0.0.0"}, "listening on '0.0.0.0', beyond loopback, without users: set users"),
+        ({"listen_host": "10.0.0.1", **URL}, "listening on '10.0.0.1', beyond loopback, without users"),
+        ({"listen_host": "10.0.0.1", **USERS}, "beyond loopback, in plain text: set http_tls_cert_file, or public_url"),
+        ({"listen_host": "::", **USERS, "http_tls_cert_file": "c"}, "listening on '::': set public_url"),
+        ({"actions": True}, "actions are audited with the user's name, and nobody is asked for one"),
+        ({"oidc_issuer": "https://id.example.com"}, "oidc_issuer and oidc_client_id need each other"),
+        (OIDC, "oidc_issuer needs public_url"),
+        ({"public_url": "console.example.com"}, "public_url: 'console.example.com': not a URL"),
+        ({"public_url": "https://example.com/console"}, "'https://example.com/console' has a path"),
+        ({"trusted_proxies": ("10.0.0.0/33",)}, "trusted_proxies.0"),
+        ({"session_hours": 0}, "session_hours"),
+    ],
+)
+def test_refused(values: dict[str, Any], message: str) -> None:
+    """Before anything listens, and with what to do about it."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        AccessSettings(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "hosts", "is_https"),
+    [
+        ({}, {"localhost", "127.0.0.1", "[::1]"}, False),
+        ({"listen_host": "::1", **USERS}, {"localhost", "127.0.0.1", "[::1]"}, False),
+        ({"listen_host": "0.0.0.0", **USERS, **URL}, {"console.example.com"}, True),
+        ({"listen_host": "10.0.0.1", "trusted_proxies": ("10.0.0.0/24",), **URL}, {"10.0.0.1", "console.example.com"}, True),
+        ({"listen_host": "con", **USERS, "http_tls_cert_file": "c"}, {"con"}, True),
+        ({"listen_host": "con", **USERS, "public_url": "http://[fd00::1]:80"}, {"con", "[fd00::1]"}, False),
+        ({**OIDC, **URL, "actions": True}, {"localhost", "127.0.0.1", "[::1]", "console.example.com"}, True),
+    ],
+)
+def test_allowed(values: dict[str, Any], hosts: set[str], is_https: bool) -> None:
+    """By which names it is reached, and whether its cookies are for HTTPS only."""
+    settings = AccessSettings(**values)
+    assert (hosts, is_https) == ({*settings.allowed_hosts}, settings.is_https)
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "role"),
+    [
+        ("olga", (), "operator"),
+        ("vera", ("sre", "x"), "operator"),
+        ("vera", ("staff",), "viewer"),
+        ("victor", (), "viewer"),
+        ("vera", ("olga",), None),
+        # neither are names groups, nor groups names
+        ("@sre", (), None),
+        ("*", (), None),
+        ("sre", (), None),
+    ],
+)
+def test_roles_of_names_and_groups(name: str, groups: tuple[str, ...], role: str | None) -> None:
+    """Operators come first; who is in neither list does not get in."""
+    settings = AccessSettings(viewers=("@staff", "victor"), operators=("olga", "@sre"))
+    assert role == settings.role_of(name, groups)
+
+
+def test_secrets_come_from_the_environment_and_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument would be in the process list."""
+    monkeypatch.setenv("NAMESRV_CONSOLE_OIDC_CLIENT_SECRET", "hush")
+    settings = AccessSettings(**OIDC, **URL)
+    assert settings.oidc_client_secret is not None
+    assert "hush" == settings.oidc_client_secret.get_secret_value()
+    assert "hush" not in repr(settings)

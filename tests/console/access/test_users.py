@@ -1,0 +1,89 @@
+"""The users file, and the command that writes it."""
+
+import io
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv_console.access.passwd import passwd
+from namesrv_console.access.users import Entry, UsersFile, parse_users, read_users
+from tests.support.console_access import PASSWORD, write_users
+
+HASH = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$dGFnZ2dnZ2dnZ2dnZ2c"
+
+
+def test_file_is_read() -> None:
+    """A line for each user; what follows the second colon is the hash."""
+    text = f"# who may see the console\n\nolga:operator:{HASH}\nvera w.:viewer:{HASH}\n"
+    assert {"olga": Entry("operator", HASH), "vera w.": Entry("viewer", HASH)} == parse_users(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("olga", "line 1: not of the form name:role:hash"),
+        ("olga:operator:plain", "line 1: the hash of user 'olga' is not one of argon2"),
+        (f"\nolga:admin:{HASH}", "line 2: unknown role 'admin' (one of viewer, operator)"),
+        (f"olga:viewer:{HASH}\nolga:operator:{HASH}", "line 2: user 'olga' is there twice"),
+        (f"\x1b[31molga:viewer:{HASH}", "not a valid user name: '\\x1b[31molga' (printable"),
+        (f":viewer:{HASH}", "not a valid user name: ''"),
+        (f"{'o' * 129}:viewer:{HASH}", "at most 128 characters"),
+    ],
+)
+def test_wrong_file_is_refused(text: str, message: str) -> None:
+    """With its line, and without a hash."""
+    with pytest.raises(ValueError, match=re.escape(message)) as raised:
+        parse_users(text)
+    assert HASH not in str(raised.value)
+
+
+def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no default user and no default password; a role stays unless another one is given."""
+    path = tmp_path / "users"
+
+    def said(*lines: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+    said(PASSWORD)
+    assert "set the password of operator 'olga'" == passwd(path, "olga", role="operator")
+    assert 0o600 == os.stat(path).st_mode & 0o777
+    said("another passphrase")
+    assert "set the password of operator 'olga'" == passwd(path, "olga")
+    users = UsersFile(path)
+    assert users.verify("olga", PASSWORD) is None
+    assert read_users(path)["olga"] == users.verify("olga", "another passphrase")
+    said(PASSWORD)
+    assert "set the password of viewer 'vera'" == passwd(path, "vera")
+
+    assert "removed user 'olga'" == passwd(path, "olga", delete=True)
+    assert ["vera"] == list(read_users(path))
+    said("short")
+    with pytest.raises(ValueError, match="a password has 12 to 1024 characters, this one 5"):
+        passwd(path, "vera")
+    with pytest.raises(ValueError, match="no user 'olga'"):
+        passwd(path, "olga", delete=True)
+
+
+def test_file_without_users_is_refused(tmp_path: Path) -> None:
+    """Nobody could sign in; and one that is not there says so."""
+    (tmp_path / "users").write_text("# nobody yet\n")
+    with pytest.raises(ValueError, match=r"users: no users \(namesrv-console passwd "):
+        UsersFile(tmp_path / "users")
+    with pytest.raises(ValueError, match="other: no such file or directory"):
+        UsersFile(tmp_path / "other")
+
+
+def test_unknown_user_costs_as_much_as_a_wrong_password(tmp_path: Path) -> None:
+    """A hash is compared in either case, so that time does not tell which names exist; very long ones never are."""
+    users = UsersFile(write_users(tmp_path / "users"))
+    assert users.verify("nobody", f"{PASSWORD} of olga") is None
+    assert users.verify("nobody", f"{PASSWORD} of vera") is None
+    assert users.verify("olga", f"{PASSWORD} of vera") is None
+    assert users.verify("olga", "\ud800") is None
+    assert users.verify("olga", "x" * 2000) is None
+    found = users.verify("olga", f"{PASSWORD} of olga")
+    assert found is not None
+    assert "operator" == found.role
