@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
@@ -11,6 +11,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from namesrv_console.access.access import Access
+from namesrv_console.access.guard import csrf_token
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
@@ -40,13 +42,16 @@ _FRESH: Final = {"cache-control": "no-store", "vary": "cookie, accept-language"}
 def create_app(console: Console) -> Starlette:
     """All that a browser can ask of a console; what it shows is kept up to date by `Console.run`."""
     served = _Served(console)
+    access = Access(console.settings.access, clock=console.clock, render=served.render, trail=console.trail)
     app = Starlette(
         routes=[
             *(Route(page.path, served.endpoint(page), methods=["GET"], name=page.name) for page in PAGES),
             Route("/live", served.live, methods=["GET"]),
             Route("/preferences", preferences, methods=["GET"]),
             Mount("/static", StaticFiles(packages=[("namesrv_console", "static")])),
+            *access.routes(),
         ],
+        middleware=access.middleware(),
     )
     app.state.live = served.pages
     return app
@@ -69,12 +74,17 @@ class _Served:
                 return content
             if (part := visit.query.get("part")) in page.parts:
                 return HTMLResponse(self._templates.parts(page, visit, content)[part], headers=_FRESH)
-            theme = request.cookies.get("theme")
-            values = {**content, "event_id": self.pages.event_id(visit.cluster.revision), "here": _here(request)}
-            html = self._templates.page(page, visit, values, theme=theme if theme in THEMES else None)
+            values = {**content, "event_id": self.pages.event_id(visit.cluster.revision), **self._about(request)}
+            html = self._templates.page(page, visit, values, theme=_theme(request))
             return HTMLResponse(html, headers=_FRESH)
 
         return answer
+
+    def render(self, request: Request, template: str, values: Mapping[str, Any], status: int) -> Response:
+        """A template that is no page of the menu, for who asks."""
+        visit = self._visit(request.query_params, _language(request))
+        html = self._templates.fragment(template, visit, **values, **self._about(request), theme=_theme(request))
+        return HTMLResponse(html, status, headers=_FRESH)
 
     async def live(self, request: Request) -> Response:
         """The stream of one tab: `of` is the page's address, `since` what it has seen."""
@@ -87,6 +97,13 @@ class _Served:
         seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
         query, language = _query(page, dict(parse_qsl(of.query)), request), _language(request)
         return LiveStream(self.pages, page, query, language=language, since=self.pages.revision_of(seen))
+
+    @staticmethod
+    def _about(request: Request) -> dict[str, object]:
+        """Who asks, for the frame; a token for forms, which makes a session, only if there is a form."""
+        user, here = request.user, _here(request)
+        has_form = user.is_authenticated or here.startswith("/login")
+        return {"user": user, "csrf": csrf_token(request) if has_form else "", "here": here}
 
     def _visit(self, query: Mapping[str, str], language: str) -> Visit:
         console = self._console
@@ -110,6 +127,11 @@ def _query(page: Page, query: Mapping[str, str], request: Request) -> dict[str, 
 
 def _language(request: Request) -> str:
     return chosen_language(request.cookies.get("language"), request.headers.get("accept-language", ""))
+
+
+def _theme(request: Request) -> str | None:
+    theme = request.cookies.get("theme")
+    return theme if theme in THEMES else None
 
 
 def _here(request: Request) -> str:

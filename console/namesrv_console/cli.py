@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from namesrv_console import PROGRAM
 from namesrv_runtime import loops
@@ -15,14 +15,22 @@ from namesrv_runtime.address import parse_address
 from namesrv_runtime.log import configure, printable
 from namesrv_runtime.name_servers import parse_list
 
+if TYPE_CHECKING:
+    from namesrv_console.access.settings import AccessSettings
+
 USAGE: Final = 2
 BUG: Final = 70
 # what the extra `console` brings
-_EXTRA: Final = frozenset({"jinja2", "markupsafe", "starlette", "uvicorn"})
+_EXTRA: Final = frozenset(
+    {"argon2", "authlib", "httpx2", "itsdangerous", "jinja2", "joserfc", "markupsafe", "starlette", "uvicorn"}
+)
 _DEFAULT_PORT: Final = 9876
 _EPILOG: Final = """\
 example:
   namesrv-console --server ns1:9876 --server ns2:9876 --logs /var/lib/namesrv/heartbeats
+
+Beyond loopback, and with --actions, people say who they are: --users, --trusted-proxy or --oidc-issuer.
+namesrv-console passwd FILE NAME adds a user to a file for --users, or changes a password.
 
 Requests are signed with NAMESRV_ACCESS_KEY and NAMESRV_SECRET_KEY (or NAMESRV_SECRET_KEY_FILE), as namesrvctl's are.
 """
@@ -59,14 +67,69 @@ def parser() -> argparse.ArgumentParser:
         )
     says = "take any certificate of these CAs; or NAMESRV_TLS_VERIFY_HOST=false"
     tls.add_argument("--no-tls-verify-host", dest="tls_verify_host", action="store_const", const=False, help=says)
+    _add_access(made)
+    return made
+
+
+def _add_access(made: argparse.ArgumentParser) -> None:
+    """Options about who gets in; each is a setting of the same name."""
+    group = made.add_argument_group("who may see the console, and who may act in it")
+    for name, metavar, says in (
+        ("users", "FILE", "users with passwords; namesrv-console passwd writes it"),
+        ("public-url", "URL", "what people type, if that is not where it listens: https://console.example.com"),
+        ("http-tls-cert-file", "FILE", "serve HTTPS with this certificate (PEM)"),
+        ("http-tls-key-file", "FILE", "its key; a passphrase comes from NAMESRV_CONSOLE_HTTP_TLS_KEY_PASSWORD only"),
+        ("session-hours", "N", "sign people out after that (default: 8)"),
+        ("proxy-user-header", "NAME", "in which the proxy names the user (default: X-Forwarded-User)"),
+        ("proxy-groups-header", "NAME", "and the groups, with commas between (default: X-Forwarded-Groups)"),
+        ("oidc-issuer", "URL", "sign in at this OpenID Connect provider; needs --public-url"),
+        ("oidc-client-id", "ID", "the console's id there; a secret comes from NAMESRV_CONSOLE_OIDC_CLIENT_SECRET only"),
+        ("oidc-scope", "WORDS", "what to ask the provider for (default: openid profile email)"),
+        ("oidc-name-claim", "NAME", "the claim that names the user (default: preferred_username)"),
+        ("oidc-groups-claim", "NAME", "the claim with the groups (default: groups)"),
+        (
+            "audit-log-dir",
+            "DIR",
+            "who signed in and changed what (default: namesrv-console/audit in your state folder)",
+        ),
+    ):
+        group.add_argument(f"--{name}", metavar=metavar, help=says)
+    for option, setting, metavar, says in (
+        ("trusted-proxy", "trusted_proxies", "CIDR", "network of a proxy whose headers say who asks (repeatable)"),
+        (
+            "viewer",
+            "viewers",
+            "WHO",
+            "NAME, @GROUP or *: who of those whom proxy or provider name may look (default: *)",
+        ),
+        ("operator", "operators", "WHO", "who of them may act, too (repeatable; default: nobody)"),
+    ):
+        group.add_argument(f"--{option}", dest=setting, metavar=metavar, action="append", help=says)
+    says = "let operators change things: write permissions, topics, KV, live settings"
+    group.add_argument("--actions", action="store_const", const=True, help=says)
+
+
+def passwd_parser() -> argparse.ArgumentParser:
+    """The options of `namesrv-console passwd`."""
+    made = argparse.ArgumentParser(
+        prog=f"{PROGRAM} passwd",
+        description="Add a user to a file, or change a password; it is asked for, or read from standard input.",
+        allow_abbrev=False,
+    )
+    made.add_argument("file", metavar="FILE", type=Path)
+    made.add_argument("name", metavar="NAME")
+    made.add_argument("--role", choices=("viewer", "operator"), help="default: as before, viewer for a new user")
+    made.add_argument("--delete", action="store_true", help="remove the user instead")
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until it is ended; the exit code."""
-    options = parser().parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        return _run(options)
+        if arguments[:1] == ["passwd"]:
+            return _passwd(passwd_parser().parse_args(arguments[1:]))
+        return _run(parser().parse_args(arguments))
     except UsageError as error:
         sys.stderr.write(f"{PROGRAM}: {printable(str(error))}\n")
         return USAGE
@@ -81,6 +144,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BUG
 
 
+def _passwd(options: argparse.Namespace) -> int:
+    from namesrv_console.access.passwd import passwd  # noqa: PLC0415  # installed with the extra only
+
+    try:
+        done = passwd(options.file, options.name, role=options.role, delete=options.delete)
+    except (ValueError, OSError) as error:
+        raise UsageError(str(error)) from None
+    sys.stdout.write(f"{PROGRAM}: {done} in {options.file}\n")
+    return 0
+
+
+def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
+    """The settings of who gets in. Raises ValueError."""
+    from namesrv_console.access.settings import AccessSettings  # noqa: PLC0415  # installed with the extra only
+
+    given = {name: value for name in AccessSettings.model_fields if (value := getattr(options, name, None)) is not None}
+    if {"users", "trusted_proxies", "oidc_issuer"} & given.keys():
+        home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        given.setdefault("audit_log_dir", Path(home) / "namesrv-console" / "audit")
+    settings = AccessSettings(**given, listen_host=host)
+    settings.check_files()
+    return settings
+
+
 def _run(options: argparse.Namespace) -> int:
     from namesrv_console.serving import serve  # noqa: PLC0415  # installed with the extra only
     from namesrv_console.settings import ConsoleSettings  # noqa: PLC0415
@@ -88,19 +175,21 @@ def _run(options: argparse.Namespace) -> int:
 
     tls = {name: value for name, value in vars(options).items() if name.startswith("tls") and value is not None}
     try:
+        listen = _listen(options.listen)
         settings = ConsoleSettings(
             servers=_addresses(options.servers),
-            listen=_listen(options.listen),
+            listen=listen,
             logs=tuple(options.logs),
             tls=TlsClientSettings(**tls),
+            access=_access(options, listen[0]),
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
-    configure("warning", "auto")
+    configure("info" if settings.access.asks_who else "warning", "auto")
     with _bound(*settings.listen) as listening:
         host, port = listening.getsockname()[:2]
         # the one line that a person needs; a program that starts the console waits for it
-        sys.stdout.write(f"{PROGRAM}: http://{f'[{host}]' if ':' in host else host}:{port}/\n")
+        sys.stdout.write(f"{PROGRAM}: {settings.access.url(host, port)}\n")
         sys.stdout.flush()
         loops.run(lambda: serve(settings, listening, report=_complain))
     return 0

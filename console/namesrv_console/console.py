@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_console.asked import Asked
+from namesrv_console.access.trail import Trail
 from namesrv_console.catalogue import Catalogue
 from namesrv_console.compared import Compared
 from namesrv_console.poller import ANSWER_SECONDS, Observed, Poller
@@ -25,6 +26,9 @@ class Console:
         self.clock = clock or SystemClock()
         self.observed = Observed(settings.servers)
         self.compared = Compared(self.observed, self.clock)
+        # who signed in and who changed what; None: nobody does either
+        directory = settings.access.audit_log_dir
+        self.trail = None if directory is None else Trail(directory, self.clock)
         credentials, tls = settings.signing.credentials(self.clock.wall), settings.tls.client_tls
         # for what the poller does not ask
         self.servers = {
@@ -40,11 +44,17 @@ class Console:
 
     async def run(self) -> None:
         """Ask the servers until cancelled."""
+        if self.trail is not None:
+            self.trail.start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Poller(list(self.servers.values()), self.observed, self.clock).run())
                 tasks.create_task(self.compared.run())
+                if self.trail is not None:
+                    tasks.create_task(self.trail.run())
         finally:
+            if self.trail is not None:
+                await self.trail.stop()
             for server in self.servers.values():
                 await server.close()
 

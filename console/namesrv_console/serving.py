@@ -46,6 +46,7 @@ async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: 
     """Serve pages on a socket that listens; `report` is told of servers that do not answer at the start."""
     console = Console(settings)
     app = create_app(console)
+    tls = settings.access.tls_context()
     config = uvicorn.Config(
         app,
         http="h11",
@@ -57,6 +58,7 @@ async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: 
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=2,
+        ssl_context_factory=None if tls is None else lambda *_: tls,
     )
     server = _Server(config, app.state.live)
     async with asyncio.TaskGroup() as tasks:

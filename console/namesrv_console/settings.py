@@ -1,11 +1,11 @@
 """The settings of a console."""
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import Field
 
+from namesrv_console.access.settings import AccessSettings
 from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_runtime.settings import CheckedSettings
@@ -26,11 +26,5 @@ class ConsoleSettings(CheckedSettings):
     signing: SigningSettings = Field(default_factory=SigningSettings)
     tls: TlsClientSettings = Field(default_factory=TlsClientSettings)
 
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        host = self.listen[0]
-        try:
-            return ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
+    # who may see it, and who may act
+    access: AccessSettings = Field(default_factory=AccessSettings)

@@ -47,7 +47,7 @@ class Templates:
             name: _block(template, name, values) for name in page.parts
         }
 
-    def fragment(self, name: str, visit: Visit, **values: object) -> str:
+    def fragment(self, name: str, visit: Visit, /, **values: object) -> str:
         """A template that is no page."""
         return self._template(name, visit).render(visit=visit, **values)
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-import httpx
+import httpx2
 from starlette.applications import Starlette
 
 from namesrv_console.app import create_app
@@ -74,7 +74,7 @@ class Shown(NamedTuple):
 
     console: Console
     app: Starlette
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     tasks: asyncio.TaskGroup
 
     async def text(self, path: str, **headers: str) -> str:
@@ -97,11 +97,11 @@ async def console(clock: Clock, *servers: str, **settings: Any) -> AsyncIterator
     """A console of these servers, until the block ends."""
     made = Console(ConsoleSettings(servers=servers, **settings), clock=clock)
     app = create_app(made)
-    transport = httpx.ASGITransport(app=app)
+    transport = httpx2.ASGITransport(app=app)
     try:
         async with asyncio.timeout(GUARD_SECONDS), asyncio.TaskGroup() as tasks:
             tasks.create_task(made.run())
-            async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+            async with httpx2.AsyncClient(transport=transport, base_url=BASE) as http:
                 yield Shown(made, app, http, tasks)
             raise _Over
     except* _Over:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,11 +95,33 @@ async def small_console(clock: FakeClock, **settings: Any) -> AsyncIterator[str]
         yield url
 
 
-async def sign_in(client: httpx2.AsyncClient, name: str, *, password: str | None = None, to: str = "/") -> httpx2.Response:
+async def sign_in(
+    client: httpx2.AsyncClient, name: str, *, password: str | None = None, to: str = "/"
+) -> httpx2.Response:
     """What the form does."""
     page = (await client.get("/login", params={"next": to})).json()
     said = f"{PASSWORD} of {name}" if password is None else password
-    return await client.post("/login", data={"csrf": page["csrf"], "next": page["next"], "name": name, "password": said})
+    return await client.post(
+        "/login", data={"csrf": page["csrf"], "next": page["next"], "name": name, "password": said}
+    )
+
+
+class _Inputs(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, str] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        about = dict(attrs)
+        if tag == "input" and (name := about.get("name")):
+            self.found[name] = about.get("value") or ""
+
+
+def fields(html: str) -> dict[str, str]:
+    """The inputs of a page, as a browser would send them."""
+    parser = _Inputs()
+    parser.feed(html)
+    return parser.found
 
 
 async def csrf(client: httpx2.AsyncClient) -> str:

@@ -1,4 +1,4 @@
-"""ASGI middleware around every page: headers that browsers obey, and what a request that changes something must prove."""
+"""ASGI middleware around every page: headers that browsers obey, and what a request that changes things must prove."""
 
 import asyncio
 import hmac
@@ -24,17 +24,9 @@ _MAX_FIELDS: Final = 32
 _FORM_SECONDS: Final = 10.0
 
 # Nothing inline, nothing from elsewhere, no frames, no plug-ins, no other base.
-_CONTENT_SECURITY_POLICY: Final = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    )
+_CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Final = {
     "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
@@ -109,7 +101,11 @@ class Guard:
             return 413, f"a form has at most {_MAX_FORM_BYTES} bytes and {_MAX_FIELDS} fields"
         sent = request.headers.get(CSRF_HEADER) or form.get(CSRF_FIELD, "")
         token = request.session.get(CSRF_FIELD, "")
-        if not token or not hmac.compare_digest(sent.encode(), token.encode()) or _owner(request) != _owner_kept(request):
+        if (
+            not token
+            or not hmac.compare_digest(sent.encode(), token.encode())
+            or _owner(request) != _owner_kept(request)
+        ):
             return 403, "this form is not of your session: load the page again"
         if request.url.path not in _FOR_ALL and not has_required_scope(request, ["operator"]):
             return 403, "only operators may change something"
@@ -165,7 +161,9 @@ async def _read_form(request: Request) -> dict[str, str] | None:
     if kind != "application/x-www-form-urlencoded":
         return {}
     try:
-        pairs: list[Any] = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
+        pairs: list[Any] = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"
+        )
     except ValueError:
         return None
     return dict(pairs)

@@ -12,7 +12,7 @@ from namesrv_console.access.settings import AccessSettings
 from namesrv_console.access.users import MAX_NAME, SCOPES, User, UsersFile
 
 # what somebody needs who has not signed in yet
-_PUBLIC: Final = ("/login", "/static")
+_PUBLIC: Final = ("/login", "/preferences", "/static")
 # in the signed cookie: which session
 SESSION_KEY: Final = "id"
 

@@ -48,7 +48,7 @@ def safe_next(target: object) -> str:
 def login_url(conn: HTTPConnection) -> str:
     """Where to sign in to see what was asked for."""
     target = conn.url.path + (f"?{conn.url.query}" if conn.url.query else "")
-    return f"/login?{urlencode({NEXT: target})}" if safe_next(target) not in {HOME} else "/login"
+    return f"/login?{urlencode({NEXT: target})}" if safe_next(target) != HOME else "/login"
 
 
 class Login:
@@ -151,7 +151,7 @@ class Login:
         assert self._oidc is not None  # noqa: S101 - else there is no such route
         return self._oidc
 
-    def _welcome(  # noqa: PLR0913, PLR0917 - what a session is made of
+    def _welcome(  # noqa: PLR0913 - what a session is made of
         self, request: Request, name: str, source: Source, role: Role, target: object, *, password_hash: str = ""
     ) -> Response:
         # whatever the cookie held before, a token of somebody else's form too, is of no use from now on
@@ -180,5 +180,7 @@ class Login:
             "has_password": self._users is not None,
             "has_provider": self._oidc is not None,
             "name": cut(str(values.get("name", ""))),
+            "error": values.get("error"),
+            "seconds": values.get("seconds", 0),
         }
-        return self._render(request, "login.html", values, status)
+        return self._render(request, "login", values, status)

@@ -1,4 +1,4 @@
-"""Who is signed in: a table in memory. The browser's signed cookie holds nothing but an id, so that to end is to end."""
+"""Who is signed in: a table in memory. The browser's signed cookie holds an id alone, so that what ended has ended."""
 
 import secrets
 from dataclasses import dataclass

@@ -1,15 +1,17 @@
 """How people reach the console and say who they are; what is refused at the start because it would let strangers in."""
 
 import os
+import ssl
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from namesrv_console.access.users import Role
+from namesrv_console.access.users import Role, UsersFile
+from namesrv_remoting.aio.tls import TlsError, TlsFiles, server_context
 from namesrv_runtime.settings import CheckedSettings
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -34,12 +36,14 @@ class AccessSettings(CheckedSettings):
     http_tls_key_password: SecretStr | None = None
     # whether somebody may change something
     actions: bool = False
+    # where the console writes down who signed in and who changed what
+    audit_log_dir: Path | None = None
 
     users: Path | None = None
     session_hours: Annotated[float, Field(gt=0, le=720)] = 8.0
 
     # from there, and only from there, the headers count
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    trusted_proxies: tuple[Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)], ...] = ()
     proxy_user_header: str = "X-Forwarded-User"
     proxy_groups_header: str = "X-Forwarded-Groups"
 
@@ -77,6 +81,8 @@ class AccessSettings(CheckedSettings):
             raise ValueError(f"public_url: {self.public_url!r} has a path; the console is served at /")
         if self.actions and not self.asks_who:
             raise ValueError(f"actions are audited with the user's name, and nobody is asked for one: {_ASK}")
+        if self.actions and self.audit_log_dir is None:
+            raise ValueError("actions are audited: set audit_log_dir")
         if not self.is_loopback and not self.asks_who:
             raise ValueError(f"listening on {self.listen_host!r}, beyond loopback, without users: {_ASK}")
         if not self.is_loopback and self.http_tls_cert_file is None and self.public_url is None:
@@ -101,13 +107,36 @@ class AccessSettings(CheckedSettings):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine reaches it."""
-        return self.listen_host == "localhost" or (_is_address(self.listen_host) and ip_address(self.listen_host).is_loopback)
+        return self.listen_host == "localhost" or (
+            _is_address(self.listen_host) and ip_address(self.listen_host).is_loopback
+        )
 
     @property
     def is_https(self) -> bool:
         """Whether browsers reach it by HTTPS."""
         url = self.public_url
         return self.http_tls_cert_file is not None if url is None else urlsplit(url).scheme == "https"
+
+    def url(self, host: str, port: int) -> str:
+        """Where people find it."""
+        scheme = "http" if self.http_tls_cert_file is None else "https"
+        return self.public_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What HTTPS is spoken with. Raises ValueError."""
+        if self.http_tls_cert_file is None:
+            return None
+        files = TlsFiles(self.http_tls_cert_file, self.http_tls_key_file, self.http_tls_key_password)
+        try:
+            return server_context(files, "none")
+        except TlsError as error:
+            raise ValueError(str(error)) from error
+
+    def check_files(self) -> None:
+        """See whether files can be used that are read later. Raises ValueError."""
+        self.tls_context()
+        if self.users is not None:
+            UsersFile(self.users)
 
     @property
     def allowed_hosts(self) -> list[str]:

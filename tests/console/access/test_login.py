@@ -195,9 +195,14 @@ async def test_every_answer_says_what_browsers_may_do(tmp_path: Path) -> None:
         assert [200, 401, 403, 400] == [answer.status_code for answer in answers]
         for answer in answers:
             policy = answer.headers["content-security-policy"].split("; ")
-            assert {"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} <= {*policy}
+            assert {"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} <= {
+                *policy
+            }
             assert "unsafe" not in answer.headers["content-security-policy"]
-            assert ("nosniff", "no-store") == (answer.headers["x-content-type-options"], answer.headers["cache-control"])
+            assert ("nosniff", "no-store") == (
+                answer.headers["x-content-type-options"],
+                answer.headers["cache-control"],
+            )
             assert "strict-transport-security" not in answer.headers
 
 

@@ -100,33 +100,40 @@ async def test_provider_says_who_it_is() -> None:
 )
 async def test_token_that_is_not_for_us_is_refused(lies: dict[str, Any]) -> None:
     """Nobody is in, and the page says that it did not work."""
-    async with oidc_provider(preferred_username="olga", groups=["sre"]) as provider:
-        async with small_console(FakeClock(), **settings(provider)) as url, person(url) as client:
-            provider.lies = lies
-            refused = await go(client)
-            assert (502, "provider") == (refused.status_code, refused.json()["error"])
-            assert 401 == (await client.get("/")).status_code
+    async with (
+        oidc_provider(preferred_username="olga", groups=["sre"]) as provider,
+        small_console(FakeClock(), **settings(provider)) as url,
+        person(url) as client,
+    ):
+        provider.lies = lies
+        refused = await go(client)
+        assert (502, "provider") == (refused.status_code, refused.json()["error"])
+        assert 401 == (await client.get("/")).status_code
 
 
 async def test_answer_that_nobody_asked_for_is_refused() -> None:
     """One of another browser, one that was used, one without state, a forged signature, a provider that is away."""
-    async with oidc_provider(preferred_username="olga", groups=["sre"]) as provider:
-        async with small_console(FakeClock(), **settings(provider)) as url, person(url) as olga, person(url) as other:
-            there = await olga.get("/login/oidc")
-            keep_cookies(olga, there)
-            state = parse_qs(urlsplit(there.headers["location"]).query)["state"][0]
-            async with httpx2.AsyncClient(trust_env=False) as web:
-                back = (await web.get(there.headers["location"])).headers["location"]
-            # login CSRF: olga's code, in the browser of somebody else
-            assert 502 == (await come_back(other, back)).status_code
-            assert 303 == (await come_back(olga, back)).status_code
-            assert 502 == (await come_back(olga, back)).status_code
-            for query in ("", "code=x", f"code=x&state={state}", f"error=access_denied&state={state}"):
-                assert 502 == (await come_back(other, f"/login/oidc/callback?{query}")).status_code
+    async with (
+        oidc_provider(preferred_username="olga", groups=["sre"]) as provider,
+        small_console(FakeClock(), **settings(provider)) as url,
+        person(url) as olga,
+        person(url) as other,
+    ):
+        there = await olga.get("/login/oidc")
+        keep_cookies(olga, there)
+        state = parse_qs(urlsplit(there.headers["location"]).query)["state"][0]
+        async with httpx2.AsyncClient(trust_env=False) as web:
+            back = (await web.get(there.headers["location"])).headers["location"]
+        # login CSRF: olga's code, in the browser of somebody else
+        assert 502 == (await come_back(other, back)).status_code
+        assert 303 == (await come_back(olga, back)).status_code
+        assert 502 == (await come_back(olga, back)).status_code
+        for query in ("", "code=x", f"code=x&state={state}", f"error=access_denied&state={state}"):
+            assert 502 == (await come_back(other, f"/login/oidc/callback?{query}")).status_code
 
-            provider.other_key = RSAKey.generate_key(2048, {"kid": "1"})
-            async with person(url) as forged:
-                assert 502 == (await go(forged)).status_code
+        provider.other_key = RSAKey.generate_key(2048, {"kid": "1"})
+        async with person(url) as forged:
+            assert 502 == (await go(forged)).status_code
 
     async with small_console(FakeClock(), **settings(provider)) as url, person(url) as client:
         assert 502 == (await client.get("/login/oidc")).status_code

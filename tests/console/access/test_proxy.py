@@ -24,13 +24,13 @@ async def test_proxy_says_who_asks() -> None:
         assert 403 == (await proxy.post("/actions/x", data=sent, headers=vera)).status_code
 
         for headers in (
-            {},
-            {"x-forwarded-user": ""},
-            {"x-forwarded-user": "olga"},
+            [],
+            [("x-forwarded-user", "")],
+            [("x-forwarded-user", "olga")],
             [("x-forwarded-user", "olga"), *OLGA.items()],
             [*OLGA.items(), ("x-forwarded-groups", "sre")],
-            {**OLGA, "x-forwarded-user": b"olga\x1b[2J"},
-            {**OLGA, "x-forwarded-user": "o" * 129},
+            [("x-forwarded-user", "olga\tx"), ("x-forwarded-groups", "sre")],
+            [("x-forwarded-user", "o" * 129), ("x-forwarded-groups", "sre")],
         ):
             refused = await proxy.get("/", headers=headers)
             assert (403, "come through the proxy") == (refused.status_code, refused.text[:22])

@@ -8,9 +8,9 @@ import pytest
 
 from namesrv_console.access.settings import AccessSettings
 
-USERS = {"users": Path("users")}
-URL = {"public_url": "https://console.example.com"}
-OIDC = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console"}
+USERS: Any = {"users": Path("users")}
+URL: Any = {"public_url": "https://console.example.com"}
+OIDC: Any = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console"}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ OIDC = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console"}
         ({"listen_host": "10.0.0.1", **USERS}, "beyond loopback, in plain text: set http_tls_cert_file, or public_url"),
         ({"listen_host": "::", **USERS, "http_tls_cert_file": "c"}, "listening on '::': set public_url"),
         ({"actions": True}, "actions are audited with the user's name, and nobody is asked for one"),
+        ({"actions": True, **USERS}, "actions are audited: set audit_log_dir"),
         ({"oidc_issuer": "https://id.example.com"}, "oidc_issuer and oidc_client_id need each other"),
         (OIDC, "oidc_issuer needs public_url"),
         ({"public_url": "console.example.com"}, "public_url: 'console.example.com': not a URL"),
@@ -41,10 +42,18 @@ def test_refused(values: dict[str, Any], message: str) -> None:
         ({}, {"localhost", "127.0.0.1", "[::1]"}, False),
         ({"listen_host": "::1", **USERS}, {"localhost", "127.0.0.1", "[::1]"}, False),
         ({"listen_host": "0.0.0.0", **USERS, **URL}, {"console.example.com"}, True),
-        ({"listen_host": "10.0.0.1", "trusted_proxies": ("10.0.0.0/24",), **URL}, {"10.0.0.1", "console.example.com"}, True),
+        (
+            {"listen_host": "10.0.0.1", "trusted_proxies": ("10.0.0.0/24",), **URL},
+            {"10.0.0.1", "console.example.com"},
+            True,
+        ),
         ({"listen_host": "con", **USERS, "http_tls_cert_file": "c"}, {"con"}, True),
         ({"listen_host": "con", **USERS, "public_url": "http://[fd00::1]:80"}, {"con", "[fd00::1]"}, False),
-        ({**OIDC, **URL, "actions": True}, {"localhost", "127.0.0.1", "[::1]", "console.example.com"}, True),
+        (
+            {**OIDC, **URL, "actions": True, "audit_log_dir": "a"},
+            {"localhost", "127.0.0.1", "[::1]", "console.example.com"},
+            True,
+        ),
     ],
 )
 def test_allowed(values: dict[str, Any], hosts: set[str], is_https: bool) -> None:

@@ -1,7 +1,6 @@
 """The users file, and the command that writes it."""
 
 import io
-import os
 import re
 import sys
 from pathlib import Path
@@ -49,7 +48,7 @@ def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.Mon
 
     said(PASSWORD)
     assert "set the password of operator 'olga'" == passwd(path, "olga", role="operator")
-    assert 0o600 == os.stat(path).st_mode & 0o777
+    assert 0o600 == path.stat().st_mode & 0o777
     said("another passphrase")
     assert "set the password of operator 'olga'" == passwd(path, "olga")
     users = UsersFile(path)

@@ -1,0 +1,88 @@
+"""The console itself behind its access control: the page to sign in, the menu, and the command line."""
+
+import gzip
+import io
+import json
+import ssl
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from namesrv_console.access.settings import AccessSettings
+from namesrv_console.cli import main
+from tests.support.certificates import Authority
+from tests.support.console import console
+from tests.support.console_access import HTML, PASSWORD, fields, write_users
+from tests.support.fake_clock import passing
+from tests.support.in_process import namesrv_in_process
+from tests.support.talking_process import PatternProcess
+
+
+async def test_console_asks_who_it_is(tmp_path: Path) -> None:
+    """The page to sign in says nothing of the servers; then the menu names the user, who can sign out."""
+    access = AccessSettings(users=write_users(tmp_path / "users"))
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where, access=access) as shown:
+        await passing(server.clock, lambda: shown.console.observed.cluster.servers[0].is_reachable is True)
+        asked = await shown.http.get("/", headers=HTML)
+        assert (303, "/login") == (asked.status_code, asked.headers["location"])
+        assert 401 == (await shown.http.get("/live", params={"of": "/"})).status_code
+
+        page = await shown.text("/login?next=%2F%3Fx")
+        assert server.where not in page
+        assert '<html lang="zh"' in await shown.text("/login", **{"accept-language": "zh-CN"})
+        form = fields(page)
+        wrong = await shown.http.post("/login", data={**form, "name": '"><script>', "password": "x"})
+        assert 401 == wrong.status_code
+        assert "Unknown user or wrong password." in wrong.text
+        assert "<script>" not in wrong.text
+        done = await shown.http.post("/login", data={**form, "name": "vera", "password": f"{PASSWORD} of vera"})
+        assert (303, "/?x") == (done.status_code, done.headers["location"])
+
+        page = await shown.text("/")
+        assert server.where in page
+        assert "<bdi>vera</bdi> (viewer)" in page
+        assert 303 == (await shown.http.post("/logout", data={"csrf": fields(page)["csrf"]})).status_code
+        assert 401 == (await shown.http.get("/")).status_code
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--listen", "0.0.0.0:0"], "listening on '0.0.0.0', beyond loopback, without users"),
+        (["--actions"], "nobody is asked for one: set users"),
+        (["--users", "missing"], "missing: no such file or directory"),
+        (["--http-tls-cert-file", "missing"], "missing: no such file or directory"),
+        (["--trusted-proxy", "10.0.0.1/8"], "has host bits set"),
+        (["passwd", "missing", "olga", "--delete"], "missing: no such file or directory"),
+    ],
+)
+def test_command_refuses_to_start(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With one line that says why, before anything listens."""
+    assert 2 == main(flags)
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From nothing to signed in: a certificate, a user, the command, and a line in the audit trail."""
+    authority, users, trail = Authority(tmp_path), tmp_path / "users", tmp_path / "trail"
+    issued = authority.issue("console")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PASSWORD}\n"))
+    assert 0 == main(["passwd", str(users), "olga", "--role", "operator"])
+
+    flags = [f"--http-tls-cert-file={issued.cert_file}", f"--http-tls-key-file={issued.key_file}", "--actions"]
+    flags += [f"--users={users}", f"--audit-log-dir={trail}", "--listen=127.0.0.1:0", "--server=127.0.0.1:9"]
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    with PatternProcess([sys.executable, "-m", "namesrv_console", *flags]) as process:
+        url = process.wait_for("namesrv-console: https://").partition(": ")[2]
+        with httpx2.Client(base_url=url, verify=context, trust_env=False) as client:
+            form = fields(client.get("/login").text)
+            done = client.post("/login", data={**form, "name": "olga", "password": PASSWORD})
+            assert (303, "/") == (done.status_code, done.headers["location"])
+            assert "<bdi>olga</bdi> (operator)" in client.get("/").text
+        process.stop()
+    [path] = trail.glob("dt=*/hour=*/console-*")
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    assert [("start", None), ("sign_in", "olga"), ("stop", None)] == [(it["event"], it.get("account")) for it in lines]
