@@ -3,7 +3,7 @@
 import signal
 import sys
 
-import httpx
+import httpx2
 import pytest
 
 from namesrv_console.cli import main
@@ -19,7 +19,7 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     with nobody() as address, PatternProcess([*COMMAND, "--server", address]) as console:
         said = console.wait_for("is not reachable")
         url = console.wait_for(r"^namesrv-console: http://127\.0\.0\.1:\d+/$").removeprefix("namesrv-console: ")
-        page = httpx.get(url, timeout=30).text
+        page = httpx2.get(url, timeout=30).text
         console.send_signal(ended_by)
         assert 0 == console.wait()
 
