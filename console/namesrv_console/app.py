@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from namesrv_console.access.access import Access
 from namesrv_console.access.guard import csrf_token
+from namesrv_console.access.login import safe_path
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
@@ -112,8 +113,7 @@ class _Served:
 
 async def preferences(request: Request) -> Response:
     """Keep the language or the colours that somebody chose, and go back to where they were."""
-    back = request.query_params.get("back", "/")
-    answer = RedirectResponse(back if back.startswith("/") and back[1:2] not in ("/", "\\") else "/", 303)
+    answer = RedirectResponse(safe_path(request.query_params.get("back")), 303)
     for name, choices in (("language", LANGUAGES), ("theme", (*THEMES, "auto"))):
         if (wanted := request.query_params.get(name)) in choices:
             answer.set_cookie(name, str(wanted), max_age=_YEAR_SECONDS, samesite="lax", httponly=True)

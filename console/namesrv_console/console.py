@@ -8,8 +8,8 @@ from typing import Any
 from starlette.responses import Response
 
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_console.asked import Asked
 from namesrv_console.access.trail import Trail
+from namesrv_console.asked import Asked
 from namesrv_console.catalogue import Catalogue
 from namesrv_console.compared import Compared
 from namesrv_console.poller import ANSWER_SECONDS, Observed, Poller

@@ -33,7 +33,10 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     [
         (("--server", "ns1:x"), "address 'ns1:x' is not host:port"),
         (("--listen", "9878"), "address '9878' is not host:port"),
-        (("--listen", "192.0.2.1:9878"), "cannot listen on 192.0.2.1:9878: "),
+        (
+            ("--listen=192.0.2.1:9878", "--trusted-proxy=10.0.0.0/8", "--public-url=http://x"),
+            "cannot listen on 192.0.2.1:9878: ",
+        ),
         (("--tls-ca-file", "ca.pem"), "tls_ca_file is set, but tls is not"),
     ],
 )

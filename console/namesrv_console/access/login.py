@@ -38,11 +38,15 @@ _PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 Render = Callable[[Request, str, Mapping[str, Any], int], Response]
 
 
+def safe_path(target: object) -> str:
+    """Where somebody may be sent who asks to be: to a page of this console, and nowhere else."""
+    return target if isinstance(target, str) and _PATH.fullmatch(target) else HOME
+
+
 def safe_next(target: object) -> str:
-    """Where somebody may be sent after signing in: a page of this console and nothing else."""
-    if isinstance(target, str) and _PATH.fullmatch(target) and not target.startswith(("/login", "/logout")):
-        return target
-    return HOME
+    """Where somebody may be sent after signing in."""
+    path = safe_path(target)
+    return HOME if path.startswith(("/login", "/logout")) else path
 
 
 def login_url(conn: HTTPConnection) -> str:
