@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -88,7 +88,7 @@ class _Served:
         return HTMLResponse(html, status, headers=_FRESH)
 
     async def live(self, request: Request) -> Response:
-        """The stream of one tab: `of` is the page's address, `since` what it has seen."""
+        """The stream of one tab, or with `once` its first message: `of` is the page, `since` what was seen of it."""
         of = urlsplit(request.query_params.get("of", "/"))
         page = self._by_path.get(of.path)
         if page is None:
@@ -97,7 +97,12 @@ class _Served:
             return PlainTextResponse("too many open tabs\n", HTTPStatus.SERVICE_UNAVAILABLE)
         seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
         query, language = _query(page, dict(parse_qsl(of.query)), request), _language(request)
-        return LiveStream(self.pages, page, query, language=language, since=self.pages.revision_of(seen))
+        since = self.pages.revision_of(seen)
+        if "once" in request.query_params:
+            with self.pages.opened(page, query, language) as live:
+                _, news = await self.pages.news(live, since)
+            return JSONResponse(news, headers=_FRESH)
+        return LiveStream(self.pages, page, query, language=language, since=since)
 
     @staticmethod
     def _about(request: Request) -> dict[str, object]:

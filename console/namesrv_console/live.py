@@ -57,6 +57,12 @@ class LivePages:
         run, _, number = event_id.partition("-")
         return int(number) if run == self._run and number.isascii() and number.isdigit() else -1
 
+    async def news(self, live: "LivePage", since: int) -> tuple[int, dict[str, object]]:
+        """What a tab is sent that has seen `since`, and what it has seen then."""
+        clock, patch = self._console.clock, await live.patch(since)
+        now, wall = round(clock.monotonic(), 3), round(clock.wall(), 3)
+        return live.revision, {"id": self.event_id(live.revision), "now": now, "wall": wall, "parts": patch}
+
     def close(self) -> None:
         """End all streams."""
         self._is_closing.set()
@@ -179,10 +185,8 @@ class LiveStream(Response):
     async def _send_all(self, live: LivePage, send: Send) -> NoReturn:
         observed, clock, since = live.console.observed, live.console.clock, self._since
         while True:
-            patch = await live.patch(since)
-            since = live.revision
-            message = {"now": round(clock.monotonic(), 3), "wall": round(clock.wall(), 3), "parts": patch}
-            text = f"id: {self._pages.event_id(since)}\ndata: {json.dumps(message, separators=(',', ':'))}\n\n"
+            since, news = await self._pages.news(live, since)
+            text = f"id: {news['id']}\ndata: {json.dumps(news, separators=(',', ':'))}\n\n"
             async with timeout_on(clock, SLOW_SECONDS):
                 await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
             await clock.sleep(PAUSE_SECONDS)

@@ -35,6 +35,9 @@ async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Pat
         await peer.register(OTHER)
         await passing(server.clock, lambda: "broker-b" in stays.parts["tree"])
 
+        # a window without a stream of its own
+        asked = await shown.http.get("/live", params={"of": "/brokers", "since": seen, "once": "1"})
+        assert {"tree", stays.messages[-1].id} <= {asked.json()["id"], *dict(asked.json()["parts"])}
         again = [shown.tab("/brokers", last_event_id=seen), shown.tab("/brokers", since=stays.messages[-1].id)]
         strange = shown.tab("/brokers", last_event_id="0-3")
         await passing(server.clock, lambda: all(tab.messages for tab in (*again, strange)))

@@ -4,6 +4,8 @@ const body = document.body.dataset;
 const byId = (id) => document.getElementById(id);
 const TICK_MS = 250;
 const LOST_MS = 6000;
+const STREAMS = 4;
+const ASK_MS = 2000;
 
 // -- time: the server's monotonic clock, carried on by this page's own; the clock of the machine is never asked
 let offset = Number(body.now) - performance.now() / 1000;
@@ -68,6 +70,7 @@ function showAsOf() {
 // -- the stream
 let seen = body.seen;
 let stream = null;
+let isConnecting = false;
 
 function replace(id, html) {
   const old = byId(id);
@@ -86,35 +89,64 @@ function replace(id, html) {
   else if (focused?.href) [...fresh.querySelectorAll("a")].find((link) => link.href === focused.href)?.focus();
 }
 
-function connect() {
-  if (stream || pausedAt !== null || document.hidden) return;
+function take({ id, now, wall, parts }) {
+  heardFromConsole = performance.now();
+  offset = now - heardFromConsole / 1000;
+  wallOffset = wall * 1000 - heardFromConsole;
+  seen = id;
+  for (const [name, html] of parts) replace(name, html);
+  showAsOf();
+  tick();
+  if (parts.length) document.dispatchEvent(new CustomEvent("console:changed", { detail: parts.map(([name]) => name) }));
+}
+
+// A browser opens six connections to one host. Were all of them streams, no page would load any more: of many windows
+// that are in sight only some have one, and the others ask every other second.
+function takeSlot(number = 0) {
+  return new Promise((taken) => {
+    if (!navigator.locks) taken(() => {});
+    else navigator.locks.request(`stream ${number}`, { ifAvailable: true }, (lock) => {
+      if (lock) return new Promise((release) => taken(release));
+      taken(number + 1 < STREAMS ? takeSlot(number + 1) : null);
+    });
+  });
+}
+
+const isWanted = () => pausedAt === null && !document.hidden;
+
+async function connect() {
+  if (isConnecting || stream || !isWanted()) return;
+  isConnecting = true;
+  const release = await takeSlot();
+  isConnecting = false;
+  if (release && isWanted()) listen(release);
+  else if (release) release();
+  else {
+    const answer = await fetch(`/live?${new URLSearchParams({ of: body.of, since: seen, once: "1" })}`).catch(() => null);
+    if (answer?.ok && isWanted()) take(await answer.json());
+    setTimeout(connect, ASK_MS);
+  }
+}
+
+function listen(release) {
   stream = new EventSource(`/live?${new URLSearchParams({ of: body.of, since: seen })}`);
-  stream.onmessage = (message) => {
-    const { now, wall, parts } = JSON.parse(message.data);
-    heardFromConsole = performance.now();
-    offset = now - heardFromConsole / 1000;
-    wallOffset = wall * 1000 - heardFromConsole;
-    seen = message.lastEventId;
-    for (const [id, html] of parts) replace(id, html);
-    showAsOf();
-    tick();
-    if (parts.length) document.dispatchEvent(new CustomEvent("console:changed", { detail: parts.map(([id]) => id) }));
-  };
+  stream.release = release;
+  stream.onmessage = (message) => take(JSON.parse(message.data));
   stream.onerror = () => {
     // refused for good: the browser does not try again by itself
-    if (stream?.readyState === EventSource.CLOSED) {
-      stream = null;
-      setTimeout(connect, 3000);
-    }
+    if (stream?.readyState !== EventSource.CLOSED) return;
+    disconnect();
+    setTimeout(connect, ASK_MS);
   };
 }
 
 function disconnect() {
   stream?.close();
+  stream?.release();
   stream = null;
 }
 
-// A browser opens few connections to one host: a tab that nobody looks at needs none, and catches up when it is shown.
+// A tab that nobody looks at needs no stream, and catches up when it is shown.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) disconnect();
   else {
