@@ -164,7 +164,7 @@ def sentence(line: Line) -> str:
             about = " ".join(f"{name}={value}" for name, value in (line.get("about") or {}).items())
             words = [f"{line.get('reason')}: {line.get('remark')}", f"[{about}]" if about else ""]
             words.append("(observed only)" if line.get("observed") else "")
-            words.append(f"({line['repeated']} times more)" if line.get("repeated") else "")
+            words.append(f"({line['repeated']} more)" if line.get("repeated") else "")
             return " ".join(filter(None, words))
         case {"event": "refusals"}:
             addresses = ", ".join(f"{address} ({count})" for address, count in (line.get("by_address") or {}).items())

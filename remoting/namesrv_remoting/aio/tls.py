@@ -166,7 +166,7 @@ def _why_not_loaded(cert_file: Path, key_file: Path, *, has_password: bool, erro
     if "PRIVATE KEY-----" not in text:
         return f"{key_file}: no private key"
     if "ENCRYPTED" in text:
-        return f"{key_file}: {'wrong passphrase' if has_password else 'encrypted, and there is no passphrase'}"
+        return f"{key_file}: {'wrong passphrase' if has_password else 'encrypted, but tls_key_password is not set'}"
     return f"{cert_file}, {key_file}: {_words(error)}"
 
 

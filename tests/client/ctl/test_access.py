@@ -132,10 +132,10 @@ def test_what_is_allowed_is_explained_by_its_rule(
             "broker 103 --cluster c2 --topic ab --from 127.0.0.1",
             {
                 "127.0.0.1 is in none of its networks: 10.0.0.0/8",
-                "rule 'broker-control; clusters c1; topics a*' does not fit",
+                "rule 'broker-control; clusters c1; topics a*' does not fit cluster c2",
             },
         ),
-        ("broker 103 --cluster c1 --topic b", {"rule 'broker-control; clusters c1; topics a*' does not fit"}),
+        ("broker 103 --cluster c1 --topic b", {"rule 'broker-control; clusters c1; topics a*' does not fit topic b"}),
         ("operator 319", {"rule 'admin-read; clusters c1' grants no request that names no clusters"}),
     ],
 )

@@ -94,7 +94,7 @@ def test_lines_are_sentences_in_their_order(data_dir: Path) -> None:
     assert [
         "routes of orders and 21 more; registered c/broker-a/0 at m:1",
         'kv NS/k: none -> "\\u001b[2J"',
-        "not_granted: may not [topic=bills] (7 times more)",
+        "not_granted: may not [topic=bills] (7 more)",
         "write permission broker-b: true -> false",
     ] == [cells[-1] for cells in done.cells[1:] if cells[1] != "start"]
     assert ["-", "[fd00::7]:5001", "REGISTER_BROKER"] == done.cells[2][2:5]

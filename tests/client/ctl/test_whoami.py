@@ -88,8 +88,10 @@ async def test_stranger_is_told_why_it_is_one(tmp_path: Path, env: dict[str, str
 
     async with asked(tmp_path / "data-2", **settings(tmp_path, FOREIGNERS, access_mode="observe")) as (_, where):
         observed = await ctl(*at(where), "whoami", "-o", "json", env=env)
+        shown = await ctl(*at(where), "whoami", env=env)
     identity = observed.json["servers"][0]["identity"]
     assert (None, None, "observe") == (identity["account"], identity["by"], identity["access"])
+    assert "nobody" == shown.cells[1][0]
 
 
 async def test_open_server_takes_everybody_for_nobody(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_key_with_a_passphrase(ca: Authority) -> None:
         ({"key_file": Path("empty")}, "empty: no private key"),
         ({"key_file": None}, "server.pem: no private key"),
         ({"key_file": Path("other.key")}, "other.key: not the key of the certificate in server.pem"),
-        ({"key_file": Path("locked.key")}, "locked.key: encrypted, and there is no passphrase"),
+        ({"key_file": Path("locked.key")}, "locked.key: encrypted, but tls_key_password is not set"),
         ({"key_file": Path("locked.key"), "key_password": SecretStr("wrong")}, "locked.key: wrong passphrase"),
         ({"cert_file": None}, "no certificate: set tls-cert-file"),
         ({"ca_file": None}, "client certificates need a CA file: set tls-ca-file"),

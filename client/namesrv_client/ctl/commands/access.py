@@ -50,7 +50,7 @@ def whoami(options: Options) -> None:
         lambda server: server.who_am_i(),
         "identity",
         {
-            "account": lambda it: it.account,
+            "account": lambda it: it.account or "nobody",
             "by": lambda it: it.by,
             "peer": lambda it: it.peer,
             "certificate": lambda it: _joined(it.certificate_names),
@@ -158,8 +158,12 @@ def _objections(account: Account, needed: Permission, address: str | None, now: 
     if not rules:
         yield f"no rule grants {about.access_class}"
     for rule in rules:
-        outside = [name for name in rule.mismatches(needed) if name not in about.names]
-        yield f"rule '{rule}' {f'grants no request that names no {outside[0]}' if outside else 'does not fit'}"
+        mismatches = list(rule.mismatches(needed))
+        outside = [name for name in mismatches if name not in about.names]
+        named = {"clusters": needed.cluster, "brokers": needed.broker, "topics": needed.topic}
+        misfit = ", ".join(f"{name[:-1]} {named[name]}" for name in mismatches if named[name] is not None)
+        why = f"grants no request that names no {outside[0]}" if outside else f"does not fit {misfit}"
+        yield f"rule '{rule}' {why}"
 
 
 def _grounds(account: Account, needed: Permission) -> Iterator[str]:
