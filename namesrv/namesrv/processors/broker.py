@@ -9,6 +9,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.processors.admin import log_change
+from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.aio.steps import run_in_steps
@@ -18,7 +19,7 @@ from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, is_zlib
 from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable, MemberGroup
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemBusyError, SystemError_
 from namesrv_remoting.headers import (
@@ -67,9 +68,8 @@ class BrokerProcessor:
         try:
             result = await self._registered(request, header, key)
         except (SystemError_, SystemBusyError):
-            if self._manager.is_registered(key, header.broker_name, header.broker_id, header.agent_id):
-                # too much, or unreadable: it is alive all the same, and stays as it was registered last
-                self._manager.touch(key, request.connection.id)
+            # too much, or unreadable
+            _heard(self._manager, header, request.connection.id)
             raise
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
         order = None
@@ -199,6 +199,19 @@ class BrokerProcessor:
         addrs = {} if group is None else group.broker_addrs
         found = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))
         return Reply(dialect_of(request.command).encode(found))
+
+
+def note_unread(manager: RouteInfoManager, request: Request) -> None:
+    """Count a registration as heard that there was no memory for."""
+    if request.command.code == RequestCode.REGISTER_BROKER:
+        _heard(manager, RegisterBrokerRequestHeader.from_ext(request.command.ext_fields), request.connection.id)
+
+
+def _heard(manager: RouteInfoManager, header: RegisterBrokerRequestHeader, connection_id: int) -> None:
+    """A broker whose registration is refused is alive all the same, and stays as it was registered last."""
+    key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
+    if manager.is_registered(key, header.broker_name, header.broker_id, header.agent_id):
+        manager.touch(key, connection_id)
 
 
 def _digest(command: RemotingCommand, header: RegisterBrokerRequestHeader) -> Steps[bytes]:

@@ -25,6 +25,7 @@ from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
 from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
+from namesrv.processors.broker import note_unread
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
@@ -328,6 +329,7 @@ class NamesrvController:
             native_ext={"boot_id": namesrv.boot_id},
             guard=namesrv.guard if namesrv.limiter is None else namesrv.limiter.admitting(namesrv.guard),
             is_admitted=admit_all if namesrv.guard is None else namesrv.guard.is_admitted,
+            on_unread=partial(note_unread, namesrv.manager),
             max_frame_bytes=lambda: namesrv.settings.max_frame_bytes,
             timed=lambda code, seconds: answered(kinds.get(code, "unknown"), seconds),
         )

@@ -74,8 +74,8 @@ class Request:
     connection: "ServerConnection"
     # whose it is, where there are accounts
     account: str = ""
-    # its body was not received: all that is left to do is to refuse it
-    is_unread: bool = False
+    # why its body was not received: all that is left to do is to refuse it
+    unread: str = ""
     # whether the topics in its body are allowed, where that depends on them: raises a ResponseError if not
     check_topics: Callable[[Iterable[str]], Awaitable[None]] | None = None
 
@@ -162,7 +162,7 @@ class _LargeFrame:
 
 
 class _UnwantedBody:
-    """The body of a frame that was refused for its header: it comes all the same, and is dropped."""
+    """The body of a frame that is refused without it: it comes all the same, and is dropped."""
 
     def __init__(self, left: int) -> None:
         # what is still to come
@@ -412,7 +412,7 @@ class ServerConnection(asyncio.Protocol):
             self._give_up_slow_reader()
         elif self._deadline_frame < now:
             if self._is_short_of_memory:
-                self.refuse(RemoteProtocolError(f"no memory for a frame of {self._needed} bytes", reason="memory"))
+                self._decline_frame(now)
             elif self._is_input_unread():
                 # it may have come in time
                 self._deadline_frame = now
@@ -659,7 +659,17 @@ class ServerConnection(asyncio.Protocol):
             return b""
         return data
 
-    def _keep(self, data: bytes) -> None:
+    def _decline_frame(self, now: float) -> None:
+        """Refuse the large frame that has waited for memory in vain; its peer stays, and may be a broker."""
+        self._owner.refused(self, RemoteProtocolError(_no_memory(self._needed), reason="memory"))
+        data = bytes(self._buffer or b"")
+        self._drop_buffer()
+        self._deadline_frame = _NEVER
+        # it was we who did not read
+        self.last_read = now
+        self._keep(data, is_declined=True)
+
+    def _keep(self, data: bytes, *, is_declined: bool = False) -> None:
         """Keep what cannot be answered now: frames that have to wait, or the beginning of one."""
         limits = self._owner.limits
         needed = 0
@@ -667,7 +677,7 @@ class ServerConnection(asyncio.Protocol):
             try:
                 needed = needed_bytes(data, 0, limits.max_frame_bytes, limits.max_header_bytes)
                 if len(data) >= 8 and (needed > limits.small_frame_bytes or self.is_on_probation):
-                    needed = self._look_at_header(data, needed)
+                    needed = self._look_at_header(data, needed, is_declined=is_declined)
             except RemoteProtocolError as error:
                 if error.reason == "tls" and not self._has_spoken:
                     # whoever reads it as TLS learns that it is none
@@ -689,8 +699,10 @@ class ServerConnection(asyncio.Protocol):
         else:
             self._throttle()
 
-    def _look_at_header(self, data: bytes, size: int) -> int:
+    def _look_at_header(self, data: bytes, size: int, *, is_declined: bool) -> int:
         """Let a frame in by what its header asks, once that is there; how many bytes it needs to go on.
+
+        A large one that would be refused anyway, or that there is no memory for, is answered without its body.
 
         Raises:
             RemoteProtocolError: such a frame is not received, or not over this connection.
@@ -718,11 +730,12 @@ class ServerConnection(asyncio.Protocol):
         if size > bound:
             message = f"frame of {size} bytes for request {code}, limit {bound}"
             raise RemoteProtocolError(message, reason="frame_too_large")
-        if is_admitted is False:
+        if is_admitted is False or is_declined:
             self._large = _UnwantedBody(size - header_end)
             self._large.fill(data[header_end:size])
-            error = self._receive(header, is_unread=True)
+            error = self._receive(header, unread=_no_memory(size) if is_declined else "refused for its header")
             assert error is None  # noqa: S101 - it was decoded above
+            self._was_short_of_memory = False
             self._deadline_frame = _NEVER
             return size
         self._is_short_of_memory = not self.reserve(size, is_retry=self._was_short_of_memory)
@@ -790,7 +803,7 @@ class ServerConnection(asyncio.Protocol):
 
     # -- the ordinary road --------------------------------------------------------------------------------------------
 
-    def _receive(self, frame: Frame, *, is_unread: bool = False) -> RemoteProtocolError | None:
+    def _receive(self, frame: Frame, *, unread: str = "") -> RemoteProtocolError | None:
         """Have a request answered; or what is wrong with the frame, which changed nothing then."""
         try:
             command = decode_frame(frame)
@@ -806,7 +819,7 @@ class ServerConnection(asyncio.Protocol):
         size = len(frame.header) + len(frame.body)
         charge = size if size > _SMALL_BYTES else 0
         self._owner.budget.charge(self.ip, charge)
-        request = Request(command, self, is_unread=is_unread)
+        request = Request(command, self, unread=unread)
         if command.code in self._owner.handler.concurrent:
             # what waits for a change holds up nothing behind it
             task = self._owner.tasks.create_task(self._answer(request, 0))
@@ -868,6 +881,10 @@ class ServerConnection(asyncio.Protocol):
         self.release(reserved)
         if answer.closes:
             self.close()
+
+
+def _no_memory(size: int) -> str:
+    return f"no memory for a frame of {size} bytes"
 
 
 def refusal(serialize_type: int, opaque: int | None, remark: str) -> bytes:

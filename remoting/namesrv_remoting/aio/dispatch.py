@@ -62,6 +62,8 @@ class Dispatcher:
     guard: Callable[[Request], Awaitable[Request]] | None = None
     # whether it will let a request in, as far as the header says; None: that depends on the body
     is_admitted: Callable[[Request], bool | None] = admit_all
+    # told of a request that is let in but was not received whole, and cannot be carried out
+    on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - of no interest
     # how large an answer may be by now
     max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
     # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
@@ -83,9 +85,9 @@ class Dispatcher:
         try:
             if self.guard is not None:
                 request = await self.guard(request)
-            if request.is_unread:
-                # other rules hold by now
-                raise SystemBusyError("the body was not received, as the request would have been refused: try again")
+            if request.unread:
+                self.on_unread(request)
+                raise SystemBusyError(f"{request.unread}; try again later")
             if request.connection.is_on_probation and command.code in BROKER_CODES:
                 request.connection.end_probation()
             handler = self.handlers.get(command.code)

@@ -312,19 +312,21 @@ async def test_limits_of_the_tables_are_counted_and_written_down(server: InProce
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 async def test_bytes_in_flight(tmp_path: Path, mode: str) -> None:
-    """A frame of one address that exceeds them is not received, and its connection is closed; others are served.
+    """A frame of one address that exceeds them is not received; its peer stays, and a broker counts as heard.
 
     It is tried every second, and counted once.
     """
     async with namesrv_in_process(tmp_path, quotas=mode, quota_bytes_in_flight_per_ip=100_000) as server:
         peer, other = await server.connect(), await server.connect()
+        assert 0 == (await peer.register(FIRST)).code
+        await server.clock.advance(60)
         opaque = peer.tell(103, {**FIRST.ext}, b" " * 200_000)
-        assert 0 == (await other.register(FIRST)).code
+        assert 17 == (await other.call(105, {"topic": "V"})).code
         if mode == "enforce":
             await server.clock.advance(server.namesrv.settings.whole_frame_timeout_seconds + 2)
-            assert await peer.at_end()
-        else:
-            assert 1 == (await peer.answer_to(opaque)).code
+        assert (BUSY if mode == "enforce" else 1) == (await peer.answer_to(opaque)).code
+        await server.clock.advance(100)
+        assert 0 == (await peer.call(105, {"topic": "T"})).code
         assert server.namesrv.limiter is not None
         outcome = "refused" if mode == "enforce" else "observed"
         assert {("any", "bytes_in_flight_per_ip", outcome): 1} == server.namesrv.limiter.exceeded

@@ -153,7 +153,10 @@ async def test_others_have_their_turn_between_two_pieces_of_a_large_frame() -> N
 
 @pytest.mark.parametrize("gets_it", [True, False])
 async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
-    """Of 48 MiB one address gets 4.5: the second frame is received when the first is answered, or refused in time."""
+    """Of 48 MiB one address gets 4.5: the second frame is received when the first is answered, or refused in time.
+
+    Then its body is dropped, and its peer stays.
+    """
     gate, budget = Gate(), MemoryBudget(48 * MEBIBYTE)
     async with serving({REGISTER: gate}, budget=budget) as served:
         first, second = await served.connect(), await served.connect()
@@ -173,8 +176,10 @@ async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
             assert 2 == (await second.receive()).opaque
             assert [] == served.heard.refused
         else:
-            assert await second.at_end()
-            assert [(2, "memory", f"no memory for a frame of {len(registration())} bytes")] == served.heard.refused
+            message = f"no memory for a frame of {len(registration(2))} bytes"
+            assert (2, 2, f"{message}; try again later") == ((busy := await second.receive()).opaque, *busy.outcome)
+            assert [(2, "memory", message)] == served.heard.refused
+            assert 0 == (await second.ask(registration(3))).code
     assert 0 == budget.used_bytes
 
 

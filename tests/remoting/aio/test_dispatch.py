@@ -38,11 +38,11 @@ def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
     return Dispatcher({KNOWN: handle}, native_ext={"boot_id": "b00t"}, **options)
 
 
-async def answer_to(dispatcher: Dispatcher, *, is_unread: bool = False, **question: Any) -> Answer:
+async def answer_to(dispatcher: Dispatcher, *, unread: str = "", **question: Any) -> Answer:
     """What is sent to a peer that asks."""
     connection = ServerConnection(server_of(dispatcher, Heard(), FakeClock(), asyncio.TaskGroup()), 1)
     command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **question})
-    return await dispatcher.answer(Request(command, connection, is_unread=is_unread))
+    return await dispatcher.answer(Request(command, connection, unread=unread))
 
 
 def only(answer: Answer) -> spelling.Answer:
@@ -118,10 +118,10 @@ async def test_answer_larger_than_the_limit_says_so() -> None:
 
 
 async def test_request_without_its_body_is_not_carried_out() -> None:
-    """It was to be refused when its header came: whoever would let it in by now has to ask for it again."""
-    answer = only(await answer_to(dispatcher_of(Reply(b"route")), is_unread=True))
+    """There was no memory for it, or it was to be refused when its header came: it has to be asked again."""
+    answer = only(await answer_to(dispatcher_of(Reply(b"route")), unread="no memory"))
 
-    assert (2, b"") == (answer.code, answer.body)
+    assert (2, "no memory; try again later", b"") == (answer.code, answer.remark, answer.body)
 
 
 async def test_cancelled_handler_is_not_answered() -> None:
