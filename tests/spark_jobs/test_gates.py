@@ -54,6 +54,27 @@ def test_bad_ratio_is_of_all_lines(limit: float, failures: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("texts", "failures"),
+    [
+        # before: registry p99 120 s, 1 false eviction, no near miss, and nothing to measure at clients
+        ("p99>+7s, p99>+7999ms, p99>=+8s, p99>+6%, false>+0, false>+99%, near_misses>+1000%", 7),
+        ("p99>+8s, p99>+7%, false>+1, false>+100%, evictions>+0, client.p99>+0, lines>+0%", 0),
+    ],
+)
+def test_gate_of_a_change_compares_two_reports(texts: str, failures: int) -> None:
+    """As so much more, or as percent of what it was; from none to some is more than any percentage."""
+    before = sample_summary()
+    before["registry"]["all"]["p99"] = 120_000
+    before["client"]["all"]["p99"] = None
+    before["false_evictions"]["count"] = 1
+    before["near_misses"]["count"] = 0
+
+    gates = [parse_gate(text, changes=True) for text in texts.split(", ")]
+
+    assert failures == sum(verdict.failed for verdict in judge(sample_summary(), gates, before=before))
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0"),
@@ -67,6 +88,8 @@ def test_bad_ratio_is_of_all_lines(limit: float, failures: int) -> None:
             for limit in ("s", "1d", "1e3", "45 seconds", "NaN", "inf")
         ),
         ("p99>-1", "is not a condition"),
+        ("p99>+5s", "'p99>+5s' is of a change, and one report has none; use it with compare"),
+        ("p99>5%", "'p99>5%': percent are of a change; write registry.p99>+5%"),
         ("false>0s", "'false>0s': '0s' is not a number"),
     ],
 )

@@ -13,7 +13,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from namesrv_spark_jobs.report.charts import Setting, lettered
-from namesrv_spark_jobs.report.page import page
+from namesrv_spark_jobs.report.comparison import comparison
+from namesrv_spark_jobs.report.page import comparison_page, page
 from namesrv_spark_jobs.report.shown import printable
 from tests.support.browser import DESKTOP, PHONE, browser, console, requested, show, take_picture
 from tests.support.heartbeat_lines import MIDNIGHT_MS
@@ -333,6 +334,26 @@ def test_letters_of_settings_stand_beside_each_other() -> None:
     assert {"A": best[0], "B": best[2]} == lettered(
         [best[0], best[1]._replace(false_evictions=0, staleness_ms=119_999), best[2]][::2]
     )
+
+
+@pytest.mark.slow
+def test_page_of_a_comparison_is_as_strict(opened: webdriver.Chrome, tmp_path: Path) -> None:
+    """Its charts are drawn, its tables sort, and names are only text."""
+    before, after = sample_summary(), sample_summary(broker=HOSTILE[1], topic=HOSTILE[0])
+    names = {"a": HOSTILE[2], "b": HOSTILE[3]}
+    made = {**comparison(before, after), "gates": []}
+    shown = _page(tmp_path, comparison_page(made, names, {"b": "b/report.html"}))
+
+    show(opened, shown)
+
+    _await(opened, "return document.querySelectorAll('figure.drawn').length === 2")
+    opened.find_element(By.CSS_SELECTOR, "#groups th:nth-child(2) button").click()
+    rows = "return [...document.querySelectorAll('#groups tbody th')].map(x => x.textContent)"
+    assert printable(HOSTILE[1]) in opened.execute_script(rows)
+    assert "Staleness compared" == opened.title
+    assert [] == opened.execute_script(OVERPRINTS)
+    assert [] == console(opened)
+    assert [shown.as_uri()] == requested(opened, shown)
 
 
 @pytest.mark.slow

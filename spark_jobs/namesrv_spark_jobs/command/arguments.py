@@ -36,6 +36,7 @@ examples:
   namesrv-staleness 'heartbeats/dt=2026-03-*' --since 2026-03-01T07:00 --cluster c1 --out report
   namesrv-staleness heartbeats/ --out report --fail-if 'p99>170' --fail-if 'false>0' --max-bad-ratio 0.001
   namesrv-staleness heartbeats/ --out report --follow      # repeatedly: reads only new files
+  namesrv-staleness compare before/ after/ --out changes   # `compare --help` says more
 """
 
 

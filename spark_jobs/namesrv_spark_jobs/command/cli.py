@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 from namesrv_spark_jobs import errors
-from namesrv_spark_jobs.command.arguments import read_settings
+from namesrv_spark_jobs.command.arguments import Settings, read_settings
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -50,16 +50,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    if list(argv[:1]) == ["compare"]:
+        return _compare(argv[1:])
     settings = read_settings(argv)
     if settings.submit_line is not None:
         sys.stdout.write(f"{settings.submit_line}\n")
         return errors.OK
-    for module, package in (("jinja2", "jinja2"), ("vl_convert", "vl-convert-python")):
-        if importlib.util.find_spec(module) is None:
-            raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[report]'")
+    return _report(settings, argv)
+
+
+def _report(settings: Settings, argv: Sequence[str]) -> int:
+    _require_packages()
     from namesrv_spark_jobs.command.run import make_report  # noqa: PLC0415  # not for --help, nor for a mistyped option
 
     return make_report(settings, argv, on_session=_listen)
+
+
+def _compare(argv: Sequence[str]) -> int:
+    _require_packages()
+    from namesrv_spark_jobs.command.compare import compare  # noqa: PLC0415  # not for a report
+
+    return compare(argv, lambda settings: _report(settings, argv))
+
+
+def _require_packages() -> None:
+    for module, package in (("jinja2", "jinja2"), ("vl_convert", "vl-convert-python")):
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[report]'")
 
 
 @contextmanager

@@ -1,60 +1,28 @@
 """Gates: what --fail-if and --max-bad-ratio say about the numbers of a summary."""
 
+import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import getitem
 from typing import Any, Final
 
+from namesrv_spark_jobs.report.measures import COUNTS, DURATIONS, measured
 from namesrv_spark_jobs.report.shown import shown_duration
 
 Summary = Mapping[str, Any]
 # what a duration may end with, in milliseconds; none means seconds
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?")
-_STATISTICS: Final = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean")
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
     "<=": operator.le,
     ">": operator.gt,
     "<": operator.lt,
 }
-_GATE: Final = re.compile(r"\s*(?P<measure>[a-z_0-9.]+)\s*(?P<comparison>>=|<=|>|<)\s*(?P<limit>[\w.\s]+?)\s*")
-
-
-# where a measure is in the summary; several places are added up
-_GROUPS: Final = {"registry": "registry all", "lower": "registry lower", "client": "client all"}
-# milliseconds; None when there is nothing to measure
-DURATIONS: Final[Mapping[str, Sequence[str]]] = {
-    **{f"{name}.{part}": [f"{at} {part.replace('.', '')}"] for name, at in _GROUPS.items() for part in _STATISTICS},
-    "divergence.longest": ["divergence longest_ms"],
-    "divergence.total": ["divergence total_ms"],
-}
-COUNTS: Final[Mapping[str, Sequence[str]]] = {
-    "evictions": ["registry all count"],
-    "over_bound": ["registry over_bound"],
-    "false": ["false_evictions count"],
-    "near_misses": ["near_misses count"],
-    "exposed": ["client exposed"],
-    "censored": [f"client censored {outcome}" for outcome in ("returned", "client_gone", "log_end")],
-    "exposed_pulls": ["exposed_pulls total"],
-    "divergence": ["divergence episodes"],
-    "replay": ["as_logged missing", "as_logged extra", "as_logged other_scan"],
-    "lines": ["input lines"],
-    "bad": ["input bad"],
-    "truncated": ["input truncated_files"],
-    "duplicates": ["input duplicates"],
-    "dropped": ["input dropped_by_writers"],
-    "clock_steps": ["input clock_steps"],
-}
-
-
-def measured(summary: Summary, measure: str) -> float | None:
-    """The value of a measure: milliseconds or a count."""
-    values: list[Any] = [reduce(getitem, place.split(), summary) for place in {**DURATIONS, **COUNTS}[measure]]
-    return None if None in values else sum(values)
+_GATE: Final = re.compile(
+    r"\s*(?P<measure>[a-z_0-9.]+)\s*(?P<comparison>>=|<=|>|<)\s*(?P<change>\+?)\s*(?P<limit>[\w.\s]+?)\s*(?P<percent>%?)\s*"
+)
 
 
 @dataclass(frozen=True)
@@ -65,8 +33,11 @@ class Gate:
     text: str
     measure: str
     comparison: str
-    # milliseconds, or a count
+    # milliseconds, or a count; percent of what it was, of a change in percent
     limit: float
+    # how much more than in another report, and in percent of that
+    is_change: bool = False
+    is_percent: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,8 +50,8 @@ class Verdict:
     says: str
 
 
-def parse_gate(text: str) -> Gate:
-    """Parse one --fail-if; a ValueError says what is wrong."""
+def parse_gate(text: str, *, changes: bool = False) -> Gate:
+    """Parse one --fail-if, also of a change (`client.p99>+10%`) if there are any; a ValueError says what is wrong."""
     match = _GATE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0")
@@ -89,12 +60,25 @@ def parse_gate(text: str) -> Gate:
     name = f"registry.{measure}" if f"registry.{measure}" in DURATIONS else measure
     if name not in {**DURATIONS, **COUNTS}:
         raise ValueError(f"{match['measure']!r} is not a measure; choose from {', '.join([*DURATIONS, *COUNTS])}")
+    is_change, is_percent = bool(match["change"]), bool(match["percent"])
+    if is_percent and not is_change:
+        raise ValueError(f"{text!r}: percent are of a change; write {name}{match['comparison']}+{match['limit']}%")
+    if is_change and not changes:
+        raise ValueError(f"{text!r} is of a change, and one report has none; use it with compare")
+    is_duration = name in DURATIONS and not is_percent
     try:
-        limit = duration_ms(match["limit"]) if name in DURATIONS else float(match["limit"])
+        limit = duration_ms(match["limit"]) if is_duration else float(match["limit"])
     except ValueError as error:
-        problem = error if name in DURATIONS else f"{text!r}: {match['limit']!r} is not a number"
+        problem = error if is_duration else f"{text!r}: {match['limit']!r} is not a number"
         raise ValueError(problem) from None
-    return Gate(text=text.strip(), measure=name, comparison=match["comparison"], limit=limit)
+    return Gate(
+        text=text.strip(),
+        measure=name,
+        comparison=match["comparison"],
+        limit=limit,
+        is_change=is_change,
+        is_percent=is_percent,
+    )
 
 
 def duration_ms(text: str) -> float:
@@ -105,9 +89,11 @@ def duration_ms(text: str) -> float:
     return float(match["number"]) * _UNITS[match["unit"] or "s"]
 
 
-def judge(summary: Mapping[str, Any], gates: Iterable[Gate], max_bad_ratio: float | None) -> list[Verdict]:
-    """What every gate says about these numbers."""
-    verdicts = [_judge(gate, measured(summary, gate.measure)) for gate in gates]
+def judge(
+    summary: Summary, gates: Iterable[Gate], max_bad_ratio: float | None = None, *, before: Summary | None = None
+) -> list[Verdict]:
+    """What every gate says about these numbers, and about their change if there are those of `before`."""
+    verdicts = [_judge(gate, *_value(gate, summary, before)) for gate in gates]
     if max_bad_ratio is not None:
         lines, bad = summary["input"]["lines"], summary["input"]["bad"]
         ratio, text = bad / max(lines, 1), f"max-bad-ratio {max_bad_ratio:g}"
@@ -116,9 +102,29 @@ def judge(summary: Mapping[str, Any], gates: Iterable[Gate], max_bad_ratio: floa
     return verdicts
 
 
-def _judge(gate: Gate, value: float | None) -> Verdict:
+def _value(gate: Gate, summary: Summary, before: Summary | None) -> tuple[float | None, str]:
+    """What a gate compares with its limit, and how people say it; None when there is nothing to measure."""
+    value = measured(summary, gate.measure)
+    if not gate.is_change:
+        return value, f"is {_said(gate, value)}"
+    old = None if before is None else measured(before, gate.measure)
+    if value is None or old is None:
+        return None, ""
+    change, says = value - old, f"went from {_said(gate, old)} to {_said(gate, value)}"
+    if not gate.is_percent:
+        return change, says
+    # from nothing to something is more than any percentage
+    return (100 * change / old if old else math.inf if change > 0 else 0.0), says
+
+
+def _said(gate: Gate, value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value / 1000:g} s ({shown_duration(value)})" if gate.measure in DURATIONS else f"{value:g}"
+
+
+def _judge(gate: Gate, value: float | None, says: str) -> Verdict:
     if value is None:
         return Verdict(gate.text, failed=False, says=f"{gate.text}: nothing to measure")
     failed = _COMPARISONS[gate.comparison](value, gate.limit)
-    shown = f"{value / 1000:g} s ({shown_duration(value)})" if gate.measure in DURATIONS else f"{value:g}"
-    return Verdict(gate.text, failed=failed, says=f"{gate.text}: {gate.measure} is {shown}")
+    return Verdict(gate.text, failed=failed, says=f"{gate.text}: {gate.measure} {says}")

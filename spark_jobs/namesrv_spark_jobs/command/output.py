@@ -130,6 +130,15 @@ def run_json(
     engine: Engine, argv: Sequence[str], seconds: float, files: Sequence[str], verdicts: Sequence[Verdict]
 ) -> dict[str, object]:
     """The content of run.json, of a run that began so many seconds ago."""
+    return {
+        **about_run(argv, seconds, verdicts),
+        "files": [{"file": file, "bytes": _size(file)} for file in files],
+        "engine": engine.describe(),
+    }
+
+
+def about_run(argv: Sequence[str], seconds: float, verdicts: Sequence[Verdict]) -> dict[str, object]:
+    """What run.json says of every run; it began so many seconds ago."""
     try:
         known = version("namesrv")
     except PackageNotFoundError:
@@ -142,9 +151,7 @@ def run_json(
         "seconds": round(seconds, 3),
         "arguments": list(argv),
         "directory": str(Path.cwd()),
-        "files": [{"file": file, "bytes": _size(file)} for file in files],
         "gates": [{"gate": one.gate, "failed": one.failed, "says": one.says} for one in verdicts],
-        "engine": engine.describe(),
         "python": platform.python_version(),
         "platform": sys.platform,
     }

@@ -412,3 +412,45 @@ def lettered(settings: Sequence[Setting]) -> dict[str, Setting]:
         if all(max(abs(x - left), abs(y - top)) >= _LETTER_ROOM for left, top in map(place, chosen)):
             chosen.append(one)
     return dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", chosen, strict=False))
+
+
+def percentiles(title: str, before: Mapping[str, Any], after: Mapping[str, Any], colour: str) -> Chart:
+    """Percentiles of one measure in two reports, A and B: a dot for each, and between them how far it moved."""
+    shown = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9", "max": "max"}
+    low, high = _span([stats[name] for stats in (before, after) for name in shown])
+    dots = [
+        {
+            "kind": kind,
+            "of": words,
+            "ms": max(stats[name], low),
+            "says": f"{words} in {kind}: {shown_duration(stats[name])}",
+        }
+        for name, words in shown.items()
+        for kind, stats in (("A", before), ("B", after))
+    ]
+    ways = [
+        {"of": one["of"], "ms": one["ms"], "to": other["ms"]} for one, other in zip(dots[::2], dots[1::2], strict=True)
+    ]
+    moved = "; ".join(
+        f"{words} {shown_duration(before[name])} to {shown_duration(after[name])}" for name, words in shown.items()
+    )
+    ticks = [ms for ms in _DURATIONS if low <= ms <= high]
+    axis = {"values": {"expr": f"zoom ? null : {ticks}"}, "labelExpr": _AXIS_DURATION}
+    return Chart(
+        title=title,
+        description=f"From A to B: {moved}.",
+        spec=_spec(
+            dots,
+            30 * len(shown),
+            (
+                Axis(
+                    "ms", "quantitative", "time since the last heartbeat", {"type": "log", "domain": [low, high]}, axis
+                ),
+                Axis("of", "nominal", None, {"domain": list(shown.values())}, {"domain": False, "ticks": False}),
+            ),
+            [
+                _layer({"type": "rule", "color": "var(--rule)", "strokeWidth": 3}, rows=ways, x2={"field": "to"}),
+                _layer({**_DOT, "size": 130}, colours={"A": "soft", "B": colour}, tooltip=_TIP),
+            ],
+        ),
+    )

@@ -1,6 +1,7 @@
 """Vega, from vl-convert: charts drawn as SVG, and the JavaScript that draws them in a browser."""
 
 import re
+from functools import cache
 from typing import Final
 
 import vl_convert
@@ -27,6 +28,7 @@ def drawn(spec: Spec, name: str) -> str:
     return _NUMBER.sub(lambda found: f"{float(found[0]):.1f}", svg)
 
 
+@cache
 def library() -> str:
     """Vega for a page, as `vegaEmbed`; with its interpreter of expressions, so that a page needs no `eval`."""
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

@@ -1,4 +1,4 @@
-"""The report as one HTML page: what the Jinja2 templates show, and in which order."""
+"""The report, and a comparison of two, as one HTML page: what the Jinja2 templates show, and in which order."""
 
 import base64
 import hashlib
@@ -10,7 +10,18 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from namesrv_spark_jobs.report.charts import Chart, Setting, best, gaps, lettered, staleness, timeline, what_if, where
+from namesrv_spark_jobs.report.charts import (
+    Chart,
+    Setting,
+    best,
+    gaps,
+    lettered,
+    percentiles,
+    staleness,
+    timeline,
+    what_if,
+    where,
+)
 from namesrv_spark_jobs.report.drawing import drawn, library
 from namesrv_spark_jobs.report.shown import NONE, printable, shown_duration, shown_moment
 
@@ -43,7 +54,7 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
     per_file = summary["input"]["per_file"]
     rows = {where(row) for row in charts["timeline"]["brokers"]}
     places = [_place(_broker(row), row["nameserver"], row["last_ok_ms"], rows) for row in charts["worst"]]
-    return rendered(
+    return _rendered(
         "report.html",
         _pictures(summary, charts, settings),
         summary=summary,
@@ -64,7 +75,19 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
     )
 
 
-def rendered(template: str, pictures: Mapping[str, Chart], **values: Any) -> str:
+def comparison_page(made: Mapping[str, Any], names: Mapping[str, str], reports: Mapping[str, str]) -> str:
+    """The page of a comparison; `names` says what A and B are, `reports` where the page of each is, if anywhere."""
+    titles = {"registry": ("At NameServers", "registry"), "client": ("At clients", "client")}
+    pictures = {
+        f"{name}-picture": percentiles(title, stats["a"], stats["b"], colour)
+        for name, (title, colour) in titles.items()
+        for stats in [made["percentiles"][name]]
+        if stats["a"]["count"] and stats["b"]["count"]
+    }
+    return _rendered("comparison.html", pictures, made=made, names=names, reports=reports, none_sign=NONE)
+
+
+def _rendered(template: str, pictures: Mapping[str, Chart], **values: Any) -> str:
     """A page: it needs nothing from anywhere, and allows nothing but its own style and its own scripts."""
     style = _resource("style.css")
     specs = json.dumps({name: chart.spec for name, chart in pictures.items()}, separators=(",", ":"))

@@ -1,7 +1,7 @@
 """Durations, moments and names as people read them, and what the command prints: a table, or all numbers as JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +10,8 @@ from typing import Any, Final
 NONE: Final = "\N{EN DASH}"
 # up to five minutes people think in seconds: 160 s
 _IN_SECONDS_MS: Final = 300_000
+# what a comparison says of a measure
+_JUDGED: Final = {"better": "better", "worse": "WORSE", "few": "too few to judge"}
 _SECOND_MS: Final = 1000
 _IN_HOURS_MS: Final = 3_600_000
 _IN_DAYS_MS: Final = 172_800_000
@@ -69,7 +71,6 @@ def as_table(summary: Mapping[str, Any], out: Path) -> str:
             for name, stats in rows.items()
         ),
     ]
-    widths = [max(len(cell) for cell in cells) for cells in zip(*distributions, strict=True)]
     counts = {
         "bound of the settings": shown_duration(summary["bound_ms"]),
         "over their bound": f"{registry['over_bound']:,}",
@@ -81,14 +82,9 @@ def as_table(summary: Mapping[str, Any], out: Path) -> str:
     }
     servers = ", ".join(printable(name) for name in read["nameservers"]) or "no NameServer"
     lines = [
-        f"{servers}: {shown_moment(read['from_ms'])} to {shown_moment(read['until_ms'])} UTC",
+        f"{servers}: {_span(read)}",
         "",
-        *(
-            "  ".join(
-                [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
-            )
-            for first, *rest in distributions
-        ),
+        *_aligned(distributions),
         "",
         *(f"{name:<{max(map(len, counts))}}  {count}" for name, count in counts.items()),
         "",
@@ -97,3 +93,47 @@ def as_table(summary: Mapping[str, Any], out: Path) -> str:
         f"{out / 'report.html'}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def as_comparison(made: Mapping[str, Any], names: Mapping[str, str], out: Path) -> str:
+    """Verdict and measures of a comparison, and where the rest is."""
+
+    def cell(value: float | None, unit: str) -> str:
+        return NONE if value is None else shown_duration(value) if unit == "ms" else f"{value:,}"
+
+    rows = [
+        ("MEASURE", "A", "B", ""),
+        *(
+            (row["measure"], cell(row["a"], row["unit"]), cell(row["b"], row["unit"]), _JUDGED.get(row["judged"], ""))
+            for row in made["measures"]
+        ),
+    ]
+    lines = [
+        *(f"{side.upper()}: {printable(names[side])}, {_span(made[side])}" for side in ("a", "b")),
+        "",
+        *_aligned(rows),
+        "",
+        *(
+            f"{finding['severity'].upper():<9}new in B: {printable(finding['text'])}"
+            for finding in made["findings"]["new"]
+        ),
+        made["says"],
+        "",
+        f"{out / 'comparison.html'}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _span(read: Mapping[str, Any]) -> str:
+    return f"{shown_moment(read['from_ms'])} to {shown_moment(read['until_ms'])} UTC"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The first column to the left, the others to the right."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+        ).rstrip()
+        for first, *rest in rows
+    ]

@@ -1,0 +1,149 @@
+"""Two reports compared: what changed, and whether for better or for worse."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from namesrv_spark_jobs.report.measures import DURATIONS, measured
+
+Summary = Mapping[str, Any]
+
+SCHEMA: Final = 1
+# durations by which it is judged, and of how many values they must be at least: few have no 99th percentile
+_JUDGED: Final = {"registry.p50": 10, "registry.p99": 50, "client.p50": 10, "client.p99": 50}
+# less is neither better nor worse: a twentieth, and a second
+_LEAST_SHARE: Final = 0.05
+_LEAST_MS: Final = 1_000
+# counts by which it is judged; all of them are better when there are fewer
+_RATES: Final = ("over_bound", "false", "near_misses", "exposed_pulls", "divergence")
+# chance alone moves a count by its square root; twice that is rare
+_DEVIATIONS: Final = 2
+# shown, and neither good nor bad by themselves
+_NEUTRAL: Final = ("registry.max", "client.max", "evictions", "exposed", "censored", "lines", "bad")
+_SCOPES: Final = (
+    ("NameServer", "registry", "by_nameserver"),
+    ("cluster", "registry", "by_cluster"),
+    ("broker", "registry", "by_broker"),
+    ("topic", "client", "by_topic"),
+)
+_MOST_GROUPS: Final = 50
+_SAYS: Final = {
+    "better": "Better: {better}.",
+    "worse": "Worse: {worse}.",
+    "mixed": "Mixed: {better} better, {worse} worse.",
+    "same": "No difference that matters.",
+    "unknown": "Too little went away in one of the two to say which is better.",
+}
+
+
+def comparison(before: Summary, after: Summary) -> dict[str, Any]:
+    """All of it, of two summaries; plain values, the same for the same summaries."""
+    days = [_days(summary) for summary in (before, after)]
+    measures = [
+        *(_duration(name, before, after) for name in _JUDGED),
+        *(_rate(name, before, after, days) for name in _RATES),
+        *(_row(name, before, after, "neutral") for name in _NEUTRAL),
+    ]
+    judged = {
+        kind: [row["measure"] for row in measures if row["judged"] == kind] for kind in ("better", "worse", "few")
+    }
+    verdict = _verdict(judged)
+    named = {kind: ", ".join(names) for kind, names in judged.items()}
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict,
+        "says": _SAYS[verdict].format(**named),
+        "a": _about(before),
+        "b": _about(after),
+        "measures": measures,
+        "groups": _groups(before, after),
+        "settings": _settings(before, after),
+        "findings": _findings(before, after),
+        "percentiles": {
+            name: {side: summary[name]["all"] for side, summary in (("a", before), ("b", after))}
+            for name in ("registry", "client")
+        },
+    }
+
+
+def _days(summary: Summary) -> float:
+    """How long it was; at least a second."""
+    read = summary["input"]
+    return max((read["until_ms"] or 0) - (read["from_ms"] or 0), 1000) / 86_400_000
+
+
+def _about(summary: Summary) -> dict[str, Any]:
+    return {name: summary["input"][name] for name in ("from_ms", "until_ms", "nameservers", "lines", "bad")}
+
+
+def _row(name: str, before: Summary, after: Summary, judged: str) -> dict[str, Any]:
+    old, new = measured(before, name), measured(after, name)
+    return {"measure": name, "unit": "ms" if name in DURATIONS else "", "a": old, "b": new, "judged": judged}
+
+
+def _duration(name: str, before: Summary, after: Summary) -> dict[str, Any]:
+    made, of = _row(name, before, after, "same"), name.partition(".")[0]
+    if min(summary[of]["all"]["count"] for summary in (before, after)) < _JUDGED[name]:
+        return {**made, "judged": "few"}
+    change = made["b"] - made["a"]
+    if abs(change) > max(_LEAST_MS, _LEAST_SHARE * made["a"]):
+        return {**made, "judged": "worse" if change > 0 else "better"}
+    return made
+
+
+def _rate(name: str, before: Summary, after: Summary, days: Sequence[float]) -> dict[str, Any]:
+    """As many in a day are the same, however long either report is."""
+    made, ratio = _row(name, before, after, "same"), days[1] / days[0]
+    old, new = made["a"] * ratio, made["b"]
+    # what may never happen is worse at the first time
+    chance = 0.0 if name == "over_bound" else _DEVIATIONS * math.sqrt(new + old * ratio)
+    if abs(new - old) > chance and not math.isclose(new, old, rel_tol=_LEAST_SHARE):
+        return {**made, "judged": "worse" if new > old else "better"}
+    return made
+
+
+def _verdict(judged: Mapping[str, Sequence[str]]) -> str:
+    if judged["better"] and judged["worse"]:
+        return "mixed"
+    if judged["better"] or judged["worse"]:
+        return "better" if judged["better"] else "worse"
+    return "unknown" if len(judged["few"]) == len(_JUDGED) else "same"
+
+
+def _groups(before: Summary, after: Summary) -> list[dict[str, Any]]:
+    """Of all scopes, the groups whose p99 changed most; those of one report alone come last."""
+    found = []
+    for scope, measure, by in _SCOPES:
+        old, new = before[measure][by], after[measure][by]
+        for key in sorted({*old, *new}):
+            a, b = old.get(key), new.get(key)
+            stats = {"a": a and a["p99"], "b": b and b["p99"], "a_count": a["count"] if a else 0}
+            found.append({"scope": scope, "key": key, **stats, "b_count": b["count"] if b else 0})
+
+    def order(row: Mapping[str, Any]) -> tuple[bool, float, str, str]:
+        is_alone = row["a"] is None or row["b"] is None
+        return is_alone, 0.0 if is_alone else -abs(row["b"] - row["a"]), row["scope"], row["key"]
+
+    return sorted(found, key=order)[:_MOST_GROUPS]
+
+
+def _settings(before: Summary, after: Summary) -> list[dict[str, Any]]:
+    """Settings that differ: all values that the runs of the servers had."""
+    names = ("version", "broker_expiry_ms", "scan_interval_ms")
+    old, new = ({name: _values(summary["settings"], name) for name in names} for summary in (before, after))
+    bounds = {"bound_ms": ([before["bound_ms"]], [after["bound_ms"]])}
+    pairs = {**{name: (old[name], new[name]) for name in names}, **bounds}
+    return [{"setting": name, "a": a, "b": b} for name, (a, b) in pairs.items() if a != b]
+
+
+def _values(boots: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
+    return sorted({boot[name] for boot in boots if boot[name] is not None})
+
+
+def _findings(before: Summary, after: Summary) -> dict[str, list[Mapping[str, str]]]:
+    """What is found in one report alone."""
+    old, new = ({one["code"]: one for one in summary["findings"]} for summary in (before, after))
+    return {
+        "new": [one for code, one in new.items() if code not in old],
+        "gone": [one for code, one in old.items() if code not in new],
+    }

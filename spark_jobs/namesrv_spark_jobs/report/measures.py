@@ -1,0 +1,39 @@
+"""The numbers of a summary by the names that gates and comparisons have for them."""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import getitem
+from typing import Any, Final
+
+_STATISTICS: Final = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean")
+# where a measure is in the summary; several places are added up
+_GROUPS: Final = {"registry": "registry all", "lower": "registry lower", "client": "client all"}
+# milliseconds; None when there is nothing to measure
+DURATIONS: Final[Mapping[str, Sequence[str]]] = {
+    **{f"{name}.{part}": [f"{at} {part.replace('.', '')}"] for name, at in _GROUPS.items() for part in _STATISTICS},
+    "divergence.longest": ["divergence longest_ms"],
+    "divergence.total": ["divergence total_ms"],
+}
+COUNTS: Final[Mapping[str, Sequence[str]]] = {
+    "evictions": ["registry all count"],
+    "over_bound": ["registry over_bound"],
+    "false": ["false_evictions count"],
+    "near_misses": ["near_misses count"],
+    "exposed": ["client exposed"],
+    "censored": [f"client censored {outcome}" for outcome in ("returned", "client_gone", "log_end")],
+    "exposed_pulls": ["exposed_pulls total"],
+    "divergence": ["divergence episodes"],
+    "replay": ["as_logged missing", "as_logged extra", "as_logged other_scan"],
+    "lines": ["input lines"],
+    "bad": ["input bad"],
+    "truncated": ["input truncated_files"],
+    "duplicates": ["input duplicates"],
+    "dropped": ["input dropped_by_writers"],
+    "clock_steps": ["input clock_steps"],
+}
+
+
+def measured(summary: Mapping[str, Any], measure: str) -> float | None:
+    """The value of a measure: milliseconds or a count."""
+    values: list[Any] = [reduce(getitem, place.split(), summary) for place in {**DURATIONS, **COUNTS}[measure]]
+    return None if None in values else sum(values)

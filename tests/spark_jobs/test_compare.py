@@ -1,0 +1,181 @@
+"""Two reports compared: what is better or worse, and the command over summaries and over logs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_spark_jobs.command.cli import main
+from namesrv_spark_jobs.report.comparison import comparison
+from namesrv_spark_jobs.report.shown import as_json
+from tests.support.spark_logs import SMALL_GRID, write_log
+from tests.support.staleness_sample import empty_summary, sample_summary, stats
+
+
+def _summary(*, removed: int = 100, p99: int = 128_000, days: float = 1, **counts: int) -> dict[str, Any]:
+    """A day with so many removals, and with these counts."""
+    made = sample_summary()
+    made["input"]["until_ms"] = made["input"]["from_ms"] + round(days * 86_400_000)
+    made["registry"] |= {"all": stats(removed, 110_000, p99), "over_bound": counts.get("over_bound", 0)}
+    made["client"]["all"] = stats(removed, 127_000, 157_000)
+    made["false_evictions"]["count"] = counts.get("false", 0)
+    made["near_misses"]["count"] = counts.get("near_misses", 0)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "judged"),
+    [
+        ({}, {}, "same", {}),
+        # a twentieth of 128 s is 6.4 s
+        ({}, {"p99": 134_400}, "same", {}),
+        ({}, {"p99": 134_401}, "worse", {"registry.p99": "worse"}),
+        ({}, {"p99": 121_599}, "better", {"registry.p99": "better"}),
+        # less than a second is nothing, however small both are
+        ({"p99": 900}, {"p99": 1_800}, "same", {}),
+        # 9 and 10 are chance; none and 5 are not
+        ({"false": 9}, {"false": 10}, "same", {}),
+        ({"false": 0}, {"false": 4}, "same", {}),
+        ({"false": 0}, {"false": 5}, "worse", {"false": "worse"}),
+        # as many a day are the same
+        ({"near_misses": 100}, {"near_misses": 700, "days": 7}, "same", {}),
+        ({"near_misses": 100}, {"near_misses": 100, "days": 7}, "better", {"near_misses": "better"}),
+        # what must never happen
+        ({}, {"over_bound": 1}, "worse", {"over_bound": "worse"}),
+        ({"false": 20}, {"p99": 200_000}, "mixed", {"false": "better", "registry.p99": "worse"}),
+        # fifty removals have a p99, ten a median
+        ({}, {"removed": 49, "p99": 200_000}, "same", {"registry.p99": "few", "client.p99": "few"}),
+        (
+            {"removed": 9},
+            {},
+            "unknown",
+            dict.fromkeys(("registry.p50", "registry.p99", "client.p50", "client.p99"), "few"),
+        ),
+    ],
+)
+def test_verdict_is_of_what_moved_further_than_chance(
+    before: dict[str, Any], after: dict[str, Any], verdict: str, judged: dict[str, str]
+) -> None:
+    """Durations by a twentieth and a second, counts per day by twice their square root."""
+    for summary in (before, after):
+        # the sample's own answers and episodes are as many a day in both
+        summary.setdefault("days", 1)
+    old, new = _summary(**before), _summary(**after)
+    for summary, days in ((old, before["days"]), (new, after["days"])):
+        summary["exposed_pulls"]["total"] = summary["divergence"]["episodes"] = 100 * days
+
+    made = comparison(old, new)
+
+    assert verdict == made["verdict"]
+    assert judged == {
+        row["measure"]: row["judged"] for row in made["measures"] if row["judged"] in {"better", "worse", "few"}
+    }
+
+
+def test_comparison_says_what_else_changed() -> None:
+    """Groups by how far they moved, settings, and findings of one report alone."""
+    before, after = _summary(), _summary()
+    after["registry"]["by_broker"] = {"c1/new/0": stats(1, 1_000, 5_000), **after["registry"]["by_broker"]}
+    after["registry"]["by_cluster"]["c1"] = stats(42, 100_000, 168_000)
+    after["settings"][0] |= {"scan_interval_ms": 5_000}
+    after["findings"] = [*after["findings"][1:], {"severity": "info", "code": "odd", "text": "Odd."}]
+
+    made = comparison(before, after)
+
+    assert {"scope": "cluster", "key": "c1", "a": 128_000, "b": 168_000, "a_count": 42, "b_count": 42} == made[
+        "groups"
+    ][0]
+    assert ("c1/new/0", None, 5_000) == tuple(made["groups"][-1][name] for name in ("key", "a", "b"))
+    assert [{"setting": "scan_interval_ms", "a": [10_000], "b": [5_000]}] == made["settings"]
+    assert ["odd"] == [finding["code"] for finding in made["findings"]["new"]]
+    assert [before["findings"][0]["code"]] == [finding["code"] for finding in made["findings"]["gone"]]
+    assert made == json.loads(as_json(made))
+
+
+@pytest.fixture
+def summaries(tmp_path: Path) -> list[str]:
+    """Two files: a calm day, and one with a longer p99."""
+    made = []
+    for name, summary in (("a", _summary()), ("b", _summary(p99=150_000))):
+        file = tmp_path / f"{name}.json"
+        file.write_text(as_json(summary), encoding="utf-8")
+        made.append(str(file))
+    return made
+
+
+def test_command_compares_two_summaries(
+    summaries: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Page and JSON; a gate that is met ends with 1."""
+    out = tmp_path / "out"
+    gates = ["--fail-if", "p99>+10%", "--fail-if", "p99>+30s", "--fail-if", "client.p99>60s"]
+
+    assert 1 == main(["compare", *summaries, "--out", str(out), *gates])
+
+    said = capsys.readouterr()
+    assert [
+        "FAILED p99>+10%: registry.p99 went from 128 s (128 s) to 150 s (150 s)",
+        "FAILED client.p99>60s: client.p99 is 157 s (157 s)",
+    ] == said.err.splitlines()
+    assert "registry.p99     128 s    150 s  WORSE\n" in said.out
+    assert said.out.endswith(f"Worse: registry.p99.\n\n{out}/comparison.html\n")
+    assert {"comparison.html", "comparison.json", "run.json", "_SUCCESS"} == {path.name for path in out.iterdir()}
+    page = (out / "comparison.html").read_text()
+    assert "+22.0 s (+17 %)" in page
+    assert "From A to B: p50 110 s to 110 s;" in page
+    assert [True, False, True] == [
+        gate["failed"] for gate in json.loads((out / "comparison.json").read_text())["gates"]
+    ]
+    # it is a report of ours, and may be replaced
+    assert 0 == main(["compare", *summaries[::-1], "--out", str(out), "--quiet", "--fail-if", "p99>+0"])
+    assert "better" == json.loads((out / "comparison.json").read_text())["verdict"]
+
+
+@pytest.mark.slow
+def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has its report, which the page leads to; a report and a log can be compared, too."""
+    logs, out = write_log(tmp_path / "logs"), tmp_path / "out"
+    times = ["--before", "2026-03-01T00:00/2026-03-01T00:03", "--after", "2026-03-01T00:00/2026-03-01T00:05"]
+    options = ["--engine", "embedded", "--what-if", SMALL_GRID]
+
+    assert 0 == main(["compare", str(logs), *times, "--out", str(out), *options])
+
+    said = capsys.readouterr()
+    assert "Too little went away" in said.out
+    page = (out / "comparison.html").read_text()
+    assert 'href="a/report.html"' in page
+    assert [1, 2] == [
+        json.loads((out / side / "summary.json").read_text())["registry"]["all"]["count"] for side in ("a", "b")
+    ]
+    other = tmp_path / "other"
+    assert 0 == main(["compare", str(out / "b"), str(logs), "--out", str(other), "--quiet", *options])
+    assert {"b", "comparison.html"} < {path.name for path in other.iterdir()} | {"b"}
+    measures = json.loads((other / "comparison.json").read_text())["measures"]
+    assert all(row["a"] == row["b"] for row in measures)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{a}"], "compare takes A and B, or one log with --before and --after; 1 given"),
+        (["{a}", "{b}", "--before", "2026-03-01/2026-03-02"], "--before needs --after"),
+        (["{a}", "{b}", "--follow"], "compare has neither --follow nor --print-submit"),
+        (["{a}", "{tmp}/none.json"], "{tmp}/none.json: no such file or directory"),
+        (["{a}", "{tmp}/other.json"], "{tmp}/other.json: not a summary of namesrv-staleness"),
+        (["{a}", "{tmp}/torn.json"], "{tmp}/torn.json: not JSON: "),
+        (["{a}", "{tmp}/new.json"], "{tmp}/new.json: schema 2, this version compares 1"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(
+    summaries: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    """With exit code 2; nothing is written."""
+    for name, text in (("other", '{"a": 1}'), ("torn", "{"), ("new", as_json({**empty_summary(), "schema": 2}))):
+        (tmp_path / f"{name}.json").write_text(text)
+    places = {"a": summaries[0], "b": summaries[1], "tmp": tmp_path}
+
+    assert 2 == main(["compare", *(one.format(**places) for one in arguments), "--out", str(tmp_path / "out")])
+
+    assert capsys.readouterr().err.startswith(f"namesrv-staleness: {said.format(**places)}")
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
