@@ -1,0 +1,72 @@
+"""The console in a real browser: what only its script does."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.console.test_cli import COMMAND
+from tests.support.browser import browser, console
+from tests.support.daemon import Daemon
+from tests.support.peer import Broker, Peer
+from tests.support.talking_process import PatternProcess
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[tuple[webdriver.Chrome, Peer, str]]:
+    """The page of brokers, of a real server with one broker, in a browser; a peer of the server; the console's URL."""
+    with ExitStack() as stack:
+        server = stack.enter_context(Daemon(tmp_path / "data")).listening()
+        peer = stack.enter_context(Peer(server.address))
+        Broker().register(peer)
+        running = stack.enter_context(PatternProcess([*COMMAND, "--server", server.where]))
+        url = running.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
+        opened = stack.enter_context(browser(tmp_path / "profile"))
+        opened.get(f"{url}brokers")
+        yield opened, peer, url
+
+
+def test_a_bar_drains_news_arrive_and_keys_work(shown: tuple[webdriver.Chrome, Peer, str]) -> None:
+    """Under a policy that allows no inline script and no style; and nothing is asked of anybody else."""
+    opened, peer, url = shown
+    wait = WebDriverWait(opened, 30, poll_frequency=0.05)
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "[data-heard]"))
+
+    def width() -> float:
+        return float(opened.find_element(By.CSS_SELECTOR, "[data-heard] .left").get_attribute("width") or 0)
+
+    began = width()
+    wait.until(lambda _: 0 < width() < began)
+    assert "heard" in opened.find_element(By.CSS_SELECTOR, "[data-heard] span").text
+
+    Broker(name="broker-b", addr="10.0.0.2:10911").register(peer)
+    registered = time.monotonic()
+    wait.until(lambda page: "broker-b" in page.find_element(By.ID, "tree").text)
+    # half a second where nothing else runs; a machine with many tests is slower
+    assert time.monotonic() - registered < 5
+
+    body = opened.find_element(By.TAG_NAME, "body")
+    body.send_keys("p")
+    wait.until(lambda page: page.find_element(By.ID, "pause").get_attribute("aria-pressed") == "true")
+    stopped = width()
+    Broker(name="broker-c", addr="10.0.0.3:10911").register(peer)
+    body.send_keys("/")
+    field = opened.switch_to.active_element
+    field.send_keys("broker-b")
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "#found a"))
+    assert stopped == width()
+    assert "broker-c" not in opened.find_element(By.ID, "tree").text
+    field.send_keys(Keys.ENTER)
+    wait.until(lambda page: "broker-b" in page.find_element(By.TAG_NAME, "h1").text)
+
+    assert [] == console(opened)
+    asked = opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert [] == [address for address in asked if not address.startswith(url)]
