@@ -17,6 +17,7 @@ from benchmarks import (
     agents,
     client,
     connections,
+    console,
     eviction,
     heartbeat_log,
     heartbeats,
@@ -62,6 +63,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "agents": agents,
     "client": client,
     "staleness": staleness,
+    "console": console,
 }
 
 

@@ -55,11 +55,13 @@ async def export(visit: Visit) -> Content:
             "as_of": round(visit.wall, 3),
             "servers": [
                 {
-                    "server": server,
-                    "state": visit.cluster.server(server).state,
-                    "error": visit.cluster.server(server).error,
+                    "server": view.address,
+                    "state": view.state,
+                    "error": view.error,
+                    "brokers": len(view.brokers),
+                    "topics": len(view.topics),
                 }
-                for server in servers
+                for view in map(visit.cluster.server, servers)
             ],
             "same": not found and not _silent(visit, servers),
             "differences": [one.document(now) for one in found],
