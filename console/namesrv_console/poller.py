@@ -7,11 +7,11 @@ server's events (20003), and then only the routes that they name are pulled.
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
 
-from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.nameserver import ROUTES_PER_PULL, NameServer
 from namesrv_client.ctl.servers import reason
 from namesrv_console.state import KEPT_EVENTS, Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, ServerInfo
@@ -157,7 +157,7 @@ class _Asking:
             view = await self._brokers(view, _BROKERS_SECONDS)
         put(view)
         if info.revision != view.routes_revision and self.times.is_due("routes"):
-            view = await self._routes(view, info)
+            view = await self._routes(view, info, put)
             put(view)
         if self.times.is_due("connections"):
             view = await self._connections(view)
@@ -177,7 +177,7 @@ class _Asking:
         asked_at = (began + self.clock.monotonic()) / 2
         return view if found is None else replace(view, brokers=seen_brokers(view.brokers, found, asked_at))
 
-    async def _routes(self, view: ServerView, info: ServerInfo) -> ServerView:
+    async def _routes(self, view: ServerView, info: ServerInfo, put: Callable[[ServerView], None]) -> ServerView:
         changed = changed_topics(view.events, view.routes_revision, info.revision)
         if changed is None or len(changed) > _FEW_TOPICS:
             view, topics = await self._told(view, "routes", self.server.topics)
@@ -190,19 +190,23 @@ class _Asking:
         old = [topic for topic in topics if topic in known]
         new = [topic for topic in topics if topic not in known]
         since, boot_id = view.routes_revision, view.boot_id
-
-        async def ask() -> dict[str, TopicRouteData | None]:
-            changed = await self.server.changed_routes(old, boot_id=boot_id, since=since) if old else {}
-            return changed | await self.server.changed_routes(new)
-
-        view, found = await self._told(view, "routes", ask)
-        if found is None:
-            return view
-        for topic, route in found.items():
-            if route is None:
-                known.pop(topic, None)
-            else:
-                known[topic] = route
+        asks = [
+            functools.partial(self.server.changed_routes, part, boot_id=boot_id, since=since) for part in _parts(old)
+        ]
+        asks += [functools.partial(self.server.changed_routes, part) for part in _parts(new)]
+        for ask in asks:
+            view, found = await self._told(view, "routes", ask)
+            if found is None:
+                return view
+            for topic, route in found.items():
+                if route is None:
+                    known.pop(topic, None)
+                else:
+                    known[topic] = route
+            if self.times.is_due("brokers"):
+                # routes of hundreds of brokers take a while, and nobody is to look silent for it
+                view = await self._brokers(view, _BROKERS_SECONDS)
+                put(view)
         return replace(view, topics=frozenset(known), routes=known, routes_revision=info.revision)
 
     async def _connections(self, view: ServerView) -> ServerView:
@@ -240,6 +244,10 @@ class _Asking:
             return replace(view, refused={**refused, name: reason(error)}), None
         self.times.done(name, began, seconds)
         return replace(view, refused=refused), found
+
+
+def _parts(topics: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (topics[at : at + ROUTES_PER_PULL] for at in range(0, len(topics), ROUTES_PER_PULL))
 
 
 def changed_topics(news: Sequence[Event], since: int, until: int) -> set[str] | None:

@@ -70,6 +70,8 @@ class NameServer:
         self._credentials = credentials
         self._tls = tls
         self._client = self.new_client()
+        # fewer once a server has refused so many
+        self._routes_per_pull = ROUTES_PER_PULL
 
     def new_client(self) -> RemotingClient:
         """One more connection to it."""
@@ -166,16 +168,16 @@ class NameServer:
         Apache's server cannot say that.
         """
         found: dict[str, TopicRouteData | None] = {}
-        left, size = deque(topics), ROUTES_PER_PULL
+        left = deque(topics)
         while left:
-            asked = list(islice(left, size))
+            asked = list(islice(left, self._routes_per_pull))
             try:
                 found |= (await self.pull_routes(asked, boot_id=boot_id, since=since)).routes
             except SystemError_ as error:
-                if size == 1 or FEWER_TOPICS not in (error.remark or ""):
+                if len(asked) == 1 or FEWER_TOPICS not in (error.remark or ""):
                     raise
                 # on a hundred brokers a route takes tens of kilobytes
-                size //= 2
+                self._routes_per_pull = (len(asked) + 1) // 2
             else:
                 for _ in asked:
                     left.popleft()
