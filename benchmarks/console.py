@@ -39,7 +39,7 @@ _PAGES: Final = ("/", "/brokers", "/topics", "/topic?name=topic-of-some-length-7
 
 def measure(bench: Bench) -> list[Figure]:
     """Topics on eight of the brokers each, and then all topics on all of them."""
-    return [*_reading(bench, "spread", _SPREAD)]
+    return [*_reading(bench, "spread", _SPREAD), *_reading(bench, "everywhere", BROKERS)]
 
 
 def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
@@ -84,10 +84,18 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         ),
         Figure(
             f"console.{name}.event",
-            f"from a registration until an open tab has it, {where}",
+            f"from a registration until the overview shows it, {where}",
             "milliseconds",
-            tuple(1000 * each for each in delays),
+            tuple(1000 * each for each, _ in delays),
             Target("<=", 500),
+        ),
+        Figure(
+            f"console.{name}.route",
+            f"and until a topic's page shows its new queues, {where}",
+            "milliseconds",
+            tuple(1000 * each for _, each in delays),
+            Target("<=", 500),
+            behind=f"{len(brokers[7].topics):,} routes change",
         ),
         Figure(
             f"console.{name}.server",
@@ -157,29 +165,47 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) -> Iterator[float]:
-    """A topic of a broker gets other queues, on one server after the other; when has the open page of it changed?"""
-    name = broker.topics[0].topic_name
-    path = f"/topic?{urlencode({'name': name})}"
+def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) -> Iterator[tuple[float, float]]:
+    """A broker's topics get other queues: when has the open overview the event, and the page of a topic the queues?"""
+    with _stream(console, "/") as overview, _stream(console, f"/topic?name={broker.topics[0].topic_name}") as topic:
+        changed = broker
+        for number in itertools.islice(itertools.cycle((3, 5, 7, 9)), bench.effort.rounds):
+            # whatever came before is on the screens
+            time.sleep(2)
+            changed = changed.changed(number)
+            frame = changed.json_frame()
+            is_event, is_route = _event_after(time.time()), _queues_of(number)
+            began = time.perf_counter()
+            wires[0].ask_well(frame)
+            _read_until(overview, is_event)
+            event = time.perf_counter() - began
+            _read_until(topic, is_route)
+            yield event, time.perf_counter() - began
+            for wire in wires[1:]:
+                wire.ask_well(frame)
+
+
+def _event_after(wall: float) -> Callable[[Any], bool]:
+    return lambda message: message["wall"] > wall and "events" in dict(message["parts"])
+
+
+def _queues_of(number: int) -> Callable[[Any], bool]:
+    return lambda message: f"{number}/8 RW-" in str(message["parts"])
+
+
+@contextmanager
+def _stream(console: Server, page: str) -> Iterator[http.client.HTTPResponse]:
     connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=_PATIENCE_SECONDS)
-    connection.request("GET", f"/live?{urlencode({'of': path})}")
-    stream = connection.getresponse()
-    queues = itertools.cycle((3, 5, 7, 9))
-    changed = broker
-    for _ in range(bench.effort.rounds):
-        number = next(queues)
-        changed = changed.changed(number)
-        frame = changed.json_frame()
-        began = time.perf_counter()
-        wires[0].ask_well(frame)
-        for line in stream:
-            if line.startswith(b"data:") and f"{number}/8 RW-".encode() in line:
-                break
-        yield time.perf_counter() - began
-        for wire in wires[1:]:
-            wire.ask_well(frame)
-        time.sleep(1)
+    connection.request("GET", f"/live?{urlencode({'of': page})}")
+    yield connection.getresponse()
     connection.close()
+
+
+def _read_until(stream: http.client.HTTPResponse, is_it: Callable[[Any], bool]) -> None:
+    for line in stream:
+        if line.startswith(b"data:") and is_it(json.loads(line.removeprefix(b"data:"))):
+            return
+    raise BenchError("the console has ended a stream")
 
 
 def _paints(bench: Bench, console: Server) -> list[float]:
