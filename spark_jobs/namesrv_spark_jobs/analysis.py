@@ -146,7 +146,16 @@ def _told(
     pulls = tables.pulls.join(evicted, on=["key", "evict_seq"], how="inner")
     logged = tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
     evictions = tables.evictions.unionByName(logged)
-    worst_first = (F.desc("upper_ms"), "removed_ms", "nameserver", "boot_id", "cluster", "broker_addr", "evict_seq")
+    worst_first = (
+        F.desc("over_bound"),
+        F.desc("upper_ms"),
+        "removed_ms",
+        "nameserver",
+        "boot_id",
+        "cluster",
+        "broker_addr",
+        "evict_seq",
+    )
     over_bound = F.count(F.when(F.col("is_over_bound"), 1)).alias("over_bound")
     asked = {
         "files": extract.by_file(lines.tallied),
@@ -183,5 +192,5 @@ def _by(table: DataFrame, key: Column, number: Column, *others: Column) -> DataF
 def _worst_near_miss(near: DataFrame, boots: DataFrame) -> DataFrame:
     """The one that came closest to an eviction, if any."""
     order = (F.desc(F.col("silence") / F.col("expiry")), F.desc("silence"), "broker", "boot_id", "mono", "seq")
-    named = near.join(F.broadcast(boots.select("boot", "boot_id", "nameserver")), on="boot", how="inner")
+    named = near.join(F.broadcast(boots.select("boot", "boot_id", "nameserver", "offset_ms")), on="boot", how="inner")
     return named.orderBy(*order).limit(1)

@@ -187,6 +187,7 @@ def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) ->
         "broker_name": "broker-20",
         "nameserver": row["nameserver"],
         "last_ok_ms": life["last_ok_ms"],
+        "removed_ms": life["to_ms"],
     }
     show(opened, _page(tmp_path, page(sample_summary(), charts)))
     _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
@@ -324,6 +325,33 @@ def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
         "alive from 2026-03-01 00:00:00 to 2026-03-01 01:01:58 (unregistered)",
     ] == [bar["says"] for bar in _bars(text)]
     assert "the NameServer was not running, or its log is missing</span>" in text
+
+
+def test_findings_lead_to_what_they_are_about() -> None:
+    """To an interval in the time line, to a row of it, or to the table when the broker is not in the time line."""
+    summary, charts = sample_summary(), sample_charts()
+    charts["worst"][0] |= {"broker_name": "elsewhere"}
+    near = {"broker": "c1/broker-2/0", "nameserver": "ns-1", "boot_id": "b", "silent_ms": 90_000, "expiry_ms": 120_000}
+    summary["near_misses"]["worst"] = {**near, "from_ms": MIDNIGHT_MS}
+    summary["findings"] = [
+        {"severity": "info", "code": code, "text": ""}
+        for code in ("over_bound", "false_evictions", "near_misses", "divergence", "duplicates")
+    ]
+    charts["worst"][1] |= {"last_ok_ms": MIDNIGHT_MS, "removed_ms": MIDNIGHT_MS + 1000}
+
+    text = page(summary, charts)
+
+    findings = re.findall(r'<li class="finding info">.*?</li>', text)
+    links = [dict(re.findall(r' (href|data-[a-z]+)="([^"]*)"', finding)) for finding in findings]
+    begin, end = str(MIDNIGHT_MS), str(MIDNIGHT_MS + 90_000)
+    interval = {"data-from": begin, "data-to": str(MIDNIGHT_MS + 1000)}
+    assert [
+        {"href": "#worst-1"},
+        {"href": "#worst-2", "data-where": "c1/broker-a/0 on ns-1", **interval},
+        {"href": "#timeline", "data-where": "c1/broker-2/0 on ns-1", "data-from": begin, "data-to": end},
+        {"href": "#timeline", "data-where": "c1/broker-a/0 on ns-1", "data-from": "0", "data-to": "0"},
+        {},
+    ] == links[-5:]
 
 
 def test_letters_of_settings_stand_beside_each_other() -> None:

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -52,19 +52,16 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
     ]
     curves = {measure: charts[f"{measure}_cdf"] for measure in ("registry", "client")}
     per_file = summary["input"]["per_file"]
-    rows = {where(row) for row in charts["timeline"]["brokers"]}
-    places = [_place(_broker(row), row["nameserver"], row["last_ok_ms"], rows) for row in charts["worst"]]
+    rows = [where(row) for row in charts["timeline"]["brokers"]]
+    worst = list(zip(charts["worst"], _places(charts["worst"], rows), strict=True))
     return _rendered(
         "report.html",
         _pictures(summary, charts, settings),
         summary=summary,
         charts=charts,
         letters=lettered(settings),
-        places={
-            finding["code"]: _shown(finding["code"], {**summary, "worst": charts["worst"]}, rows)
-            for finding in summary["findings"]
-        },
-        worst=list(zip(charts["worst"], places, strict=True)),
+        places={one["code"]: _shown(one["code"], summary, worst, rows) for one in summary["findings"]},
+        worst=worst,
         shares=[(share, *(_at(curve, share) for curve in curves.values())) for share in _SHARES],
         rows_shown=_ROWS,
         front={setting.label for setting in best(settings)},
@@ -131,34 +128,44 @@ def _broker(row: Row) -> str:
     return f"{row['cluster']}/{row['broker_name']}/{row['broker_id']}"
 
 
-def _place(broker: str, nameserver: str | None, from_ms: int | None, rows: Container[str]) -> Row | None:
-    """An interval of the time line, or a whole row of it; None when the broker is not in it."""
+def _places(worst: Sequence[Row], rows: Container[str]) -> list[Row]:
+    """Where the worst intervals are: in their table, and in the time line if their brokers are in it."""
+    return [
+        {"id": f"worst-{n}", **_span(_broker(row), row["nameserver"], rows, row["last_ok_ms"], row["removed_ms"])}
+        for n, row in enumerate(worst, start=1)
+    ]
+
+
+def _span(
+    broker: str, nameserver: str | None, rows: Container[str], from_ms: int = 0, to_ms: int = 0
+) -> dict[str, Any]:
+    """An interval of the time line, or a whole row of it; nothing when the broker is not in it."""
     name = where({"broker": broker, "nameserver": nameserver or ""})
-    return {"where": name, "from_ms": from_ms or 0} if name in rows else None
+    return {"where": name, "from_ms": from_ms, "to_ms": to_ms} if name in rows else {}
 
 
-def _shown(code: str, summary: Summary, rows: Iterable[str]) -> Row | None:
-    """What a finding is about, in the time line."""
-    worst = summary["worst"]
-    chosen: dict[str, Callable[[], Iterable[Row]]] = {
-        "over_bound": lambda: (row for row in worst if row["over_bound"]),
-        "clients_over_bound": lambda: (row for row in worst if row["clients_exposed"]),
-        "exposed_pulls": lambda: sorted(worst, key=lambda row: -row["exposed_pulls"]),
-        "false_evictions": lambda: (row for row in worst if row["false_eviction"]),
+def _shown(code: str, summary: Summary, worst: Sequence[tuple[Row, Row]], rows: Sequence[str]) -> Row | None:
+    """What a finding is about: one of the worst intervals, or a part of the time line."""
+    about: dict[str, Callable[[Row], Any]] = {
+        "over_bound": lambda row: row["over_bound"],
+        "clients_over_bound": lambda row: row["clients_exposed"] and row["upper_ms"],
+        "exposed_pulls": lambda row: row["exposed_pulls"],
+        "false_evictions": lambda row: row["false_eviction"],
     }
-    rows = set(rows)
-    for row in chosen.get(code, list)():
-        if place := _place(_broker(row), row["nameserver"], row["last_ok_ms"], rows):
+    if code in about and worst:
+        row, place = max(worst, key=lambda pair: about[code](pair[0]))
+        if about[code](row):
             return place
     if code == "near_misses" and (near := summary["near_misses"]["worst"]):
-        return _place(near["broker"], near["nameserver"], None, rows)
-    groups = {"false_evictions": ("false_evictions", None), "divergence": ("divergence", "total_ms")}
-    if code in groups:
-        name, by = groups[code]
-        for broker, _ in _most(summary[name]["by_broker"], by):
-            found = min((row for row in rows if row.startswith(f"{printable(broker)} on ")), default=None)
-            if found is not None:
-                return {"where": found, "from_ms": 0}
+        return _span(near["broker"], near["nameserver"], rows, near["from_ms"], near["from_ms"] + near["silent_ms"])
+    by_broker = {
+        "false_evictions": _most(summary["false_evictions"]["by_broker"]),
+        "divergence": _most(summary["divergence"]["by_broker"], "total_ms"),
+    }
+    for broker, _ in by_broker.get(code, []):
+        for name in rows:
+            if name.startswith(f"{printable(broker)} on "):
+                return {"where": name, "from_ms": 0, "to_ms": 0}
     return None
 
 

@@ -122,6 +122,7 @@ def _most(
 
 def _near_miss(row: Row) -> dict[str, Any]:
     told = {name: row[name] for name in ("broker", "boot_id", "nameserver")}
+    told["from_ms"] = whole_ms(row["mono"] + row["offset_ms"] * 1000)
     return {**told, "silent_ms": whole_ms(row["silence"]), "expiry_ms": whole_ms(row["expiry"])}
 
 

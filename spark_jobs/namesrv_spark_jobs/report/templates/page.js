@@ -237,20 +237,23 @@ function bars(figure) {
 }
 
 function point({ where, from, to }, moves = true) {
+  mark = null;
   for (const figure of figures.values()) {
     const row = bars(figure).filter((bar) => bar.where === where && bar.kind !== "down");
     if (!row.length) continue;
-    // the red end that the interval has, or else the whole row
-    const bar = row.find((one) => one.kind === "stale" && Math.abs(one.from - from) < 2000);
-    mark = bar ? { where, from: bar.from } : { where, from: row[0].from };
-    if (moves) {
-      const folded = figure.element.closest("details");
-      if (folded) folded.open = true;
-      const pad = bar ? Math.max(60_000, 2 * (bar.to - bar.from)) : 0;
-      figure.show(bar ? [bar.from - pad, bar.to + pad] : null);
-      figure.element.scrollIntoView({ block: "start" });
-      figure.live.focus({ preventScroll: true });
-    }
+    // the red end that it is, or else the life that it is in, or else the first
+    const bar =
+      row.find((one) => one.kind === "stale" && Math.abs(one.from - from) < 2000) ??
+      row.find((one) => one.from <= from && from <= one.to) ??
+      row[0];
+    mark = { where, from: bar.from };
+    if (!moves) continue;
+    const folded = figure.element.closest("details");
+    if (folded) folded.open = true;
+    const pad = Math.max(60_000, 2 * (to - from));
+    figure.show(to ? [from - pad, to + pad] : null);
+    figure.element.scrollIntoView({ block: "start" });
+    figure.live.focus({ preventScroll: true });
   }
   for (const figure of figures.values()) figure.update();
   remember();
@@ -258,9 +261,9 @@ function point({ where, from, to }, moves = true) {
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a.show");
-  if (!link) return;
+  if (!link?.dataset.where) return;
   event.preventDefault();
-  point({ where: link.dataset.where, from: +link.dataset.from });
+  point({ where: link.dataset.where, from: +link.dataset.from, to: +link.dataset.to });
 });
 
 // --- tables
