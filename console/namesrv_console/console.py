@@ -12,6 +12,7 @@ from namesrv_console.access.trail import Trail
 from namesrv_console.asked import Asked
 from namesrv_console.catalogue import Catalogue
 from namesrv_console.compared import Compared
+from namesrv_console.past.asking import Past
 from namesrv_console.poller import ANSWER_SECONDS, Observed, Poller
 from namesrv_console.settings import ConsoleSettings
 from namesrv_console.state import Cluster
@@ -25,6 +26,7 @@ class Console:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.observed = Observed(settings.servers)
+        self.past = Past(settings.logs)
         self.compared = Compared(self.observed, self.clock)
         # who signed in and who changed what; None: nobody does either
         directory = settings.access.audit_log_dir
@@ -57,6 +59,7 @@ class Console:
                 await self.trail.stop()
             for server in self.servers.values():
                 await server.close()
+            await self.past.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "following:events",
         "Show the last registrations, evictions and route changes; a server remembers 1,000.",
     ),
+    "history": (
+        "history:history",
+        "Show how the route of a topic changed, from the servers' last events or from heartbeat logs.",
+    ),
     "watch": ("following:watch", "Show the routes of topics, then every change as it happens, until Ctrl-C."),
     "top": (
         "top:top",

@@ -39,10 +39,7 @@ const moments = new Intl.DateTimeFormat(document.documentElement.lang, { dateSty
 
 function showTimes(root) {
   for (const element of root.querySelectorAll("time[data-ms]")) {
-    const date = new Date(Number(element.dataset.ms));
-    // a server may say anything
-    if (Number.isNaN(date.getTime())) continue;
-    const text = moments.format(date);
+    const text = moments.format(new Date(Number(element.dataset.ms)));
     element.title ||= element.textContent;
     if (element.textContent !== text) element.textContent = text;
   }

@@ -1,0 +1,162 @@
+"""`history`: how a topic's route came about, from the servers' last events or from heartbeat logs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.commands.topics import TopicArgument
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.output import ABSENT, Report, moment, table
+from namesrv_client.ctl.running import Columns, print_once, show_list
+from namesrv_remoting.bodies.extensions import Event
+
+# Who reads logs offers itself here: `topic_past(logs, topic, at)`, which raises ValueError for what people read. The
+# commands import nobody that needs more than they do.
+_READERS: Final = "namesrvctl.logs"
+# all that a server remembers
+_MOST_EVENTS: Final = 1000
+
+Document = Mapping[str, Any]
+_COLUMNS: Final[Columns[Event]] = {
+    "time": lambda event: moment(event.ts_ms),
+    "revision": lambda event: event.fields.get("revision"),
+    "topics changed": lambda event: event.fields.get("count"),
+}
+
+
+def history(
+    options: Options,
+    topic: TopicArgument,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--logs",
+            metavar="DIR",
+            help="Directory of heartbeat logs: the routes themselves, and what clients were told (repeatable).",
+            show_default=False,
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="As it was then (2026-03-01T03:01:52, UTC).", show_default=False),
+    ] = None,
+) -> None:
+    """Show how the route of a topic changed, from the servers' last events or from heartbeat logs.
+
+    A server remembers its last 1,000 events, and which topics a change touched, not their routes; with --logs the
+    routes of the last week are shown, also of servers that no longer run. Not available from Apache's NameServer
+    without --logs. Exits with 1 if nothing is known of the topic.
+    """
+    if logs:
+        print_once(options, _report(_from_logs(logs, topic, at), shows_all=at is None))
+    until_ms = None if at is None else _moment_ms(at)
+
+    async def ask(server: NameServer) -> list[Event]:
+        return _touching((await server.events(0, _MOST_EVENTS)).events, topic, until_ms)
+
+    show_list(
+        options,
+        ask,
+        "changes",
+        _COLUMNS,
+        # at a moment the last change counts
+        lambda found: found if at is None else found[-1:],
+        document=lambda found: [event.members() for event in (found if at is None else found[-1:])],
+        absent=lambda found: [] if found else [f"change of {topic} among the last {_MOST_EVENTS} events"],
+    )
+
+
+def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list[Event]:
+    """The changes that touched a topic, or may have: a server names the first few topics of a large one."""
+
+    def touches(event: Event) -> bool:
+        named, count = event.fields.get("topics"), event.fields.get("count")
+        if not isinstance(named, list):
+            return True
+        return topic in named or (isinstance(count, int) and count > len(named))
+
+    past = [event for event in events if until_ms is None or (event.ts_ms is not None and event.ts_ms <= until_ms)]
+    return [event for event in past if event.event == "route" and touches(event)]
+
+
+def _moment_ms(text: str) -> int:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        example = "for example 2026-03-01T03:01:52"
+        raise typer.BadParameter(f"not a valid time: {text!r} ({example})", param_hint="--at") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _from_logs(logs: Sequence[str], topic: str, at: str | None) -> Document:
+    found = next(iter(entry_points(group=_READERS, name="topic_past")), None)
+    if found is None:
+        raise typer.BadParameter("pip install 'namesrv[report]' brings what reads logs", param_hint="--logs")
+    try:
+        topic_past: Callable[[Sequence[str], str, str | None], Document] = found.load()
+        return topic_past(logs, topic, at)
+    except ModuleNotFoundError as error:
+        needs = f"{error.name} is not installed; pip install 'namesrv[report]' brings it"
+        raise typer.BadParameter(needs, param_hint="--logs") from error
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--logs") from error
+
+
+def _report(past: Document, *, shows_all: bool) -> Report:
+    """All changes, the first one first; or what was known at the moment, and what clients had been told by then."""
+    body = _all_changes(past) if shows_all else _at_the_moment(past)
+    left_out = past["changes_left_out" if shows_all else "clients_left_out"]
+    problems = [f"{left_out} more are not shown"] if left_out else []
+    if not past["changes"]:
+        problems.append(f"no change of {past['topic']} in the logs of the week before {moment(past['at_ms'])}")
+    return Report(past, body, ExitCode.OK if past["changes"] else ExitCode.NO, problems)
+
+
+def _all_changes(past: Document) -> list[RenderableType]:
+    rows = [
+        (moment(one["at_ms"]), one["nameserver"], one["revision"], _difference(one), _route(one))
+        for one in past["changes"][::-1]
+    ]
+    return table(("time", "server", "revision", "change", "route"), rows)
+
+
+def _at_the_moment(past: Document) -> list[RenderableType]:
+    servers = [
+        (one["nameserver"], _route(one["change"]) if one["is_up"] else "was not running", _since(one["change"]))
+        for one in past["servers"]
+    ]
+    told = [
+        (
+            *(one["client"], one["nameserver"], moment(one["told_ms"]), _route(one["change"])),
+            "old" if one["is_old"] else None,
+        )
+        for one in past["clients"]
+    ]
+    clients = table(("client", "server", "told at", "route", "state"), told)
+    return [*table(("server", "route", "since"), servers), *([Text()] if clients else []), *clients]
+
+
+def _difference(change: Document) -> str:
+    came = [f"+{_member(one)}" for one in change["came"]]
+    return " ".join([*came, *(f"-{name}" for name in change["left"])]) or ABSENT
+
+
+def _route(change: Document | None) -> str:
+    if change is None or change["route"] is None:
+        return "not in the logs"
+    return " ".join(map(_member, change["route"])) or "none"
+
+
+def _member(one: Document) -> str:
+    return f"{one['broker_name']}:{','.join(map(str, one['ids']))}"
+
+
+def _since(change: Document | None) -> str | None:
+    return None if change is None else moment(change["at_ms"])

@@ -1,0 +1,240 @@
+"""The pages about the past: time line, time travel, what if, and the strip of one broker."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.responses import PlainTextResponse, Response
+
+from namesrv_console.console import Content, Page, Visit
+from namesrv_console.past import lanes
+from namesrv_console.past.asking import PATIENCE_SECONDS
+from namesrv_console.past.files import last_hour
+from namesrv_console.past.model import (
+    MOST_LANES,
+    Failed,
+    Outcome,
+    Question,
+    RouteQuestion,
+    Strip,
+    StripQuestion,
+    Timeline,
+    TimelineQuestion,
+    TopicPast,
+    WhatIfQuestion,
+    WhatIfs,
+)
+from namesrv_console.past.spans import DAY_MS, MINUTE_MS, Span, moment_ms, tick_texts, written
+from namesrv_console.past.strip_picture import strip_picture
+
+# how long a page waits that the script asks for, or a picture: nothing is shown instead
+_LONG_PATIENCE_SECONDS: Final = 25.0
+_MOST_TEXT: Final = 200
+_MOST_REMOVALS: Final = 100
+# how far back a route may be looked for
+DAYS: Final = ("1", "2", "7")
+
+
+@dataclass(frozen=True, slots=True)
+class Slider:
+    """A setting that can be tried, in seconds."""
+
+    name: str
+    least: int
+    most: int
+    step: int
+    usual: int
+
+
+# of the forms
+_FIELDS: Final = ("from", "to", "q", "topic", "at", "days", "expiry", "scan", "poll")
+SLIDERS: Final = (Slider("expiry", 10, 300, 5, 120), Slider("scan", 1, 60, 1, 5), Slider("poll", 1, 120, 1, 30))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What somebody wants to know, and the query that asks the same tomorrow. None: it takes more to ask."""
+
+    question: Question | None
+    query: Mapping[str, str]
+
+
+async def _content(
+    visit: Visit,
+    page: Page,
+    asked: Callable[[Mapping[str, str], int], _Asked],
+    shown: Callable[[Any], Mapping[str, Any]],
+) -> Content:
+    """What a template is given: the answer, or why there is none yet, or at all."""
+    if visit.now is None:
+        # what lives on such a page is its frame
+        return {}
+    query = dict.fromkeys(_FIELDS, "") | {name: text[:_MOST_TEXT] for name, text in visit.query.items()}
+    values = {"state": "no_logs", "why": "", "query": query, "path": page.path, "sliders": SLIDERS}
+    if not visit.console.past.logs:
+        return values
+    try:
+        found = asked(query, await _end_ms(visit))
+    except ValueError as error:
+        return values | {"state": "failed", "why": str(error)}
+    return values | {
+        "query": {**query, **found.query},
+        "permanent": found.query,
+        **await _answered(visit, found, shown),
+    }
+
+
+async def _answered(visit: Visit, asked: _Asked, shown: Callable[[Any], Mapping[str, Any]]) -> Mapping[str, Any]:
+    if asked.question is None:
+        return {"state": "to_ask"}
+    patience_seconds = _LONG_PATIENCE_SECONDS if "wait" in visit.query else PATIENCE_SECONDS
+    answer = await visit.console.past.ask(asked.question, patience_seconds=patience_seconds)
+    if answer is None:
+        return {"state": "reading"}
+    if isinstance(answer, Failed):
+        return {"state": "failed", "why": answer.why}
+    return {"state": "ready", "answer": answer, "span": asked.question.span, **shown(answer)}
+
+
+async def _end_ms(visit: Visit) -> int:
+    """Now, or the end of the logs; to the second, as forms take no less."""
+    last = await asyncio.to_thread(last_hour, visit.console.past.logs)
+    now_ms = int(visit.wall) * 1000
+    return now_ms if last is None else min(now_ms, last.to_ms)
+
+
+def _span(query: Mapping[str, str], end_ms: int) -> Span:
+    """What was asked for; else the last day. Raises ValueError."""
+    to_ms = moment_ms(query["to"]) if query.get("to") else end_ms
+    from_ms = moment_ms(query["from"]) if query.get("from") else to_ms - DAY_MS
+    return Span.checked(from_ms, to_ms)
+
+
+def _permanent(span: Span, **others: object) -> Mapping[str, str]:
+    return {"from": written(span.from_ms), "to": written(span.to_ms)} | {
+        name: str(value) for name, value in others.items() if value
+    }
+
+
+# --- time line
+
+
+async def timeline(visit: Visit) -> Content:
+    """Lanes by broker and server."""
+    return await _content(visit, TIMELINE, _timeline_asked, _lanes)
+
+
+def _timeline_asked(query: Mapping[str, str], end_ms: int) -> _Asked:
+    span, text = _span(query, end_ms), query.get("q", "").strip()
+    return _Asked(TimelineQuestion(span=span, text=text), _permanent(span, q=text))
+
+
+def _lanes(answer: Timeline) -> Mapping[str, Any]:
+    span = answer.span
+    down = {name: lanes.downtimes(answer.runs, name, span) for name in {lane.nameserver for lane in answer.lanes}}
+    ended = [
+        (life, lane) for lane in answer.lanes for life in lane.lives if life.reason is not None and life.end_ms in span
+    ]
+    ended.sort(key=lambda it: (-it[0].end_ms, it[1].nameserver, str(it[1].broker)))
+    return {
+        "lanes": [(lanes.drawn(lane, span), down[lane.nameserver]) for lane in answer.lanes],
+        "ticks": [(lanes.place(at, span), text) for at, text in tick_texts(span)],
+        "ended": ended[:_MOST_REMOVALS],
+        "ended_left_out": max(0, len(ended) - _MOST_REMOVALS),
+        "most_lanes": MOST_LANES,
+        "moves": {
+            "earlier": span.moved(-0.5),
+            "later": span.moved(0.5),
+            "closer": span.zoomed(0.5),
+            "wider": span.zoomed(2),
+        },
+    }
+
+
+# --- time travel
+
+
+async def travel(visit: Visit) -> Content:
+    """The route of a topic at a moment."""
+    return await _content(visit, TRAVEL, _route_asked, _route)
+
+
+def _route_asked(query: Mapping[str, str], end_ms: int) -> _Asked:
+    topic, at_ms = query.get("topic", "").strip(), moment_ms(query["at"]) if query.get("at") else end_ms
+    days = query.get("days") or DAYS[0]
+    if days not in DAYS:
+        raise ValueError(f"days: {days!r} is not one of {', '.join(DAYS)}")
+    span = Span.checked(at_ms - int(days) * DAY_MS, at_ms)
+    permanent = {"topic": topic, "at": written(at_ms), "days": days}
+    return _Asked(RouteQuestion(span=span, topic=topic) if topic else None, permanent)
+
+
+def _route(answer: TopicPast) -> Mapping[str, Any]:
+    return {"old": sum(told.is_old for told in answer.clients)}
+
+
+# --- what if
+
+
+async def what_if(visit: Visit) -> Content:
+    """Other settings, tried on the same heartbeats."""
+    return await _content(visit, WHAT_IF, _what_if_asked, _outcomes)
+
+
+def _what_if_asked(query: Mapping[str, str], end_ms: int) -> _Asked:
+    span, seconds = _span(query, end_ms), {slider.name: _seconds(slider, query) for slider in SLIDERS}
+    question = WhatIfQuestion(span=span, **{f"{name}_ms": value * 1000 for name, value in seconds.items()})
+    return _Asked(question, _permanent(span, **seconds))
+
+
+def _seconds(slider: Slider, query: Mapping[str, str]) -> int:
+    text = query.get(slider.name) or str(slider.usual)
+    if not text.isascii() or not text.isdigit() or not slider.least <= int(text) <= slider.most:
+        raise ValueError(f"{slider.name}: {text!r} is not a number of seconds from {slider.least} to {slider.most}")
+    return int(text)
+
+
+def _outcomes(answer: WhatIfs) -> Mapping[str, Any]:
+    """Where each setting stands: false evictions to the right, staleness upwards; per cent of the picture."""
+    told = [("logged", answer.logged), *((_kind(one, answer), one) for one in answer.others)]
+    most_false = max((one.false for _, one in told), default=0) or 1
+    longest = max((one.client_p99_ms or 0 for _, one in told), default=0) or 1
+    points = [
+        (kind, one, 100 * one.false / most_false, 100 - 100 * one.client_p99_ms / longest)
+        for kind, one in told
+        if one.client_p99_ms is not None
+    ]
+    return {"points": points, "most_false": most_false, "longest_ms": longest}
+
+
+def _kind(outcome: Outcome, answer: WhatIfs) -> str:
+    return "asked" if outcome == answer.asked else "other"
+
+
+# --- strip
+
+
+async def strip(visit: Visit) -> Content:
+    """A picture: how regularly each server heard the brokers of a name during the last day."""
+    past, query = visit.console.past, visit.query
+    if not past.logs:
+        return PlainTextResponse("no logs\n", HTTPStatus.NOT_FOUND)
+    # to the minute: whoever looks again gets the same picture
+    to_ms = await _end_ms(visit) // MINUTE_MS * MINUTE_MS
+    span = Span(to_ms - DAY_MS, to_ms)
+    question = StripQuestion(span=span, cluster=query.get("cluster", ""), broker_name=query.get("name", ""))
+    answer = await past.ask(question, patience_seconds=_LONG_PATIENCE_SECONDS)
+    if not isinstance(answer, Strip):
+        return PlainTextResponse(
+            f"{answer.why if isinstance(answer, Failed) else 'still reading'}\n", HTTPStatus.SERVICE_UNAVAILABLE
+        )
+    return Response(strip_picture(answer), media_type="image/svg+xml", headers={"cache-control": "max-age=60"})
+
+
+TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline)
+TRAVEL: Final = Page("travel", "/travel", "past.travel", travel)
+WHAT_IF: Final = Page("what_if", "/what-if", "past.what_if", what_if)
+STRIP: Final = Page("strip", "/strip.svg", "past.strip", strip, in_menu=False)
+PAGES: Final = (TIMELINE, TRAVEL, WHAT_IF, STRIP)

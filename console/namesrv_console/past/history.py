@@ -1,0 +1,33 @@
+"""What `namesrvctl history --logs` asks: the changes of a topic's route, and what each client had been told."""
+
+import time
+from collections.abc import Sequence
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from namesrv_console.past.files import LogsError, last_hour
+from namesrv_console.past.model import RouteQuestion
+from namesrv_console.past.spans import MOST_MS, Span, moment_ms
+
+
+def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any]:
+    """`TopicPast` of the week before a moment, as plain values; the moment is by default the end of the logs.
+
+    Raises:
+        ValueError: the logs do not say it, or the moment is none.
+        ModuleNotFoundError: the extra `report` is not installed.
+    """
+    from namesrv_console.past.readings import Readings  # noqa: PLC0415 - installed with the extra only
+
+    last = last_hour(logs)
+    at_ms = moment_ms(at) if at is not None else last.to_ms if last is not None else round(time.time() * 1000)
+    question = RouteQuestion(span=Span(at_ms - MOST_MS, at_ms), topic=topic)
+    with TemporaryDirectory(prefix="namesrvctl-") as folder, Readings(folder, logs) as readings:
+        try:
+            found = readings.answer(question)
+        except LogsError as error:
+            raise ValueError(str(error)) from error
+    built: dict[str, Any] = msgspec.to_builtins(found)
+    return built

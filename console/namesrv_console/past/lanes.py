@@ -1,0 +1,139 @@
+"""Lanes along the time: where each bar and mark stands, in per cent of the width. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv_console.past.model import STRIP_BINS, Lane, Life, Run, Strip, StripBin, StripRow
+from namesrv_console.past.spans import Span
+
+# nearer to each other than that, two bars of one kind are one: no screen shows more
+_FINEST: Final = 0.05
+# silent for longer than so many periods is late, as in docs/heartbeat-log.md
+_LATE_PERIODS: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of a lane, or a moment if it has no width."""
+
+    # registered, late, down; evicted, disconnected, unregistered, superseded, fenced
+    kind: str
+    # per cent
+    x: float
+    width: float
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One lane: bars, from left to right, and marks on top of them."""
+
+    lane: Lane
+    bars: Sequence[Bar]
+    marks: Sequence[Bar]
+
+    @property
+    def removals(self) -> list[tuple[str, int]]:
+        """What ended lives, and when: what a reader of the page is told in words."""
+        return [(mark.kind, mark.from_ms) for mark in self.marks if mark.kind != "fenced"]
+
+
+def drawn(lane: Lane, span: Span) -> Drawn:
+    """A lane in a span."""
+    stretches = [stretch for life in lane.lives for stretch in _stretches(life, span)]
+    stretches += [("late", silence.from_ms, silence.to_ms) for silence in lane.silences]
+    marks = [(_removal(life), life.end_ms, life.end_ms) for life in lane.lives if life.reason is not None]
+    marks += [("fenced", at, at) for at in lane.fenced_ms]
+    # those that are late stand on top
+    order = sorted(_placed(stretches, span), key=lambda bar: (bar.kind == "late", bar.x))
+    return Drawn(lane, _merged(order), _merged(sorted(_placed(marks, span), key=lambda bar: (bar.kind, bar.x))))
+
+
+def _stretches(life: Life, span: Span) -> Iterator[tuple[str, int, int]]:
+    """Registered until it should have been heard again, and late from then on."""
+    began = span.from_ms if life.first_ok_ms is None else life.first_ok_ms
+    died = min(life.end_ms, life.due_ms) if life.reason in ("silent", "disconnected", None) else life.end_ms
+    yield "registered", began, died
+    if died < life.end_ms:
+        yield "late", died, life.end_ms
+
+
+def _removal(life: Life) -> str:
+    return "evicted" if life.reason == "silent" else life.reason or "removed"
+
+
+def downtimes(runs: Iterable[Run], nameserver: str, span: Span) -> list[Bar]:
+    """When a server wrote nothing: before, between and after its runs."""
+    up = sorted((run.from_ms, run.to_ms) for run in runs if run.nameserver == nameserver)
+    edges = [span.from_ms, *(edge for pair in up for edge in pair), span.to_ms]
+    down = [("down", began, ended) for began, ended in zip(edges[::2], edges[1::2], strict=True) if began < ended]
+    return _merged(_placed(down, span))
+
+
+def place(at_ms: int, span: Span) -> float:
+    """Where a moment stands, in per cent of the width."""
+    return round(100 * (at_ms - span.from_ms) / span.length_ms, 3)
+
+
+def _placed(stretches: Iterable[tuple[str, int, int]], span: Span) -> list[Bar]:
+    """Those that touch the span, cut at its ends."""
+    found = []
+    for kind, began, ended in stretches:
+        from_ms, to_ms = max(began, span.from_ms), min(ended, span.to_ms)
+        if from_ms < to_ms or (began == ended and began in span):
+            x = place(from_ms, span)
+            found.append(Bar(kind, x, round(place(to_ms, span) - x, 3), began, ended))
+    return found
+
+
+def _merged(bars: Iterable[Bar]) -> list[Bar]:
+    """Without what is too fine to be seen."""
+    found: list[Bar] = []
+    for bar in bars:
+        last = found[-1] if found else None
+        if last and last.kind == bar.kind and _is_fine(last, bar):
+            width = round(max(last.x + last.width, bar.x + bar.width) - last.x, 3)
+            found[-1] = Bar(bar.kind, last.x, width, last.from_ms, max(last.to_ms, bar.to_ms))
+        else:
+            found.append(bar)
+    return found
+
+
+def _is_fine(last: Bar, bar: Bar) -> bool:
+    return bar.x - (last.x + last.width) < _FINEST and bar.width < _FINEST
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One part of a strip."""
+
+    # regular, late, overdue, none
+    kind: str
+    bin: StripBin | None
+    x: float
+    from_ms: int
+
+
+def cells(strip: Strip, row: StripRow) -> list[Cell]:
+    """All parts of a row of the strip, also those without any heartbeat."""
+    known = {one.number: one for one in row.bins}
+    length_ms = strip.span.length_ms / STRIP_BINS
+    return [
+        Cell(
+            _kind(row, known.get(number)),
+            known.get(number),
+            round(100 * number / STRIP_BINS, 3),
+            strip.span.from_ms + round(number * length_ms),
+        )
+        for number in range(STRIP_BINS)
+    ]
+
+
+def _kind(row: StripRow, found: StripBin | None) -> str:
+    if found is None or not found.beats:
+        return "none"
+    if 3 * found.longest_ms > 2 * row.expiry_ms:
+        return "overdue"
+    return "late" if found.longest_ms > _LATE_PERIODS * row.period_ms else "regular"

@@ -1,0 +1,490 @@
+"""Readings of logs: the staleness report's own tables of a span, kept for the next question, and what is asked of them.
+
+What a life, a removal or a route is, and what a replay does, is said in `namesrv_spark_jobs.transforms` alone.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Self
+
+from namesrv_console.past.files import LogsError, files_of
+from namesrv_console.past.model import (
+    MOST_CHANGES,
+    MOST_CLIENTS,
+    MOST_LANES,
+    STRIP_BINS,
+    Answer,
+    Broker,
+    Change,
+    Lane,
+    Life,
+    Member,
+    Outcome,
+    Question,
+    Reading,
+    RouteQuestion,
+    Run,
+    ServerRoute,
+    Silence,
+    Strip,
+    StripBin,
+    StripQuestion,
+    StripRow,
+    Timeline,
+    TimelineQuestion,
+    Told,
+    TopicPast,
+    WhatIfQuestion,
+    WhatIfs,
+)
+from namesrv_console.past.spans import HOUR_MS, Span, written
+from namesrv_spark_jobs import pipeline
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W, written_in
+from namesrv_spark_jobs.options import Options, WhatIf
+from namesrv_spark_jobs.transforms import clients, lives, output_rows, replay
+from namesrv_spark_jobs.transforms.extract import BAD_PART
+from namesrv_spark_jobs.transforms.output_rows import whole_ms
+
+Row = Mapping[str, Any]
+
+# the sliders' ranges; below these expiries nothing is replayed
+LEAST_EXPIRY_MS: Final = 5_000
+OTHER_EXPIRIES_MS: Final = (10_000, 20_000, 30_000, 45_000, 60_000, 90_000, 120_000, 180_000, 240_000, 300_000)
+# What was heard before a span says who is registered when it begins.
+_BEFORE_MS: Final = HOUR_MS
+# Finer scans find nothing less than coarser ones, and shorter expiries nothing less than longer ones: a silence that
+# this finds harmless is harmless under all settings.
+_ANY_SETTING: Final = WhatIf(expiry_ms=(LEAST_EXPIRY_MS,), scan_ms=(1,), poll_ms=(1,), phi=())
+# what one reading may have in memory; beyond it goes to disk
+_MEMORY: Final = "1GB"
+# how long what was read of logs that are being written is good for
+_FRESH_SECONDS: Final = 60.0
+_MOST_READINGS: Final = 2
+# more lives than that are one grey band
+_MOST_LIVES: Final = 20_000
+# after its last line a server that did not stop is up for that long: it writes one each scan
+_STILL_UP_MS: Final = 120_000
+_BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """The tables of one span."""
+
+    engine: EmbeddedEngine
+    # what goes when the tables go
+    kept: ExitStack
+    about: Reading
+    tables: pipeline.Tables
+    # see `replay.gaps`
+    gaps: DataFrame
+    began: float
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """Boot -> what makes wall time of its clock, milliseconds."""
+        return {row["boot"]: row["offset_ms"] for row in self.tables.boot_rows}
+
+
+class Readings:
+    """Answers questions, as a context manager; what lies within one of the last readings is answered from it."""
+
+    def __init__(self, folder: str, logs: Sequence[str]) -> None:
+        self._folder = Path(folder)
+        self._logs = logs
+        # the one used last comes last
+        self._kept: list[_Read] = []
+
+    def __repr__(self) -> str:
+        return f"<Readings of {', '.join(self._logs)}: {[read.about.span for read in self._kept]}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop(self._kept)
+
+    def answer(self, question: Question) -> Answer:
+        """Read what is missing, and answer. Raises LogsError."""
+        # a replay is of all that was read: it must not depend on what was asked before
+        read = self._reading(question.span, is_exact=isinstance(question, WhatIfQuestion))
+        with written_in(read.engine):
+            match question:
+                case TimelineQuestion():
+                    return _timeline(read, question)
+                case StripQuestion():
+                    return _strip(read, question)
+                case RouteQuestion():
+                    return _topic_past(read, question)
+                case WhatIfQuestion():
+                    return _what_ifs(read, question)
+
+    def _reading(self, asked: Span, *, is_exact: bool) -> _Read:
+        span = Span(asked.from_ms - _BEFORE_MS, asked.to_ms).hours()
+        for read in reversed(self._kept):
+            is_fresh = time.monotonic() - read.began < _FRESH_SECONDS
+            is_wanted = span == read.about.span if is_exact else span in read.about.span
+            if is_wanted and (is_fresh or span.to_ms <= read.about.read_ms - HOUR_MS):
+                self._kept.remove(read)
+                self._kept.append(read)
+                return read
+        made = self._read(span)
+        self._kept.append(made)
+        # the newer one has all that is in these
+        self._drop([read for read in self._kept[:-1] if read.about.span in made.about.span])
+        self._drop(self._kept[:-_MOST_READINGS])
+        return made
+
+    def _drop(self, reads: Sequence[_Read]) -> None:
+        for read in list(reads):
+            self._kept.remove(read)
+            read.kept.close()
+
+    def _read(self, span: Span) -> _Read:
+        moments = f"from {written(span.from_ms)} to {written(span.to_ms)}"
+        files = files_of(self._logs, span)
+        if not files:
+            raise LogsError(f"no log {moments}")
+        began, read_ms = time.monotonic(), round(time.time() * 1000)
+        options = Options(since_ms=span.from_ms, until_ms=span.to_ms, what_if=_ANY_SETTING)
+        with ExitStack() as kept:
+            folder = kept.enter_context(TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True))
+            engine = kept.enter_context(EmbeddedEngine(Path(folder), memory=_MEMORY))
+            with written_in(engine):
+                lines = pipeline.read(engine, files, options)
+                is_bad = (F.col("part") == BAD_PART).alias("is_bad")
+                tallied = lines.tallied.groupBy(is_bad).agg(F.sum("lines").alias("lines"))
+                counts = {row["is_bad"]: int(row["lines"]) for row in tallied.collect()}
+                if False not in counts:
+                    raise LogsError(f"no line of a log {moments} could be read")
+                tables = pipeline.make(engine, lines, options, lambda _: None)
+                begun = lives.beginnings(tables.points)
+                gaps = engine.stored(replay.gaps(tables.points, tables.lives, begun, tables.boots), "gaps")
+            return _Read(
+                engine=engine,
+                kept=kept.pop_all(),
+                about=Reading(
+                    span=span, files=len(files), lines=sum(counts.values()), bad=counts.get(True, 0), read_ms=read_ms
+                ),
+                tables=tables,
+                gaps=gaps,
+                began=began,
+            )
+
+
+def _whole_ms(microseconds: int | None) -> int | None:
+    return None if microseconds is None else whole_ms(microseconds)
+
+
+def _runs(read: _Read) -> list[Run]:
+    return [
+        Run(
+            nameserver=row["nameserver"] or "",
+            boot_id=row["boot_id"],
+            from_ms=whole_ms(row["first"] + row["offset_ms"] * 1000),
+            to_ms=whole_ms(row["last"] + row["offset_ms"] * 1000),
+            version=row["version"],
+            scan_ms=_whole_ms(row["scan_interval"]),
+            expiry_ms=_whole_ms(row["broker_expiry"]),
+        )
+        for row in read.tables.boot_rows
+    ]
+
+
+# --- time line
+
+
+def _timeline(read: _Read, question: TimelineQuestion) -> Timeline:
+    """Lanes by broker and server."""
+    tables = read.tables
+    found: dict[tuple[Broker, str], Lane] = {}
+
+    def lane(row: Row) -> Lane:
+        key = (_broker(row), row["nameserver"] or "")
+        return found.setdefault(key, Lane(broker=key[0], nameserver=key[1], lives=[], silences=[], fenced_ms=[]))
+
+    for row in _shown(read, question, _named_lives(tables)):
+        lane(row).lives.append(_life(row))
+    near = lives.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
+    times = {"began": F.col("mono"), "ended": F.col("mono") + F.col("silence")}
+    for row in _shown(read, question, near.withColumns(times)):
+        lane(row).silences.append(Silence(from_ms=whole_ms(row["began"]), to_ms=whole_ms(row["ended"])))
+    fenced = tables.moments.filter(F.col("event") == "fenced")
+    for row in _shown(read, question, fenced.withColumns({"began": F.col("mono"), "ended": F.col("mono")})):
+        lane(row).fenced_ms.append(whole_ms(row["began"]))
+    lanes = [found[key] for key in sorted(found, key=_place)]
+    left_out = max(0, len(lanes) - MOST_LANES)
+    return Timeline(
+        reading=read.about, span=question.span, runs=_runs(read), lanes=lanes[:MOST_LANES], left_out=left_out
+    )
+
+
+def _named_lives(tables: pipeline.Tables) -> DataFrame:
+    """All lives, open ones as well, with the names of their brokers, as the report's own time line has them."""
+    named = tables.lives.drop(*_BROKER).join(tables.brokers, on=["key", "who"], how="left")
+    false = tables.intervals.select("key", "evict_seq", "is_false")
+    ended = named.join(false, on=["key", "evict_seq"], how="left")
+    ended = ended.join(tables.boots.select("boot", "last"), on="boot", how="inner")
+    times = {
+        "began": F.coalesce("first_ok", "last_ok"),
+        "ended": F.coalesce("removed", "last"),
+        "heard": F.col("last_ok"),
+        "stale": lives.upper(),
+    }
+    return ended.withColumns(times)
+
+
+def _shown(read: _Read, question: TimelineQuestion, table: DataFrame) -> list[Row]:
+    """Rows that touch the span and are of a name, `began` and `ended` in wall time. Raises LogsError."""
+    clocks = read.tables.boots.select("boot", "nameserver", "offset_ms")
+    known = table.drop("nameserver", "offset_ms").join(clocks, on="boot", how="inner")
+    known = known.withColumns({name: F.col(name) + F.col("offset_ms") * 1000 for name in ("began", "ended")})
+    span = question.span
+    asked = known.filter((F.col("ended") >= span.from_ms * 1000) & (F.col("began") < span.to_ms * 1000))
+    if question.text:
+        asked = asked.filter(_is_named(read.tables, question.text.lower()))
+    rows = [row.asDict() for row in asked.limit(_MOST_LIVES + 1).collect()]
+    if len(rows) > _MOST_LIVES:
+        raise LogsError(f"more than {_MOST_LIVES} lives or silences; choose a shorter time, or a part of a name")
+    return sorted(rows, key=lambda row: row["began"])
+
+
+def _is_named(tables: pipeline.Tables, text: str) -> Column:
+    """Whether a text, in small letters, is part of the name or address of a row's broker, or of its server."""
+    boots = [row["boot"] for row in tables.boot_rows if text in (row["nameserver"] or "").lower()]
+    brokers = (row.asDict() for row in tables.brokers.collect())
+    keys = [row["key"] for row in brokers if text in f"{_broker(row)} {row['broker_addr']}".lower()]
+    # no number is nought: an empty list is no SQL
+    return F.col("boot").isin(0, *boots) | F.col("key").isin(0, *keys)
+
+
+def _broker(row: Row) -> Broker:
+    return Broker(
+        cluster=row["cluster"] or "",
+        broker_name=row["broker_name"] or "",
+        broker_id=row["broker_id"],
+        broker_addr=row["broker_addr"] or "",
+    )
+
+
+def _place(key: tuple[Broker, str]) -> tuple[str, ...]:
+    """Where a broker on a server stands among the others."""
+    return str(key[0]), key[0].broker_addr, key[1]
+
+
+def _life(row: Row) -> Life:
+    heard = whole_ms(row["heard"] + row["offset_ms"] * 1000)
+    return Life(
+        first_ok_ms=None if row["first_ok"] is None else whole_ms(row["began"]),
+        last_ok_ms=heard,
+        due_ms=heard + whole_ms(row["period"]),
+        reason=row["reason"],
+        end_ms=whole_ms(row["ended"]),
+        stale_ms=0 if row["evict_seq"] is None else whole_ms(row["stale"]),
+        is_false=bool(row["is_false"]),
+    )
+
+
+# --- strip
+
+
+def _strip(read: _Read, question: StripQuestion) -> Strip:
+    """Of each part of the time, how many heartbeats there were, and the longest silence before one of them."""
+    tables, span = read.tables, question.span
+    of_name = (F.col("cluster") == question.cluster) & (F.col("broker_name") == question.broker_name)
+    clocks = tables.boots.select("boot", "nameserver", "offset_ms")
+    named = tables.brokers.filter(of_name)
+    before = W.partitionBy("key").orderBy("mono", "seq")
+    beats = tables.lines.beats.select("key", "who", "boot", "mono", "seq", "expiry")
+    # of few brokers: the sort is short
+    heard = beats.join(named.select("key").distinct(), on="key", how="left_semi")
+    known = heard.withColumn("gap", F.col("mono") - F.lag("mono").over(before)).join(clocks, on="boot", how="inner")
+    since = F.col("mono") + F.col("offset_ms") * 1000 - span.from_ms * 1000
+    placed = known.withColumn("bin", F.floor(since * STRIP_BINS / (span.length_ms * 1000)).cast("bigint"))
+    within = placed.filter(F.col("bin").between(0, STRIP_BINS - 1)).join(named, on=["key", "who"], how="inner")
+    binned = within.groupBy("nameserver", *_BROKER, "bin").agg(
+        F.count("mono").alias("beats"), F.max("gap").alias("longest"), F.max("expiry").alias("expiry")
+    )
+    lived = tables.lives.drop(*_BROKER).join(named, on=["key", "who"], how="inner").join(clocks, on="boot", how="inner")
+    periods = lived.groupBy("nameserver", *_BROKER).agg(F.max_by("period", "last_ok").alias("period"))
+    rows = read.engine.collected({"binned": binned, "periods": periods})
+    found: dict[tuple[Broker, str], list[Row]] = defaultdict(list)
+    for row in rows["binned"]:
+        found[_broker(row), row["nameserver"] or ""].append(row)
+    period = {(_broker(row), row["nameserver"] or ""): row["period"] for row in rows["periods"]}
+    return Strip(
+        reading=read.about, span=span, rows=[_strip_row(key, found[key], period[key]) for key in sorted(found)]
+    )
+
+
+def _strip_row(key: tuple[Broker, str], rows: list[Row], period: int) -> StripRow:
+    bins = [StripBin(number=row["bin"], beats=row["beats"], longest_ms=whole_ms(row["longest"] or 0)) for row in rows]
+    expiry = max((row["expiry"] or 0 for row in rows), default=0)
+    return StripRow(
+        broker=key[0],
+        nameserver=key[1],
+        expiry_ms=whole_ms(expiry),
+        period_ms=whole_ms(period),
+        bins=sorted(bins, key=lambda one: one.number),
+    )
+
+
+# --- route
+
+
+def _topic_past(read: _Read, question: RouteQuestion) -> TopicPast:
+    """Of each server the route at the end of the span; of those that were up, what their clients had been given."""
+    at_ms = question.span.to_ms
+    runs = {row["boot"]: run for row, run in zip(read.tables.boot_rows, _runs(read), strict=True)}
+    changes = _changes(read, question.topic, runs)
+    up = _up_at(read, at_ms, runs)
+    # in the order of their revisions
+    current = {boot: change for boot in up for change in changes[boot].values() if change.at_ms <= at_ms}
+    boot_of = {run.nameserver: boot for boot, run in up.items()}
+    servers = [
+        ServerRoute(nameserver=name, is_up=name in boot_of, change=current.get(boot_of.get(name, 0)))
+        for name in sorted({run.nameserver for run in runs.values()})
+    ]
+    told = _told(read, question, up, changes, current)
+    shown = [change for of_boot in changes.values() for change in of_boot.values() if change.at_ms <= at_ms]
+    shown.sort(key=lambda change: (-change.at_ms, change.nameserver, -change.revision))
+    return TopicPast(
+        reading=read.about,
+        topic=question.topic,
+        at_ms=at_ms,
+        servers=servers,
+        clients=told[:MOST_CLIENTS],
+        clients_left_out=max(0, len(told) - MOST_CLIENTS),
+        changes=shown[:MOST_CHANGES],
+        changes_left_out=max(0, len(shown) - MOST_CHANGES),
+    )
+
+
+def _up_at(read: _Read, at_ms: int, runs: Mapping[int, Run]) -> dict[int, Run]:
+    """The run of each server that was up; one whose log goes on is up for a while after its last line."""
+    stops = read.tables.moments.filter(F.col("event") == "stop").select("boot").collect()
+    stopped = {row["boot"] for row in stops}
+    last: dict[str, int] = {}
+    for boot, run in sorted(runs.items(), key=lambda it: it[1].from_ms):
+        if run.from_ms <= at_ms:
+            last[run.nameserver] = boot
+    return {
+        boot: runs[boot]
+        for boot in last.values()
+        if at_ms <= runs[boot].to_ms + (0 if boot in stopped else _STILL_UP_MS)
+    }
+
+
+def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict[int, Change]]:
+    """The changes of a topic's route by boot and revision, in their order, each with the route after it."""
+    rest = read.tables.lines.rest
+    lines = rest.filter(F.col("event") == "route").groupBy("boot", "revision").agg(F.min("mono").alias("mono"))
+    found: dict[int, dict[int, Change]] = defaultdict(dict)
+    routes: dict[int, dict[str, list[int]]] = defaultdict(dict)
+    next_whole: dict[int, int | None] = {}
+    told = clients.routes(rest, [topic]).join(lines, on=["boot", "revision"], how="inner").collect()
+    for row in sorted((row.asDict(recursive=True) for row in told), key=lambda row: (row["boot"], row["turn"])):
+        boot, route = row["boot"], routes[row["boot"]]
+        if boot not in runs:
+            continue
+        came = {one["name"]: sorted(one["ids"] or ()) for one in row["set"] or ()}
+        left = set(route) - set(came) if next_whole.get(boot) == row["turn"] else set(row["unset"] or ())
+        next_whole[boot] = row["next_whole"]
+        came = {name: ids for name, ids in came.items() if route.get(name) != ids}
+        routes[boot] = route = {name: ids for name, ids in (route | came).items() if name not in left}
+        found[boot][row["revision"]] = Change(
+            at_ms=whole_ms(row["mono"] + read.offsets[boot] * 1000),
+            nameserver=runs[boot].nameserver,
+            boot_id=runs[boot].boot_id,
+            revision=row["revision"],
+            route=_members(route) if row["is_known"] else None,
+            came=_members(came),
+            left=sorted(left),
+        )
+    return found
+
+
+def _members(route: Mapping[str, list[int]]) -> list[Member]:
+    return [Member(broker_name=name, ids=route[name]) for name in sorted(route)]
+
+
+def _told(
+    read: _Read,
+    question: RouteQuestion,
+    up: Mapping[int, Run],
+    changes: Mapping[int, Mapping[int, Change]],
+    current: Mapping[int, Change],
+) -> list[Told]:
+    """What each connection that was still there had been given last, those with an old route first."""
+    rest, at = read.tables.lines.rest, question.span.to_ms * 1000
+    clocks = read.tables.boots.filter(F.col("boot").isin(*up)).select("boot", "offset_ms") if up else None
+    if clocks is None:
+        return []
+    is_past = F.col("mono") + F.col("offset_ms") * 1000 <= at
+    given = clients.given(rest, "served", [question.topic]).join(clocks, on="boot", how="inner").filter(is_past)
+    last = given.groupBy("boot", "client").agg(F.max(F.struct("mono", "seq", "revision")).alias("last"))
+    gone = rest.filter(F.col("event") == "client_gone").join(clocks, on="boot", how="inner").filter(is_past)
+    staying = last.join(gone.select("boot", "client"), on=["boot", "client"], how="left_anti")
+    rows = [row.asDict(recursive=True) for row in staying.collect()]
+    found = [
+        Told(
+            nameserver=up[row["boot"]].nameserver,
+            client=row["client"] or "",
+            told_ms=whole_ms(row["last"]["mono"] + read.offsets[row["boot"]] * 1000),
+            change=changes[row["boot"]].get(row["last"]["revision"]),
+            is_old=row["boot"] in current and row["last"]["revision"] != current[row["boot"]].revision,
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda told: (not told.is_old, told.nameserver, told.told_ms, told.client))
+
+
+# --- what if
+
+
+def _what_ifs(read: _Read, question: WhatIfQuestion) -> WhatIfs:
+    """The report's own replay of the silences that any setting might have taken for a death."""
+    expiries = sorted({question.expiry_ms, *OTHER_EXPIRIES_MS})
+    evictions = read.tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
+    for expiry_ms in expiries:
+        evictions = evictions.unionByName(_evictions(read.gaps, expiry_ms, question.scan_ms))
+    rows = read.engine.collected(
+        {"judged": replay.judged(evictions), "polled": replay.with_polls(evictions, (question.poll_ms,))}
+    )
+    judged, polled = ({row["policy"]: row for row in rows[name]} for name in ("judged", "polled"))
+    others = [
+        _outcome(judged.get(expiry_ms), polled.get(expiry_ms), expiry_ms, question.scan_ms) for expiry_ms in expiries
+    ]
+    return WhatIfs(
+        reading=read.about,
+        poll_ms=question.poll_ms,
+        logged=_outcome(judged.get(replay.LOGGED), polled.get(replay.LOGGED), None, None),
+        asked=others[expiries.index(question.expiry_ms)],
+        others=others,
+    )
+
+
+def _evictions(gaps: DataFrame, expiry_ms: int, scan_ms: int) -> DataFrame:
+    """Those of one setting; only gaps that are longer than it are replayed: nearly all are not."""
+    length = F.col("next_live") - F.col("live")
+    is_long = F.col("next_live").isNull() | (length > F.least("expiry", F.lit(expiry_ms * 1000)))
+    grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(1,), phi=())
+    return replay.replayed(gaps.filter(is_long), grid).withColumn("policy", F.lit(expiry_ms))
+
+
+def _outcome(judged: Row | None, polled: Row | None, expiry_ms: int | None, scan_ms: int | None) -> Outcome:
+    registry, client = output_rows.stats(judged), output_rows.stats(polled)
+    return Outcome(
+        expiry_ms=expiry_ms,
+        scan_ms=scan_ms,
+        evictions=0 if judged is None else judged["evictions"],
+        false=0 if judged is None else judged["false"],
+        **{f"registry_{name}_ms": registry[name] for name in ("p50", "p99")},
+        **{f"client_{name}_ms": client[name] for name in ("p50", "p99")},
+    )

@@ -1,0 +1,53 @@
+"""A process of its own that reads logs, so that a long question never delays a live page, and can be ended."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+import msgspec
+
+from namesrv_console.past.files import LogsError
+from namesrv_console.past.model import Answer, Failed, Question
+
+# live pages go first
+_NICENESS: Final = 5
+# what the extra `report` brings
+_EXTRA: Final = frozenset({"duckdb"})
+
+
+def main(argv: Sequence[str]) -> None:
+    """Answer a line of JSON with another one until there are no more: `worker FOLDER-FOR-TABLES LOGS ...`."""
+    os.nice(_NICENESS)
+    # nothing that a library prints may stand among answers
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    questions: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
+    with ExitStack() as kept:
+        answer = _answering(argv[0], argv[1:], kept)
+        for line in sys.stdin.buffer:
+            answers.write(msgspec.json.encode(answer(questions.decode(line))) + b"\n")
+
+
+def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Question], Answer]:
+    try:
+        from namesrv_console.past.readings import Readings  # noqa: PLC0415 - installed with the extra only
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        missing = Failed(why=f"{error.name} is not installed; pip install 'namesrv[report]' brings it")
+        return lambda _: missing
+    readings = kept.enter_context(Readings(folder, logs))
+
+    def answer(question: Question) -> Answer:
+        try:
+            return readings.answer(question)
+        except LogsError as error:
+            return Failed(why=str(error))
+
+    return answer
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,89 @@
+// Pages about the past: they wait for the logs, are looked at more closely by dragging, and try settings at once.
+
+const past = () => document.getElementById("past");
+let latest = 0;
+
+async function swap(url, address) {
+  const mine = ++latest;
+  past()?.setAttribute("aria-busy", "true");
+  const answer = await fetch(url, { headers: { accept: "text/html" } });
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("past");
+  if (mine !== latest) return;
+  if (!fresh) {
+    location.assign(address);
+    return;
+  }
+  past().replaceWith(fresh);
+  history.replaceState(null, "", address);
+  again();
+}
+
+// the logs are still being read
+function again() {
+  const waiting = document.querySelector("[data-again]");
+  if (!waiting) return;
+  const url = new URL(waiting.dataset.again, location.href), address = new URL(url);
+  address.searchParams.delete("wait");
+  swap(url, address);
+}
+
+// sliders: the number at once, the answer when they are let go
+document.addEventListener("input", (event) => {
+  if (event.target.type === "range") event.target.closest("label").querySelector("output").value = event.target.value;
+});
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("form[data-live]");
+  if (!form) return;
+  const address = new URL(form.action);
+  address.search = new URLSearchParams(new FormData(form));
+  const url = new URL(address);
+  url.searchParams.set("wait", "1");
+  swap(url, address);
+});
+
+// drag over lanes to zoom
+let drag = null;
+
+const share = (event) => {
+  const box = drag.lane.getBoundingClientRect();
+  return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+};
+
+document.addEventListener("pointerdown", (event) => {
+  const lane = event.target.closest(".lane, .axis");
+  if (!lane || event.button !== 0 || event.pointerType === "touch") return;
+  event.preventDefault();
+  drag = { lane, lanes: lane.closest("[data-zoom]"), shade: document.createElement("div") };
+  drag.began = drag.ended = share(event);
+  drag.shade.className = "shade";
+  drag.lanes.append(drag.shade);
+});
+document.addEventListener("pointermove", (event) => {
+  if (!drag) return;
+  drag.ended = share(event);
+  const box = drag.lane.getBoundingClientRect(), left = box.left - drag.lanes.getBoundingClientRect().left;
+  drag.shade.style.left = `${left + Math.min(drag.began, drag.ended) * box.width}px`;
+  drag.shade.style.width = `${Math.abs(drag.ended - drag.began) * box.width}px`;
+});
+document.addEventListener("pointerup", (event) => {
+  if (!drag) return;
+  const { lanes, shade, began } = drag, ended = share(event);
+  shade.remove();
+  drag = null;
+  const from = Number(lanes.dataset.from), length = Number(lanes.dataset.to) - from;
+  const [first, last] = [began, ended].sort((a, b) => a - b).map((part) => Math.round(from + part * length));
+  // a click, or a hand that shook
+  if (Math.abs(ended - began) < 0.004 || last - first < 1000) return;
+  const address = new URL(lanes.dataset.zoom, location.href);
+  const written = (ms) => new Date(ms).toISOString().replace(".000Z", "").replace("Z", "");
+  address.searchParams.set("from", written(first));
+  address.searchParams.set("to", written(last));
+  location.assign(address);
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !drag) return;
+  drag.shade.remove();
+  drag = null;
+});
+
+again();

@@ -1,0 +1,83 @@
+"""The command `history`: how a topic's route came about."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.ctl import asked, at, ctl, run
+from tests.support.namesrv_peer import MASTER, native_registration
+from tests.support.spark_logs import write_log
+
+REMOVED = ["2026-03-01 00:03:05.001", "ns-1", "2", "-broker-a", "broker-b:0"]
+
+
+async def test_servers_tell_which_changes_touched_a_topic(tmp_path: Path) -> None:
+    """Those of the last events, all of them or the last one at a moment; others' do not count."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER, native_registration("T", "U"), spelling="native")
+        await server.clock.advance(10)
+        await peer.call(104, MASTER.ext)
+
+        shown = await ctl(*at(where), "history", "T")
+        at_first = await ctl(*at(where), "history", "T", "--at", "2023-11-14T22:13:25")
+        before = await ctl(*at(where), "history", "T", "--at", "2023-11-14T22:13:19")
+        other = await ctl(*at(where), "history", "X", "-o", "json")
+
+    first, second = (["2023-11-14 22:13:20.000", "1", "2"], ["2023-11-14 22:13:30.000", "2", "2"])
+    assert [["TIME", "REVISION", "TOPICS CHANGED"], first, second] == shown.cells
+    assert [first] == at_first.cells[1:]
+    assert (1, "no change of T among the last 1000 events") == (before.code, before.problems[0].partition(": ")[2])
+    assert (1, []) == (other.code, other.json["servers"][0]["changes"])
+
+
+def test_logs_tell_the_routes(tmp_path: Path) -> None:
+    """Of servers that need not run any more."""
+    logs = str(write_log(tmp_path))
+
+    shown = run("history", "t", "--logs", logs)
+    absent = run("history", "absent", "--logs", logs)
+
+    first = ["2026-03-01 00:00:00.100", "ns-1", "1", "+broker-a:0 +broker-b:0", "broker-a:0 broker-b:0"]
+    assert [["TIME", "SERVER", "REVISION", "CHANGE", "ROUTE"], first, REMOVED] == shown.cells
+    assert (1, [], 1) == (absent.code, absent.lines, len(absent.problems))
+    assert absent.problems[0].startswith("no change of absent in the logs of the week before 2026-03-01 01:00:00")
+
+
+def test_logs_tell_what_each_client_had_been_told(tmp_path: Path) -> None:
+    """At a moment: the route of each server, and who still had another one."""
+    logs = str(write_log(tmp_path))
+    options = ("history", "t", "--logs", logs, "--at", "2026-03-01T00:03:10")
+
+    shown = run(*options)
+    document = run(*options, "-o", "json").json
+
+    assert [
+        ["SERVER", "ROUTE", "SINCE"],
+        ["ns-1", "broker-b:0", "2026-03-01 00:03:05.001"],
+        ["ns-2", "not in the logs", "-"],
+        [],
+        ["CLIENT", "SERVER", "TOLD AT", "ROUTE", "STATE"],
+        ["k#1", "ns-1", "2026-03-01 00:00:00.200", "broker-a:0 broker-b:0", "old"],
+    ] == shown.cells
+    assert [("k#1", True)] == [(one["client"], one["is_old"]) for one in document["clients"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--at", "nonsense"), "not a valid time: 'nonsense'"),
+        (("--logs", "DIR", "--at", "nonsense"), "not a valid time: 'nonsense'"),
+        (("--logs", "absent"), "absent: no such directory"),
+        (("--logs", "DIR", "--at", "2020-01-01"), "no log from 2019-12-24T23:00:00 to 2020-01-01T00:00:00"),
+        (("--logs", "DIR", "--watch", "2s"), "this command cannot be repeated"),
+    ],
+)
+def test_what_cannot_be_told_is_said(tmp_path: Path, options: tuple[str, ...], problem: str) -> None:
+    """With what is wrong, and the exit code of wrong usage."""
+    logs = str(write_log(tmp_path))
+
+    refused = run("history", "t", *(logs if word == "DIR" else word for word in options))
+
+    assert 2 == refused.code
+    assert problem in " ".join(refused.err.replace("│", " ").split())

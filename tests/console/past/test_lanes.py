@@ -1,0 +1,99 @@
+"""Where bars and marks stand on a lane."""
+
+import pytest
+
+from namesrv_console.past.lanes import cells, downtimes, drawn
+from namesrv_console.past.model import Broker, Lane, Life, Reading, Run, Silence, Strip, StripBin, StripRow
+from namesrv_console.past.spans import Span
+
+SPAN = Span(1_000, 101_000)
+BROKER = Broker(cluster="c1", broker_name="broker-a", broker_id=0, broker_addr="10.0.0.1:10911")
+READING = Reading(span=SPAN, files=1, lines=1, bad=0, read_ms=0)
+
+
+def life(first: int | None, last: int, end: int, reason: str | None, *, due: int | None = None) -> Life:
+    """A life, due five seconds after its last heartbeat."""
+    return Life(
+        first_ok_ms=first,
+        last_ok_ms=last,
+        due_ms=last + 5_000 if due is None else due,
+        reason=reason,
+        end_ms=end,
+        stale_ms=end - last,
+        is_false=False,
+    )
+
+
+def lane(*lives: Life, silences: tuple[Silence, ...] = (), fenced: tuple[int, ...] = ()) -> Lane:
+    """One broker on one server."""
+    return Lane(broker=BROKER, nameserver="ns", lives=[*lives], silences=[*silences], fenced_ms=[*fenced])
+
+
+@pytest.mark.parametrize(
+    ("of", "bars", "marks"),
+    [
+        (life(11_000, 31_000, 41_000, "silent"), [("registered", 10, 25), ("late", 35, 5)], [("evicted", 40)]),
+        (life(11_000, 31_000, 41_000, "unregistered"), [("registered", 10, 30)], [("unregistered", 40)]),
+        (life(11_000, 31_000, 33_000, "disconnected"), [("registered", 10, 22)], [("disconnected", 32)]),
+        # open, and heard in time when the log ended
+        (life(11_000, 31_000, 33_000, None), [("registered", 10, 22)], []),
+        # before what was read, and after what is shown
+        (life(None, 500, 11_000, "silent", due=6_000), [("registered", 0, 5), ("late", 5, 5)], [("evicted", 10)]),
+        (life(91_000, 99_000, 109_000, "silent"), [("registered", 90, 10)], []),
+        (life(200_000, 210_000, 220_000, "silent"), [], []),
+    ],
+)
+def test_a_life_is_registered_and_then_late(
+    of: Life, bars: list[tuple[str, float, float]], marks: list[tuple[str, float]]
+) -> None:
+    """Late from when it should have been heard until it was removed; cut where the span ends."""
+    found = drawn(lane(of), SPAN)
+
+    assert bars == [(bar.kind, bar.x, bar.width) for bar in found.bars]
+    assert marks == [(mark.kind, mark.x) for mark in found.marks]
+
+
+def test_silences_and_fenced_removals_stand_on_the_life() -> None:
+    """Both leave it as it is."""
+    found = drawn(
+        lane(life(1_000, 90_000, 101_000, None), silences=(Silence(from_ms=21_000, to_ms=41_000),), fenced=(40_000,)),
+        SPAN,
+    )
+
+    assert [("registered", 0), ("late", 20), ("late", 94)] == [(bar.kind, bar.x) for bar in found.bars]
+    assert [("fenced", 39)] == [(mark.kind, mark.x) for mark in found.marks]
+    assert [] == found.removals
+
+
+def test_what_no_screen_shows_is_one_bar() -> None:
+    """Ten thousand lives of ten milliseconds are a few hundred bars."""
+    short = [life(at, at + 1, at + 1, "unregistered", due=at + 1) for at in range(1_000, 101_000, 10)]
+
+    found = drawn(lane(*short), SPAN)
+
+    assert len(found.bars) <= 2_000
+    assert len(found.marks) <= 2_000
+    assert 100_990 == max(bar.to_ms for bar in found.bars) - 1
+
+
+def test_a_server_is_down_around_its_runs() -> None:
+    """Before, between and after them; other servers' do not count."""
+
+    def run(nameserver: str, began: int, ended: int) -> Run:
+        settings = {"version": None, "scan_ms": None, "expiry_ms": None}
+        return Run(nameserver=nameserver, boot_id=f"b{began}", from_ms=began, to_ms=ended, **settings)
+
+    runs = [run("ns", 61_000, 81_000), run("ns", 11_000, 51_000), run("other", 1_000, 101_000)]
+
+    assert [(0, 10), (50, 10), (80, 20)] == [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)]
+
+
+def test_a_strip_tells_how_regularly_a_broker_was_heard() -> None:
+    """Late after one and a half periods, overdue after two thirds of its expiry."""
+    beats = [StripBin(number=number, beats=2, longest_ms=ms) for number, ms in enumerate((30_000, 45_001, 80_001))]
+    row = StripRow(broker=BROKER, nameserver="ns", expiry_ms=120_000, period_ms=30_000, bins=beats)
+
+    found = cells(Strip(reading=READING, span=SPAN, rows=[row]), row)
+
+    assert ["regular", "late", "overdue", "none"] == [cell.kind for cell in found[:4]]
+    assert 144 == len(found)

@@ -1,0 +1,108 @@
+"""The pages about the past, as a browser without script gets them; the log is a real server's."""
+
+import os
+import re
+from pathlib import Path
+
+from tests.support.console import Shown, console
+from tests.support.fake_clock import FakeClock
+from tests.support.heartbeat_lines import HeartbeatLines, broker, member
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import MASTER, native_registration
+from tests.support.spark_logs import write_plain
+
+NOWHERE = "127.0.0.1:1"
+HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m" + "x" * 80
+
+
+def text_of(html: str) -> str:
+    """What a reader sees of the main part, with single blanks."""
+    main = html[html.index("<main") : html.index("</main>")]
+    return " ".join(re.sub(r"<[^>]*>", " ", main).split())
+
+
+async def asked(shown: Shown, path: str) -> str:
+    """The page, once it is there."""
+    return text_of(await shown.text(f"{path}{'&' if '?' in path else '?'}wait=1"))
+
+
+async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
+    """A broker registers, a client gets its route, the broker falls silent and is evicted: all pages tell it."""
+    async with namesrv_in_process(tmp_path, scan_interval_seconds=5.0) as server:
+        peer, client = await server.connect(), await server.connect()
+        await peer.register(MASTER, native_registration("orders"), spelling="native")
+        assert 0 == (await client.call(105, {"topic": "orders"})).code
+        for _ in range(4):
+            await server.clock.advance(30)
+            await peer.register(MASTER, native_registration("orders"), spelling="native")
+        await server.clock.advance(200)
+        await server.stop()
+        clock = server.clock
+    async with console(clock, NOWHERE, logs=(tmp_path / "heartbeats",)) as shown:
+        timeline = await asked(shown, "/timeline")
+        broken = await shown.text("/timeline?from=nonsense")
+        route = await asked(shown, "/travel?topic=orders&at=2023-11-14T22:18")
+        before = await asked(shown, "/travel?topic=orders&at=2023-11-14T22:15:30")
+        what_if = await asked(shown, "/what-if?expiry=60&scan=5&poll=30")
+        wrong = await asked(shown, "/what-if?expiry=9999")
+        strip = await shown.text("/strip.svg?cluster=cluster-1&name=broker-a")
+        detail = await shown.text("/broker?cluster=cluster-1&name=broker-a")
+
+    assert "cluster-1/broker-a/0 10.0.0.1:10911 evicted 2 m 5 s" in timeline
+    assert "not a valid time: &#39;nonsense&#39;" in broken
+    assert "Change Route 2023-11-14T22:17:25 vm 2" in route
+    assert "broker-a no route 2023-11-14T22:13:20 vm 1 + broker-a :0 broker-a :0" in route
+    assert "1 of 1 connections had an old route." in route
+    assert "0 of 1 connections had an old route." in before
+    assert "As logged 2 m 33 s" in what_if
+    assert "With these settings 1 m 33 s" in what_if
+    assert "expiry: &#39;9999&#39; is not a number of seconds from 10 to 300" in wrong
+    assert "cluster-1/broker-a/0 on" in strip
+    assert 'src="/strip.svg?cluster=cluster-1&amp;name=broker-a"' in detail
+
+
+async def test_without_logs_pages_say_what_to_do(tmp_path: Path) -> None:
+    """And a page says at once that logs are still being read."""
+    async with console(FakeClock(), NOWHERE) as shown:
+        for path in ("/timeline", "/travel", "/what-if"):
+            assert "namesrv-console --logs DIR" in text_of(await shown.text(path))
+        assert 404 == (await shown.http.get("/strip.svg")).status_code
+    async with console(FakeClock(), NOWHERE, logs=(tmp_path / "absent",)) as shown:
+        assert f"{tmp_path / 'absent'}: no such directory" in await asked(shown, "/timeline")
+
+
+async def test_hostile_names_are_text(tmp_path: Path) -> None:
+    """Whoever reaches a NameServer can register any name, and it is in the log as it was."""
+    lines = HeartbeatLines(nameserver=HOSTILE).start().beats(0, 30_000, of=broker(HOSTILE, cluster=HOSTILE))
+    lines.route(40_000, 1, member(HOSTILE), topic=HOSTILE).served(41_000, 1, client=HOSTILE, topic=HOSTILE)
+    write_plain(tmp_path, "ns-1-boot-1-1.jsonl", lines.lines)
+    async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
+        span = "from=2026-03-01&to=2026-03-01T00:05"
+        query = {"topic": HOSTILE, "at": "2026-03-01T00:01", "wait": "1"}
+        pages = [
+            await shown.text(f"/timeline?{span}&wait=1"),
+            (await shown.http.get("/travel", params=query)).text,
+            (await shown.http.get("/strip.svg", params={"cluster": HOSTILE, "name": HOSTILE})).text,
+        ]
+
+    assert "alert(1)" in pages[0]
+    assert "1 connections had" in pages[1]
+    for page in pages:
+        assert "<script>alert" not in page
+        assert not set(page) & {"\u202e", "\x1b"}
+
+
+async def test_live_pages_are_not_delayed_by_a_reading(tmp_path: Path) -> None:
+    """While the logs are read, for however long, a page says so, and others are there; and the console can end."""
+    place = tmp_path / "dt=2023-11-14" / "hour=22"
+    place.mkdir(parents=True)
+    # whoever opens it waits for what nobody writes
+    os.mkfifo(place / "ns-1-boot-1-1.jsonl")
+    async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
+        reading = await shown.text("/timeline")
+        overview = text_of(await shown.text("/"))
+
+    again = re.search(r'data-again="([^"]*)"', reading)
+    assert again is not None
+    assert "/timeline?wait=1&amp;from=2023-11-13T22%3A13%3A20&amp;to=2023-11-14T22%3A13%3A20" == again[1]
+    assert "Overview" in overview

@@ -1,0 +1,198 @@
+"""What the logs answer, against logs written by hand and against the report's own words about the same ones."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from namesrv_console.past.files import LogsError
+from namesrv_console.past.model import (
+    Change,
+    Member,
+    Question,
+    RouteQuestion,
+    Strip,
+    StripQuestion,
+    Timeline,
+    TimelineQuestion,
+    TopicPast,
+    WhatIfQuestion,
+    WhatIfs,
+)
+from namesrv_console.past.readings import Readings
+from namesrv_console.past.spans import DAY_MS, HOUR_MS, Span
+from namesrv_spark_jobs.analysis import analyse
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.options import Options, WhatIf
+from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker
+from tests.support.spark_logs import write_log, write_plain
+
+A = TypeVar("A")
+
+FIVE_MINUTES = Span(MIDNIGHT_MS, MIDNIGHT_MS + 300_000)
+
+
+def after(at_ms: int) -> Span:
+    """The five minutes before a moment of the log."""
+    return Span(MIDNIGHT_MS + at_ms - 300_000, MIDNIGHT_MS + at_ms)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[Readings]:
+    """What is asked: a log of two servers."""
+    (tmp_path / "tables").mkdir()
+    with Readings(str(tmp_path / "tables"), [str(write_log(tmp_path / "logs"))]) as opened:
+        yield opened
+
+
+def ask(asked: Readings, question: Question, kind: type[A]) -> A:
+    """The answer, as what it is."""
+    found = asked.answer(question)
+    assert isinstance(found, kind)
+    return found
+
+
+def test_lives_are_those_of_the_report(asked: Readings) -> None:
+    """A closed file, one with a torn line, and one that is still open: three brokers on two servers."""
+    found = ask(asked, TimelineQuestion(span=FIVE_MINUTES), Timeline)
+
+    assert (3, 29, 1) == (found.reading.files, found.reading.lines, found.reading.bad)
+    assert [("c1/broker-a/0", "ns-1"), ("c1/broker-a/0", "ns-2"), ("c1/broker-b/0", "ns-1")] == [
+        (str(lane.broker), lane.nameserver) for lane in found.lanes
+    ]
+    first, second, third = (
+        [
+            (life.reason, life.last_ok_ms - MIDNIGHT_MS, life.end_ms - MIDNIGHT_MS, life.stale_ms, life.is_false)
+            for life in lane.lives
+        ]
+        for lane in found.lanes
+    )
+    assert [("silent", 60_000, 185_000, 125_000, False)] == first
+    assert [("silent", 30_500, 155_000, 124_500, True), (None, 170_000, 240_100, 0, False)] == second
+    assert [(None, 240_010, 240_100, 0, False)] == third
+    by_server = ask(asked, TimelineQuestion(span=FIVE_MINUTES, text="NS-2"), Timeline)
+    assert ["ns-2"] == [lane.nameserver for lane in by_server.lanes]
+    # its own first life was over by then
+    later = ask(asked, TimelineQuestion(span=FIVE_MINUTES.moved(0.6), text="broker-a"), Timeline)
+    assert [1, 1] == [len(lane.lives) for lane in later.lanes]
+
+
+def test_a_route_is_known_at_a_moment_and_what_each_client_had_been_told(asked: Readings) -> None:
+    """A client has the old route from the eviction until its next pull."""
+
+    def told(at_ms: int) -> list[tuple[int, bool]]:
+        past = ask(asked, RouteQuestion(span=after(at_ms), topic="t"), TopicPast)
+        return [(one.change.revision if one.change else -1, one.is_old) for one in past.clients]
+
+    at_190 = ask(asked, RouteQuestion(span=after(190_000), topic="t"), TopicPast)
+
+    both = [Member(broker_name="broker-a", ids=[0]), Member(broker_name="broker-b", ids=[0])]
+    first, second = at_190.servers
+    assert first.change is not None
+    assert (2, [both[1]], ["broker-a"]) == (first.change.revision, first.change.route, first.change.left)
+    # the other one has never had a topic
+    assert (True, None) == (second.is_up, second.change)
+    assert [(2, []), (1, both)] == [(change.revision, change.came) for change in at_190.changes]
+    assert [[], [(1, False)], [(1, True)], [(2, False)]] == [told(at) for at in (50, 184_000, 190_000, 200_000)]
+    assert [] == ask(asked, RouteQuestion(span=after(190_000), topic="other"), TopicPast).changes
+
+
+def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
+    """Version 2 of the log: one line for many topics, and nothing is known before the first whole one."""
+
+    def entry(**fields: object) -> dict[str, object]:
+        return {"topics": ["t", "u"], **fields}
+
+    def named(name: str, *ids: int) -> dict[str, object]:
+        return {"name": name, "master": True, "ids": list(ids)}
+
+    lines = HeartbeatLines().start()
+    for at, revision, change in (
+        (1_000, 1, entry(set=[named("x", 0)])),
+        (2_000, 2, entry(set=[named("a", 0, 1), named("b", 0)], whole=True)),
+        (3_000, 3, entry(set=[named("b", 0, 2)], unset=["a"])),
+        (4_000, 4, entry(set=[named("c", 0)], whole=True)),
+        (5_000, 5, entry(unset=["c"])),
+    ):
+        lines.add("route", at, v=2, revision=revision, changes=[change])
+    lines.add("served", 3_500, v=2, client="k#1", topics=["t", "u"], revisions=[3, 2])
+    lines.gone(4_500)
+    write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
+
+    def shown(change: Change) -> tuple[int, str | None, list[str]]:
+        members = change.route
+        route = None if members is None else " ".join(f"{one.broker_name}{one.ids}" for one in members)
+        return change.revision, route, change.left
+
+    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+        past = ask(asked, RouteQuestion(span=after(10_000), topic="t"), TopicPast)
+        before = ask(asked, RouteQuestion(span=after(4_200), topic="t"), TopicPast)
+
+    assert [(5, "", ["c"]), (4, "c[0]", ["b"]), (3, "b[0, 2]", ["a"]), (2, "a[0, 1] b[0]", ["x"]), (1, None, [])] == [
+        shown(change) for change in past.changes
+    ]
+    # the client was gone by then
+    assert [] == past.clients
+    assert [(3, True)] == [(one.change and one.change.revision, one.is_old) for one in before.clients]
+
+
+@pytest.mark.parametrize(
+    ("expiry_ms", "scan_ms", "poll_ms"), [(60_000, 10_000, 30_000), (20_000, 1_000, 5_000), (180_000, 7_000, 1_000)]
+)
+def test_what_if_is_the_reports(asked: Readings, tmp_path: Path, expiry_ms: int, scan_ms: int, poll_ms: int) -> None:
+    """The same numbers as a report on the same hours, also of the logged settings; with a broker of an own expiry."""
+    own = broker("broker-c", expiry_ms=25_000)
+    third = HeartbeatLines("boot-3", "ns-3").start().beats(0, 15_000, 50_000, 61_000, 130_000, of=own)
+    third.late(70_000, 8_000).scan(76_000, 1).evict(90_000, own, scan=2).add("stop", 200_000, version="0", dropped=0)
+    file = write_plain(tmp_path / "logs", "ns-3-boot-3-1.jsonl", third.lines)
+
+    question = WhatIfQuestion(span=FIVE_MINUTES, expiry_ms=expiry_ms, scan_ms=scan_ms, poll_ms=poll_ms)
+    found = ask(asked, question, WhatIfs)
+
+    grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(poll_ms,), phi=())
+    hours = found.reading.span
+    options = Options(since_ms=hours.from_ms, until_ms=hours.to_ms, what_if=grid)
+    files = sorted(str(one) for one in file.parent.iterdir())
+    with EmbeddedEngine(tmp_path / "report") as engine:
+        summary = analyse(engine, files, options, lambda _: None).summary
+    for ours, theirs in zip((found.logged, found.asked), summary["what_if"], strict=True):
+        stats = {f"{of}_{name}_ms": theirs[of][name] for of in ("registry", "client") for name in ("p50", "p99")}
+        told = {name: getattr(ours, name) for name in stats}
+        assert (theirs["evictions"], theirs["false"], stats) == (ours.evictions, ours.false, told)
+    assert found.logged.evictions
+
+
+def test_a_reading_is_kept_for_what_lies_within_it(asked: Readings) -> None:
+    """Zooming reads nothing again; a replay is always of the hours that were asked for."""
+    day = ask(asked, TimelineQuestion(span=Span(MIDNIGHT_MS - DAY_MS, MIDNIGHT_MS + HOUR_MS)), Timeline)
+
+    closer = ask(asked, TimelineQuestion(span=FIVE_MINUTES), Timeline)
+    question = WhatIfQuestion(span=FIVE_MINUTES, expiry_ms=60_000, scan_ms=5_000, poll_ms=30_000)
+    replay = ask(asked, question, WhatIfs)
+
+    assert day.reading == closer.reading
+    assert Span(MIDNIGHT_MS - HOUR_MS, MIDNIGHT_MS + HOUR_MS) == replay.reading.span
+
+
+def test_heartbeats_are_counted_by_part_of_the_time(asked: Readings) -> None:
+    """With the longest silence before one of them; other brokers' do not count."""
+    span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 144_000)
+
+    found = ask(asked, StripQuestion(span=span, cluster="c1", broker_name="broker-a"), Strip)
+
+    assert ["ns-1", "ns-2"] == [row.nameserver for row in found.rows]
+    assert [(0, 1, 0), (30, 1, 30_000), (60, 1, 30_000)] == [
+        (one.number, one.beats, one.longest_ms) for one in found.rows[0].bins
+    ]
+    assert (120_000, 30_000) == (found.rows[0].expiry_ms, found.rows[0].period_ms)
+
+
+def test_without_a_line_there_is_no_answer(asked: Readings, tmp_path: Path) -> None:
+    """No file, or none with anything in it."""
+    with pytest.raises(LogsError, match="no log from 2026-03-03T23:00:00 to 2026-03-04T01:00:00"):
+        asked.answer(TimelineQuestion(span=FIVE_MINUTES.moved(864)))
+    write_plain(tmp_path / "bad", "ns-1-boot-1-1.jsonl", [json.dumps({"v": 1})])
+    with Readings(str(tmp_path), [str(tmp_path / "bad")]) as bad, pytest.raises(LogsError, match="no line of a log"):
+        bad.answer(TimelineQuestion(span=FIVE_MINUTES))

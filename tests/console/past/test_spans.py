@@ -1,0 +1,104 @@
+"""Spans of time, how people write them, and which files of a log they need."""
+
+from pathlib import Path
+
+import pytest
+
+from namesrv_console.past.files import LogsError, files_of, last_hour
+from namesrv_console.past.spans import DAY_MS, HOUR_MS, MOST_MS, Span, moment_ms, tick_texts, written
+from tests.support.heartbeat_lines import MIDNIGHT_MS
+
+MINUTE_MS = 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-03-01", 0),
+        ("2026-03-01T00:01", MINUTE_MS),
+        ("2026-03-01T00:00:01.250", 1_250),
+        ("2026-03-01T08:00:00+08:00", 0),
+        ("1772323200000", 0),
+    ],
+)
+def test_a_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
+    """With as much of it as anybody cares to write."""
+    assert MIDNIGHT_MS + ms == moment_ms(text)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1", "9999-01-01", "1900-01-01", "17723232000000000"])
+def test_what_is_no_moment_of_a_log_is_refused(text: str) -> None:
+    """With the text itself."""
+    with pytest.raises(ValueError, match=r"not a .*time") as refused:
+        moment_ms(text)
+    assert repr(text) in str(refused.value)
+
+
+def test_a_moment_is_written_as_it_is_read() -> None:
+    """Milliseconds only where there are any."""
+    assert ["2026-03-01T00:00:00", "2026-03-01T00:00:00.007"] == [written(MIDNIGHT_MS + ms) for ms in (0, 7)]
+
+
+def test_a_span_is_a_second_to_a_week() -> None:
+    """Zooming stays within that."""
+    for length in (0, -1, 999, MOST_MS + 1):
+        with pytest.raises(ValueError, match=r"not after|days are more than 7"):
+            Span.checked(MIDNIGHT_MS, MIDNIGHT_MS + length)
+    week = Span.checked(MIDNIGHT_MS, MIDNIGHT_MS + MOST_MS)
+
+    assert week == week.zoomed(2)
+    assert Span(MIDNIGHT_MS + 2 * DAY_MS, MIDNIGHT_MS + 5 * DAY_MS) == week.zoomed(3 / 7)
+    assert Span(MIDNIGHT_MS + MOST_MS // 2, MIDNIGHT_MS + MOST_MS // 2 * 3) == week.moved(0.5)
+
+
+@pytest.mark.parametrize(
+    ("length_ms", "texts"),
+    [
+        (1_000, ["03-01 00:00:00.0", "00:00:00.2", "00:00:00.4", "00:00:00.6", "00:00:00.8"]),
+        (5 * MINUTE_MS, ["03-01 00:00", "00:01", "00:02", "00:03", "00:04"]),
+        (2 * DAY_MS, ["03-01 00:00", "06:00", "12:00", "18:00", "03-02 00:00", "06:00", "12:00", "18:00"]),
+    ],
+)
+def test_an_axis_has_round_ticks(length_ms: int, texts: list[str]) -> None:
+    """At most eight, each with what tells it from the one before."""
+    assert texts == [text for _, text in tick_texts(Span(MIDNIGHT_MS, MIDNIGHT_MS + length_ms))]
+
+
+def log_of_hours(folder: Path, *hours: str) -> Path:
+    """A closed file in each of these folders."""
+    for hour in hours:
+        place = folder / hour
+        place.mkdir(parents=True)
+        (place / "ns-1-b-1.jsonl.gz").write_bytes(b"12345")
+    return folder
+
+
+def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
+    """And of the hour before: a line is written after its moment. What is in no such folder may be of any time."""
+    log_of_hours(tmp_path, *(f"dt=2026-03-01/hour={hour:02}" for hour in range(6)), "dt=2026-02-28/hour=23", "dt=x")
+    (tmp_path / "dt=2026-03-01" / "hour=04" / "ns-1-b-2.jsonl.open").touch()
+    (tmp_path / "dt=2026-03-01" / "hour=04" / "notes.txt").touch()
+    (tmp_path / "copied.jsonl").touch()
+    span = Span(MIDNIGHT_MS + 3 * HOUR_MS + 1, MIDNIGHT_MS + 4 * HOUR_MS + 1)
+
+    found = [str(Path(file).relative_to(tmp_path.resolve())) for file in files_of([str(tmp_path)], span)]
+
+    of_day = [f"dt=2026-03-01/hour={file}" for file in ("03/ns-1-b-1.jsonl.gz", "04/ns-1-b-1.jsonl.gz")]
+    before = "dt=2026-03-01/hour=02/ns-1-b-1.jsonl.gz"
+    still_open = "dt=2026-03-01/hour=04/ns-1-b-2.jsonl.open"
+    assert sorted(["copied.jsonl", before, *of_day, still_open, "dt=x/ns-1-b-1.jsonl.gz"]) == found
+    assert Span(MIDNIGHT_MS + 5 * HOUR_MS, MIDNIGHT_MS + 6 * HOUR_MS) == last_hour([str(tmp_path)])
+
+
+def test_more_than_can_be_read_is_refused(tmp_path: Path) -> None:
+    """Before any of it is opened; and a directory that is not there says so."""
+    log_of_hours(tmp_path, "dt=2026-03-01/hour=00")
+    with (tmp_path / "dt=2026-03-01" / "hour=00" / "large.jsonl").open("wb") as large:
+        large.truncate(257 << 20)
+    span = Span(MIDNIGHT_MS, MIDNIGHT_MS + HOUR_MS)
+
+    with pytest.raises(LogsError, match="257 MiB, limit 256 MiB; choose a shorter time"):
+        files_of([str(tmp_path)], span)
+    with pytest.raises(LogsError, match="absent: no such directory"):
+        files_of([str(tmp_path / "absent")], span)
+    assert last_hour([str(tmp_path / "absent")]) is None
