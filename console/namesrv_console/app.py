@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
+from starlette.authentication import has_required_scope
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -14,6 +15,8 @@ from starlette.staticfiles import StaticFiles
 from namesrv_console.access.access import Access
 from namesrv_console.access.guard import csrf_token
 from namesrv_console.access.login import safe_path
+from namesrv_console.actions import pages as actions
+from namesrv_console.actions.pages import ActionPages
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
@@ -45,13 +48,22 @@ def create_app(console: Console) -> Starlette:
     """All that a browser can ask of a console; what it shows is kept up to date by `Console.run`."""
     served = _Served(console)
     access = Access(console.settings.access, clock=console.clock, render=served.render, trail=console.trail)
+    routes = access.routes()
+    if console.settings.access.actions:
+        routes += ActionPages(
+            console.servers,
+            console.settings.tls,
+            trail=console.trail,
+            render=served.render,
+            address_of=access.identity.address_of,
+        ).routes()
     app = Starlette(
         routes=[
-            *(Route(page.path, served.endpoint(page), methods=["GET"], name=page.name) for page in PAGES),
+            *(Route(page.path, served.endpoint(page), methods=["GET"], name=page.name) for page in served.all),
             Route("/live", served.live, methods=["GET"]),
             Route("/preferences", preferences, methods=["GET"]),
             Mount("/static", StaticFiles(packages=[("namesrv_console", "static")])),
-            *access.routes(),
+            *routes,
         ],
         middleware=access.middleware(),
     )
@@ -62,9 +74,10 @@ def create_app(console: Console) -> Starlette:
 class _Served:
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._templates = Templates(PAGES)
+        self.all = (*PAGES, actions.PAGE) if console.settings.access.actions else PAGES
+        self._templates = Templates(self.all)
         self.pages = LivePages(console, self._templates)
-        self._by_path = {page.path: page for page in PAGES}
+        self._by_path = {page.path: page for page in self.all}
 
     def endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         """What answers for a page."""
@@ -85,7 +98,10 @@ class _Served:
     def render(self, request: Request, template: str, values: Mapping[str, Any], status: int) -> Response:
         """A template that is no page of the menu, for who asks."""
         visit = self._visit(request.query_params, _language(request))
-        html = self._templates.fragment(template, visit, **values, **self._about(request), theme=_theme(request))
+        values = {**values, "event_id": self.pages.event_id(visit.cluster.revision), **self._about(request)}
+        # the frame of an action is as live as that of the page with all actions
+        values |= {"here": actions.PAGE.path} if request.url.path.startswith(f"{actions.PAGE.path}/") else {}
+        html = self._templates.page(actions.PAGE, visit, values, theme=_theme(request), template=template)
         return HTMLResponse(html, status, headers=_FRESH)
 
     async def live(self, request: Request) -> Response:
@@ -105,12 +121,12 @@ class _Served:
             return JSONResponse(news, headers=_FRESH)
         return LiveStream(self.pages, page, query, language=language, since=since)
 
-    @staticmethod
-    def _about(request: Request) -> dict[str, object]:
+    def _about(self, request: Request) -> dict[str, object]:
         """Who asks, for the frame; a token for forms, which makes a session, only if there is a form."""
         user, here = request.user, _here(request)
         has_form = user.is_authenticated or here.startswith("/login")
-        return {"user": user, "csrf": csrf_token(request) if has_form else "", "here": here}
+        may_act = self._console.settings.access.actions and has_required_scope(request, ["operator"])
+        return {"user": user, "csrf": csrf_token(request) if has_form else "", "here": here, "may_act": may_act}
 
     def _visit(self, query: Mapping[str, str], language: str) -> Visit:
         console = self._console

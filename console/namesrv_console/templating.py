@@ -36,9 +36,17 @@ class Templates:
         self._pages = pages
         self._environments = {language: _environment(catalogue(language)) for language in LANGUAGES}
 
-    def page(self, page: Page, visit: Visit, content: Mapping[str, Any], *, theme: str | None = None) -> str:
-        """A whole page."""
-        return self._template(page.name, visit).render(**self._values(page, visit, content), theme=theme)
+    def page(
+        self,
+        page: Page,
+        visit: Visit,
+        content: Mapping[str, Any],
+        *,
+        theme: str | None = None,
+        template: str | None = None,
+    ) -> str:
+        """A whole page; one that belongs to another has a template of its own."""
+        return self._template(template or page.name, visit).render(**self._values(page, visit, content), theme=theme)
 
     def parts(self, page: Page, visit: Visit, content: Mapping[str, Any]) -> dict[str, str]:
         """The parts of it that may change, by id."""

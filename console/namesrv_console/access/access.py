@@ -1,5 +1,6 @@
 """All of it put together: the middleware of a Starlette application, and the routes to add to it."""
 
+import logging
 import secrets
 from typing import Final
 
@@ -20,6 +21,9 @@ from namesrv_console.access.settings import AccessSettings
 from namesrv_console.access.trail import Trail
 from namesrv_console.access.users import UsersFile
 from namesrv_runtime.clock import Clock
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
 
 _COOKIE: Final = "namesrv-console"
 
@@ -65,11 +69,20 @@ class Access:
                 https_only=settings.is_https,
             ),
             Middleware(AuthenticationMiddleware, backend=self.identity, on_error=self._ask),
-            Middleware(Guard, may_go_on=self._may_go_on),
+            Middleware(Guard, may_go_on=self._may_go_on, tell_refused=self._tell_refused),
         ]
 
     def _may_go_on(self, conn: HTTPConnection) -> bool:
         return is_public(conn.url.path) or self.identity.user_of(conn) is not None
+
+    def _tell_refused(self, conn: HTTPConnection, why: str) -> None:
+        """Write down what a user was refused; what others send is no news."""
+        if not conn.user.is_authenticated:
+            return
+        name, address, path = conn.user.name, self.identity.address_of(conn), conn.url.path
+        event(logger, logging.WARNING, "change_refused", user=name, address=address, path=path, reason=why)
+        if self.trail is not None:
+            self.trail.refused(name, address, path, "forbidden", why)
 
     def _ask(self, conn: HTTPConnection, error: AuthenticationError) -> Response:
         """Send people to the page to sign in, and tell programs."""

@@ -69,8 +69,15 @@ class Guard:
     A form that is let in was read: `form_of` has its fields.
     """
 
-    def __init__(self, app: ASGIApp, *, may_go_on: Callable[[HTTPConnection], bool]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        may_go_on: Callable[[HTTPConnection], bool],
+        tell_refused: Callable[[HTTPConnection, str], None],
+    ) -> None:
         self._app = app
+        self._tell_refused = tell_refused
         # whether who asked may still read the answer
         self._may_go_on = may_go_on
 
@@ -88,6 +95,7 @@ class Guard:
                 refusal = 408, "the form did not arrive"
             if refusal is not None:
                 status, why = refusal
+                self._tell_refused(request, why)
                 await PlainTextResponse(f"{why}\n", status)(scope, receive, send)
                 return
         await self._app(scope, receive, self._while_allowed(request, send))

@@ -246,6 +246,13 @@ document.addEventListener("keydown", (event) => {
   else if (goes && /^[0-9]$/.test(event.key)) document.querySelectorAll(".menu a")[(Number(event.key) + 9) % 10]?.click();
 });
 
+for (const button of document.querySelectorAll("[data-copies]")) {
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(byId(button.dataset.copies).textContent);
+    button.textContent = button.dataset.copied;
+  });
+}
+
 byId("pause").addEventListener("click", togglePause);
 showTimes(document);
 showStars(document);

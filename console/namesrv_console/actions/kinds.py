@@ -1,0 +1,177 @@
+"""The actions: what each needs to know, what it would change on a server, how it does that, and as which command."""
+
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from namesrv_client.ctl import PROGRAM
+from namesrv_client.ctl.comparison import perm_text
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_remoting.bodies.properties import format_properties
+from namesrv_remoting.codes import Permission, RequestCode
+
+T = TypeVar("T")
+Fields = Mapping[str, str]
+
+_READ: Final = perm_text(Permission.READ)
+_WRITE: Final = perm_text(Permission.READ | Permission.WRITE)
+# in a shell's $'…' these stand for themselves only behind a backslash
+_BACKSLASHED: Final = frozenset("\\'")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something on one server, as it is and as it would be; None: it is not there."""
+
+    what: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One of them; its name is that of namesrvctl's command."""
+
+    name: str
+    request: RequestCode
+    # What has to be said, in the order of the command's arguments; the last ones may be empty.
+    fields: tuple[str, ...]
+    # which of them is typed again to confirm
+    confirmed: str
+    # what an audit line calls it that changes
+    what: str
+    # what it would change on a server. Raises RemotingError
+    differences: Callable[[NameServer, Fields], Awaitable[list[Difference]]]
+    # the request's header, and its body
+    header: Callable[[Fields], dict[str, str]]
+    body: Callable[[Fields], bytes] = lambda _: b""
+    may_be_empty: frozenset[str] = frozenset()
+
+    def complete(self, given: Mapping[str, str]) -> Fields | None:
+        """The fields, if all that are needed are given."""
+        fields = {name: given.get(name, "") for name in self.fields}
+        return fields if all(fields[name] or name in self.may_be_empty for name in self.fields) else None
+
+    async def perform(self, server: NameServer, fields: Fields, operator: str) -> None:
+        """Do it on one server, whose log then has the operator's name. Raises RemotingError."""
+        await server.ask(self.request, {**self.header(fields), "operator": operator}, self.body(fields))
+
+
+async def _permissions(server: NameServer, broker: str, after: str) -> list[Difference]:
+    found = []
+    for live in await server.brokers(broker_name=broker):
+        before = None if live.write_wiped is None else _READ if live.write_wiped else _WRITE
+        found.append(Difference(f"{live.cluster}/{live.broker_name}/{live.broker_id}", before, after))
+    return found
+
+
+async def _wiped(server: NameServer, fields: Fields) -> list[Difference]:
+    return await _permissions(server, fields["broker"], _READ)
+
+
+async def _writable(server: NameServer, fields: Fields) -> list[Difference]:
+    return await _permissions(server, fields["broker"], _WRITE)
+
+
+async def _without_topic(server: NameServer, fields: Fields) -> list[Difference]:
+    topic = fields["topic"]
+    route = (await server.routes([topic]))[topic]
+    return [
+        Difference(it.broker_name, f"{it.read_queue_nums}/{it.write_queue_nums} {perm_text(it.perm)}", None)
+        for it in sorted(() if route is None else route.queue_datas, key=lambda it: it.broker_name)
+    ]
+
+
+async def _put(server: NameServer, fields: Fields) -> list[Difference]:
+    before = await server.kv_get(fields["namespace"], fields["key"])
+    return [Difference(fields["key"], before, fields["value"])]
+
+
+async def _without_key(server: NameServer, fields: Fields) -> list[Difference]:
+    before = await server.kv_get(fields["namespace"], fields["key"])
+    return [] if before is None else [Difference(fields["key"], before, None)]
+
+
+async def _set(server: NameServer, fields: Fields) -> list[Difference]:
+    return [Difference(fields["key"], (await server.config()).get(fields["key"]), fields["value"])]
+
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    action.name: action
+    for action in (
+        Action(
+            "wipe-write-perm",
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+            ("broker",),
+            "broker",
+            "write_permission",
+            _wiped,
+            lambda fields: {"brokerName": fields["broker"]},
+        ),
+        Action(
+            "add-write-perm",
+            RequestCode.ADD_WRITE_PERM_OF_BROKER,
+            ("broker",),
+            "broker",
+            "write_permission",
+            _writable,
+            lambda fields: {"brokerName": fields["broker"]},
+        ),
+        Action(
+            "delete-topic",
+            RequestCode.DELETE_TOPIC_IN_NAMESRV,
+            ("topic",),
+            "topic",
+            "topic",
+            _without_topic,
+            lambda fields: {"topic": fields["topic"]},
+        ),
+        Action(
+            "kv-put",
+            RequestCode.PUT_KV_CONFIG,
+            ("namespace", "key", "value"),
+            "key",
+            "kv",
+            _put,
+            dict,
+            may_be_empty=frozenset({"value"}),
+        ),
+        Action("kv-delete", RequestCode.DELETE_KV_CONFIG, ("namespace", "key"), "key", "kv", _without_key, dict),
+        Action(
+            "config-set",
+            RequestCode.UPDATE_NAMESRV_CONFIG,
+            ("key", "value"),
+            "key",
+            "setting",
+            _set,
+            lambda _: {},
+            lambda fields: format_properties({fields["key"]: fields["value"]}).encode(),
+        ),
+    )
+}
+
+
+def command(action: Action, servers: Iterable[str], fields: Fields, *, options: Sequence[str] = ()) -> str:
+    """The same as a command for a shell; whatever a name is, it is one word and acts on no terminal."""
+    arguments = [fields[name] for name in action.fields]
+    if action.name == "config-set":
+        arguments = ["=".join(arguments)]
+    group, dash, verb = action.name.partition("-")
+    words = [group, verb] if dash and group in {"kv", "config"} else [action.name]
+    asked = [word for server in servers for word in ("-s", server)]
+    ends_options = ["--"] if any(argument.startswith("-") for argument in arguments) else []
+    return " ".join(map(_word, [PROGRAM, *asked, *options, *words, *ends_options, *arguments]))
+
+
+def _word(text: str) -> str:
+    if text.isprintable():
+        return shlex.quote(text)
+    # no quotes of the other kinds: a terminal that this is pasted to would act on what is between them
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character in _BACKSLASHED:
+        return f"\\{character}"
+    return character if character.isprintable() else "".join(f"\\x{byte:02x}" for byte in character.encode())

@@ -1,0 +1,192 @@
+"""The pages of the actions: which there are, what one would change on each server, and what came of it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.authentication import has_required_scope
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.servers import Answers, reason
+from namesrv_console.access.guard import form_of
+from namesrv_console.access.login import Render
+from namesrv_console.access.trail import Trail, cut
+from namesrv_console.access.users import User
+from namesrv_console.actions.kinds import ACTIONS, Action, Difference, Fields, command
+from namesrv_console.console import Content, Page, Visit
+from namesrv_remoting.aio.tls import TlsClientSettings
+from namesrv_remoting.errors import RemotingError, ResponseError
+from namesrv_runtime.log import event, printable
+
+logger: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# no name and no value that a NameServer takes is longer
+_MAX_CHARACTERS: Final = 32 * 1024
+
+
+async def _show(visit: Visit) -> Content:
+    """All actions; the address may name what they are about."""
+    return {"actions": list(ACTIONS.values()), "given": dict(visit.query)}
+
+
+PAGE: Final = Page("actions", "/actions", "actions.title", _show)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of an action on a server: what it changed, as far as that was told before."""
+
+    differences: list[Difference] | None
+
+
+class ActionPages:
+    """A page for each action, for operators."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, NameServer],
+        tls: TlsClientSettings,
+        *,
+        trail: Trail | None,
+        render: Render,
+        address_of: Callable[[Request], str],
+    ) -> None:
+        self._servers = servers
+        self._options = ["--tls"] if tls.tls else []
+        self._trail = trail
+        self._render = render
+        # where somebody asks from
+        self._address_of = address_of
+
+    def routes(self) -> list[Route]:
+        """They are added to those of the other pages."""
+        return [
+            Route(f"{PAGE.path}/{name}", handler, methods=[method])
+            for name, action in ACTIONS.items()
+            for method, handler in (("GET", self._previewing(action)), ("POST", self._performing(action)))
+        ]
+
+    def _previewing(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+        async def preview(request: Request) -> Response:
+            if not has_required_scope(request, ["operator"]):
+                return PlainTextResponse("only operators may change something\n", 403)
+            return await self._preview(request, action, request.query_params)
+
+        return preview
+
+    def _performing(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+        async def perform(request: Request) -> Response:
+            # that it is an operator's, and of this session, the guard has seen
+            form = form_of(request)
+            given, typed = dict(parse_qsl(form.get("about", ""), keep_blank_values=True)), form.get("confirm", "")
+            fields = action.complete(given)
+            if fields is None or _is_too_long(fields):
+                return await self._preview(request, action, given, status=400)
+            name = fields[action.confirmed]
+            # what cannot be typed is typed as it is shown
+            if typed not in {name, printable(name)}:
+                return await self._preview(request, action, given, status=400, error="not_confirmed")
+            outcomes = await self._asked(lambda server: _perform(action, server, fields, request.user.name))
+            self._write_down(request, action, fields, outcomes)
+            return self._render(request, "action_done", self._values(action, fields) | {"outcomes": outcomes}, 200)
+
+        return perform
+
+    async def _preview(
+        self, request: Request, action: Action, given: Mapping[str, str], *, status: int = 200, error: str | None = None
+    ) -> Response:
+        fields = action.complete(given)
+        if fields is not None and _is_too_long(fields):
+            fields, status, error = None, 400, "too_long"
+        shown = {name: given.get(name, "")[:_MAX_CHARACTERS] for name in action.fields} if fields is None else fields
+        outcomes = None
+        if fields is not None:
+            wanted = fields
+            outcomes = await self._asked(lambda server: action.differences(server, wanted))
+        values = self._values(action, shown) | {"outcomes": outcomes, "error": error}
+        return self._render(request, "action", values, status)
+
+    def _values(self, action: Action, fields: Fields) -> dict[str, Any]:
+        said = command(action, self._servers, fields, options=self._options)
+        # as one field, and encoded: a browser changes line breaks in a form, and control characters
+        about = urlencode(fields)
+        said_of = {"reason": reason, "is_error": _is_error}
+        return {"action": action, "fields": fields, "about": about, "command": said, **said_of}
+
+    async def _asked(self, question: Callable[[NameServer], Awaitable[T]]) -> Answers[T]:
+        async def ask(server: NameServer) -> T | RemotingError:
+            try:
+                return await question(server)
+            except RemotingError as error:
+                return error
+
+        outcomes = await asyncio.gather(*map(ask, self._servers.values()))
+        return Answers(dict(zip(self._servers, outcomes, strict=True)))
+
+    def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Answers[Done]) -> None:
+        user: User = request.user
+        said = command(action, self._servers, fields, options=self._options)
+        failed = outcomes.problems()
+        done = list(outcomes.given)
+        event(logger, logging.WARNING, "operator_acted", user=user.name, command=said, done=done, failed=failed)
+        if self._trail is None:
+            return
+        address = self._address_of(request)
+        if not outcomes.given:
+            self._trail.refused(user.name, address, action.request.name, "failed", "; ".join(failed))
+            return
+        changes: list[Mapping[str, Any]] = [
+            {"what": action.what, **_about(action, fields), "server": server, "before": before, "after": after}
+            for server, done in outcomes.given.items()
+            for before, after in _changes(done)
+        ]
+        changes += [
+            {"what": "not_done", "server": server, "error": reason(error)} for server, error in _errors(outcomes)
+        ]
+        self._trail.changed(user, address, action.request.name, said, changes)
+
+
+async def _perform(action: Action, server: NameServer, fields: Fields, operator: str) -> Done:
+    before: list[Difference] | None
+    try:
+        before = await action.differences(server, fields)
+    except ResponseError:
+        # it does not tell us, and may still do it
+        before = None
+    await action.perform(server, fields, operator)
+    return Done(before)
+
+
+# names in an audit line as a NameServer's have them
+_AUDITED: Final = {"broker": "broker_name"}
+
+
+def _about(action: Action, fields: Fields) -> dict[str, str]:
+    names = {**_AUDITED, "key": "setting"} if action.what == "setting" else _AUDITED
+    return {names.get(name, name): cut(value) for name, value in fields.items() if name != "value"}
+
+
+def _changes(done: Done) -> list[tuple[str | None, str | None]]:
+    if done.differences is None:
+        return [(None, None)]
+    return [(it.before and cut(it.before), it.after and cut(it.after)) for it in done.differences]
+
+
+def _errors(outcomes: Answers[T]) -> list[tuple[str, RemotingError]]:
+    return [(server, found) for server, found in outcomes.outcomes.items() if isinstance(found, RemotingError)]
+
+
+def _is_error(outcome: object) -> bool:
+    return isinstance(outcome, RemotingError)
+
+
+def _is_too_long(fields: Fields) -> bool:
+    return any(len(value) > _MAX_CHARACTERS for value in fields.values())

@@ -1,0 +1,54 @@
+"""An action as a command for a shell."""
+
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+
+from namesrv_console.actions.kinds import ACTIONS, command
+from tests.support.ctl import run
+
+HOSTILE = [
+    "$(touch x)",
+    "`id`",
+    "a'b\"c\\",
+    "; rm -rf /",
+    "\x1b[2J\x1b]0;x\x07",
+    "\u202egnp.exe",
+    "a\nb\tc",
+    "-y",
+    "x" * 127,
+    "名",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("wipe-write-perm", ["broker-a"], ["wipe-write-perm", "broker-a"]),
+        ("add-write-perm", ["broker-a"], ["add-write-perm", "broker-a"]),
+        ("delete-topic", ["T 1"], ["delete-topic", "T 1"]),
+        ("kv-put", ["N", "k", ""], ["kv", "put", "N", "k", ""]),
+        ("kv-delete", ["N", "-k"], ["kv", "delete", "--", "N", "-k"]),
+        ("config-set", ["clusterTest", "true"], ["config", "set", "clusterTest=true"]),
+        *[("delete-topic", [it], ["delete-topic", *(["--"] if it == "-y" else []), it]) for it in HOSTILE],
+    ],
+)
+def test_command_is_read_by_a_shell_as_it_is_meant(name: str, values: Sequence[str], words: Sequence[str]) -> None:
+    """Every name is one word, nothing in it is carried out, and nothing acts on the terminal that it is pasted to."""
+    action = ACTIONS[name]
+    said = command(action, ["a:9876", "[::1]:9876"], dict(zip(action.fields, values, strict=True)), options=["--tls"])
+
+    assert said.isprintable()
+    script = f"namesrvctl() {{ printf '%s\\0' \"$@\"; }}; {said}"
+    read = subprocess.run(["bash", "-c", script], check=True, capture_output=True).stdout.decode().split("\0")[:-1]
+    assert ["-s", "a:9876", "-s", "[::1]:9876", "--tls", *words] == read
+
+
+def test_namesrvctl_has_these_commands() -> None:
+    """With as many arguments."""
+    for action in ACTIONS.values():
+        fields = dict.fromkeys(action.fields, "true") | {"key": "clusterTest"}
+        words = command(action, ["127.0.0.1:1"], fields).split()[1:]
+        # nobody is there to ask, and so it would not be done
+        assert "pass --yes to confirm" in (done := run(*words)).err or "127.0.0.1:1" in done.err

@@ -1,0 +1,229 @@
+"""Actions on real servers: seen first, confirmed by name, done on each server, written down with the user's name."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from html import escape
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import httpx2
+import pytest
+
+from namesrv_console.access.settings import AccessSettings
+from namesrv_runtime.log import printable
+from tests.support.console import Shown, console
+from tests.support.console_access import PASSWORD, fields, write_users
+from tests.support.ctl import nobody
+from tests.support.fake_clock import FakeClock, until
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.logged import logged
+from tests.support.namesrv_peer import MASTER, registration, topic_config
+
+T = TypeVar("T")
+
+HOSTILE: Final = [
+    "<script>alert(1)</script>",
+    "\x1b[2Jcleared",
+    "\u202egnp.exe",
+    'it\'s "quoted" & 100%',
+    "a\nb\rc",
+    "x" * 127,
+]
+
+LIVE: Final = "orderMessageEnable"
+
+
+class Acting(NamedTuple):
+    """A console with actions, two servers of it that run, and one that does not."""
+
+    shown: Shown
+    first: InProcess
+    second: InProcess
+    down: str
+    clock: FakeClock
+    trail: Path
+
+    async def during(self, work: Awaitable[T]) -> T:
+        """What comes of it. The server that is down is tried again half a second after the last time."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await self.clock.advance(0.5)
+            # the others answer in real time: while they do, none may pass on the clock by which they would be late
+            await asyncio.wait({task}, timeout=5.0)
+        return await task
+
+    async def sign_in(self, name: str) -> None:
+        self.shown.http.cookies.clear()
+        form = fields(await self.shown.text("/login"))
+        form |= {"name": name, "password": f"{PASSWORD} of {name}"}
+        assert 303 == (await self.shown.http.post("/login", data=form)).status_code
+
+    async def preview(self, action: str, **given: str) -> httpx2.Response:
+        return await self.during(self.shown.http.get(f"/actions/{action}", params=given))
+
+    async def act(self, action: str, typed: str, **given: str) -> httpx2.Response:
+        """As the form of the preview does."""
+        seen = await self.preview(action, **given)
+        assert 200 == seen.status_code, seen.text
+        form = {**fields(seen.text.split('<h2 id="confirm-title"')[1]), "confirm": typed}
+        return await self.during(self.shown.http.post(f"/actions/{action}", data=form))
+
+    async def lines(self, count: int) -> list[dict[str, Any]]:
+        """What the trail has, once that are so many lines."""
+
+        def read() -> list[dict[str, Any]]:
+            found = sorted(self.trail.glob("dt=*/hour=*/console-*.open"))
+            return [json.loads(line) for path in found for line in path.read_bytes().splitlines()]
+
+        await until(lambda: len(read()) >= count)
+        return read()
+
+
+@asynccontextmanager
+async def acting(path: Path, **settings: Any) -> AsyncIterator[Acting]:
+    """Olga is signed in."""
+    clock = FakeClock()
+    access = AccessSettings(users=write_users(path / "users"), audit_log_dir=path / "trail", actions=True)
+    async with (
+        namesrv_in_process(path / "1", clock=clock, **settings) as first,
+        namesrv_in_process(path / "2", clock=clock, **settings) as second,
+    ):
+        with nobody() as down:
+            async with console(clock, first.where, second.where, down, access=access) as shown:
+                done = Acting(shown, first, second, down, clock, path / "trail")
+                await done.sign_in("olga")
+                yield done
+
+
+def perms(server: InProcess, topic: str) -> list[int]:
+    """Of the topic's queues."""
+    return [queues.perm for queues in server.namesrv.manager.tables.topic_queue_table.get(topic, ())]
+
+
+async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Preview, a wrong name, the right one; results by server, the command, the trail, and the servers' own logs."""
+    caplog.set_level("INFO")
+    async with acting(tmp_path) as console:
+        for server in (console.first, console.second):
+            await (await server.connect()).register(MASTER)
+
+        seen = (await console.preview("wipe-write-perm", broker="broker-a")).text
+        for server in (console.first, console.second):
+            assert server.where in seen
+        assert 2 == seen.count("cluster-1/broker-a/0</bdi>")
+        assert "not told:</b> no connection to" in seen
+        said = (
+            f"namesrvctl -s {console.first.where} -s {console.second.where} -s {console.down} wipe-write-perm broker-a"
+        )
+        assert said in seen
+
+        wrong = await console.act("wipe-write-perm", "broker-b", broker="broker-a")
+        assert 400 == wrong.status_code
+        assert "Nothing was done: what you typed is not broker-a." in wrong.text
+        assert [6] == perms(console.first, "T")
+
+        done = (await console.act("wipe-write-perm", "broker-a", broker="broker-a")).text
+        assert "Done on 2 of 3 servers." in done
+        assert [[4], [4]] == [perms(console.first, "T"), perms(console.second, "T")]
+
+        *_, line = await console.lines(3)
+        about = {"what": "write_permission", "broker_name": "broker-a", "before": "RW-", "after": "R--"}
+        assert [{**about, "server": server.where} for server in (console.first, console.second)] == line["changes"][:2]
+        assert ["not_done", console.down] == [line["changes"][2][name] for name in ("what", "server")]
+        assert ("change", "olga", "operator", "password") == tuple(
+            line[name] for name in ("event", "account", "role", "source")
+        )
+        assert said == line["command"]
+        # each server's log has the user, too
+        assert ["olga", "olga"] == [it["asked"]["operator"] for it in logged(caplog, "operator_changed")]
+
+
+@pytest.mark.parametrize(
+    ("action", "typed", "given", "before", "after"),
+    [
+        ("add-write-perm", "broker-a", {"broker": "broker-a"}, ("perm", 4), ("perm", 6)),
+        ("delete-topic", "T", {"topic": "T"}, ("topic", True), ("topic", False)),
+        ("kv-put", "k", {"namespace": "N", "key": "k", "value": "new"}, ("kv", "old"), ("kv", "new")),
+        ("kv-put", "k", {"namespace": "N", "key": "k", "value": ""}, ("kv", "old"), ("kv", "")),
+        ("kv-delete", "k", {"namespace": "N", "key": "k"}, ("kv", "old"), ("kv", None)),
+        ("config-set", LIVE, {"key": LIVE, "value": "true"}, ("setting", False), ("setting", True)),
+    ],
+)
+async def test_each_action(
+    tmp_path: Path, action: str, typed: str, given: dict[str, str], before: tuple[str, Any], after: tuple[str, Any]
+) -> None:
+    """Done on both servers that are there, and nothing before it was confirmed."""
+
+    def state(server: InProcess) -> tuple[str, Any]:
+        namesrv = server.namesrv
+        found = {
+            "perm": next(iter(perms(server, "T")), None),
+            "topic": bool(perms(server, "T")),
+            "kv": namesrv.kv.get("N", "k"),
+            "setting": namesrv.live.order_message_enable,
+        }
+        return before[0], found[before[0]]
+
+    async with acting(tmp_path, admin_enabled=True) as console:
+        for server in (console.first, console.second):
+            await (await server.connect()).register(MASTER, registration("U", topic_config("T", perm=4)))
+            await server.namesrv.kv.put("N", "k", "old")
+
+        await console.preview(action, **given)
+        assert [before, before] == [state(console.first), state(console.second)]
+        assert "Done on 2 of 3 servers." in (await console.act(action, typed, **given)).text
+        assert [after, after] == [state(console.first), state(console.second)]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_name_is_text_and_means_what_it_says(tmp_path: Path, name: str) -> None:
+    """It appears escaped, nothing of it is markup, and the very topic of that name is deleted."""
+    async with acting(tmp_path) as console:
+        peer = await console.first.connect()
+        await peer.register(MASTER, registration(topic_config(name), "T"))
+        seen = (await console.preview("delete-topic", topic=name)).text
+        shown = str(escape(printable(name))).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+        assert f"<code><bdi>{shown}</bdi></code>" in seen
+        assert "<script>alert" not in seen
+        assert "\x1b" not in seen
+        assert "\u202e" not in seen
+
+        # what no keyboard types is typed as it is shown
+        done = await console.act("delete-topic", printable(name), topic=name)
+        assert "Done on 2 of 3 servers." in done.text
+        assert ["T"] == list(console.first.namesrv.manager.tables.topic_queue_table)
+
+
+async def test_viewers_see_no_action_and_do_none(tmp_path: Path) -> None:
+    """Neither a preview nor the deed; the attempt is written down."""
+    async with acting(tmp_path) as console:
+        page = await console.shown.text("/topic?name=T")
+        assert "/actions/delete-topic?topic=T" in page
+        seen = await console.preview("delete-topic", topic="T")
+        form = fields(seen.text.split('<h2 id="confirm-title"')[1]) | {"confirm": "T"}
+
+        await console.sign_in("vera")
+        page = await console.shown.text("/topic?name=T")
+        assert "/actions/delete-topic" not in page
+        assert "Only operators may change something." in await console.shown.text("/actions")
+        assert 403 == (await console.preview("delete-topic", topic="T")).status_code
+        form["csrf"] = fields(page)["csrf"]
+        assert 403 == (await console.shown.http.post("/actions/delete-topic", data=form)).status_code
+        *_, line = await console.lines(4)
+        assert ("refusal", "vera", "/actions/delete-topic", "forbidden") == tuple(
+            line[name] for name in ("event", "account", "request", "reason")
+        )
+
+
+async def test_actions_are_off_by_default(tmp_path: Path) -> None:
+    """Then there is no such page, for operators either."""
+    access = AccessSettings(users=write_users(tmp_path / "users"))
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where, access=access) as shown:
+        form = fields(await shown.text("/login")) | {"name": "olga", "password": f"{PASSWORD} of olga"}
+        await shown.http.post("/login", data=form)
+        page = await shown.text("/topic?name=T")
+        assert "/actions" not in page
+        assert 404 == (await shown.http.get("/actions/delete-topic?topic=T")).status_code
+        assert 404 == (await shown.http.post("/actions/delete-topic", data=fields(page))).status_code
