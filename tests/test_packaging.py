@@ -52,7 +52,7 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
 
 
 def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
-    """One command for each component that runs by itself, and no other."""
+    """One command for each component that runs by itself and no other, and what others find by its name."""
     entry_points = wheel.read("namesrv-0.1.0.dist-info/entry_points.txt").decode().split("\n")
 
     assert [
@@ -62,6 +62,8 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
         "namesrv-console = namesrv_runtime.program:namesrv_console",
         "namesrv-staleness = namesrv_spark_jobs.command.cli:main",
         "namesrvctl = namesrv_runtime.program:namesrvctl",
+        "[namesrvctl.logs]",
+        "topic_past = namesrv_console.past.history:topic_past",
         "[pytest11]",
         "namesrv = namesrv_testing.plugin",
     ] == [line for line in entry_points if line]
