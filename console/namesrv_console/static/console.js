@@ -121,22 +121,28 @@ async function connect() {
   isConnecting = false;
   if (release && isWanted()) listen(release);
   else if (release) release();
-  else {
-    const answer = await fetch(`/live?${new URLSearchParams({ of: body.of, since: seen, once: "1" })}`).catch(() => null);
-    if (answer?.ok && isWanted()) take(await answer.json());
-    setTimeout(connect, ASK_MS);
-  }
+  else ask();
+}
+
+const address = (query) => `/live?${new URLSearchParams({ of: body.of, since: seen, ...query })}`;
+
+async function ask() {
+  const answer = await fetch(address({ once: "1" })).catch(() => null);
+  // signed out: the page leads to where one signs in
+  if (answer?.redirected || answer?.status === 401) location.reload();
+  else if (answer?.ok && isWanted()) take(await answer.json());
+  setTimeout(connect, ASK_MS);
 }
 
 function listen(release) {
-  stream = new EventSource(`/live?${new URLSearchParams({ of: body.of, since: seen })}`);
+  stream = new EventSource(address({}));
   stream.release = release;
   stream.onmessage = (message) => take(JSON.parse(message.data));
   stream.onerror = () => {
     // refused for good: the browser does not try again by itself
     if (stream?.readyState !== EventSource.CLOSED) return;
     disconnect();
-    setTimeout(connect, ASK_MS);
+    ask();
   };
 }
 
@@ -157,6 +163,7 @@ document.addEventListener("visibilitychange", () => {
 
 function togglePause() {
   pausedAt = pausedAt === null ? performance.now() : null;
+  tick();
   const button = byId("pause");
   button.setAttribute("aria-pressed", String(pausedAt !== null));
   button.textContent = pausedAt === null ? body.textPause : body.textResume;
