@@ -174,6 +174,10 @@ def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, s
     assert [start, end] == _await(opened, zoom)
     assert "2026-03-01 00:35:00" == opened.execute_script(first)
     assert "1 of 13" == opened.find_element(By.CSS_SELECTOR, "#input .controls .count").text
+    # the address of a chapter is left alone
+    opened.get(f"{shown.as_uri()}#worst")
+    _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
+    assert "#worst" == opened.execute_script("return location.hash")
     assert [] == console(opened)
 
 

@@ -32,8 +32,10 @@ function remember() {
       if (one.filter?.value) state.set(`filter.${name}`, one.filter.value);
     }
     for (const [name, one] of details) if (one.open !== one.wasOpen) state.set(`open.${name}`, +one.open);
-    if (mark) state.set("mark", JSON.stringify([mark.where, mark.from]));
-    history.replaceState(null, "", `${location.pathname}${location.search}#${state}`);
+    if (mark) state.set("mark", `${mark.from},${mark.where}`);
+    // a chapter that the address names stays there until something else is to be kept
+    if (!state.size && !location.hash.includes("=")) return;
+    history.replaceState(null, "", `${location.pathname}${location.search}${state.size ? `#${state}` : ""}`);
   }, 150);
 }
 
@@ -51,8 +53,8 @@ function recall() {
     const zoom = state.get(`zoom.${name}`)?.split(",").map(Number) ?? null;
     one.show(zoom && [2, 4].includes(zoom.length) && zoom.every(Number.isFinite) ? zoom : null);
   }
-  const marked = /^\[/.test(state.get("mark") ?? "") ? JSON.parse(state.get("mark")) : null;
-  if (marked) point({ where: marked[0], from: marked[1] }, false);
+  const [, from, where] = /^(\d+),(.*)$/s.exec(state.get("mark") ?? "") ?? [];
+  point({ where, from: +from }, false);
   restoring = false;
 }
 
