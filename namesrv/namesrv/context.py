@@ -80,6 +80,8 @@ class Namesrv:
     started_monotonic: float
     # (host, port) of every listening socket, once there are any
     addresses: list[tuple[str, int]] = field(default_factory=list)
+    # setting -> where its value came from
+    origins: dict[str, str] = field(default_factory=dict)
     is_draining: bool = False
 
     @property

@@ -85,6 +85,7 @@ def _table() -> Mapping[int, CodeAccess]:
         code.RECENT_EVENTS: CodeAccess(each.ADMIN_READ),
         code.LIST_CONNECTIONS: CodeAccess(each.ADMIN_READ),
         code.LIST_BROKERS: CodeAccess(each.ADMIN_READ),
+        code.LIST_SETTINGS: CodeAccess(each.ADMIN_READ),
         code.PUT_KV_CONFIG: CodeAccess(each.ADMIN_WRITE),
         code.DELETE_KV_CONFIG: CodeAccess(each.ADMIN_WRITE),
         code.WIPE_WRITE_PERM_OF_BROKER: of_perms,

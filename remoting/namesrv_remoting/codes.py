@@ -1,7 +1,7 @@
 """Numbers of the wire: request, response and language codes, versions.
 
 The numbers are RocketMQ's (`RequestCode`, `ResponseCode`, `LanguageCode`, `MQVersion`), except the extension codes
-20001 to 20006 and serialize type 77, which are ours.
+20001 to 20007 and serialize type 77, which are ours.
 """
 
 from enum import IntEnum, IntFlag
@@ -42,6 +42,7 @@ class RequestCode(IntEnum):
     LIST_CONNECTIONS = 20004
     LIST_BROKERS = 20005
     WHO_AM_I = 20006
+    LIST_SETTINGS = 20007
 
 
 class ResponseCode(IntEnum):

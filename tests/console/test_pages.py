@@ -109,7 +109,8 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
 
     assert "3 connections" in clients
     assert f"{it.one.where} broker json" in clients
-    assert "listenPort its own" in settings
+    assert "listenPort its own at start only" in settings
+    assert "enableTopicList while running true" in settings
     assert "1 settings drift" in drifting
     assert "quotaBrokersPerCluster drifts" in drifting
     assert "listenPort" not in drifting

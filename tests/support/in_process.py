@@ -1,7 +1,7 @@
 """Runs a whole NameServer in the test's own process: on 127.0.0.1, port 0, and a clock that the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,10 +25,12 @@ HOST = "127.0.0.1"
 class InProcess:
     """A running server, seen from inside, and the peers that were connected to it."""
 
-    def __init__(self, settings: Settings, clock: FakeClock, data_dir: Path) -> None:
+    def __init__(
+        self, settings: Settings, clock: FakeClock, data_dir: Path, origins: Mapping[str, str] | None = None
+    ) -> None:
         self.clock = clock
         self.data_dir = data_dir
-        self.controller = NamesrvController(settings, clock, access=read_access_file(settings))
+        self.controller = NamesrvController(settings, clock, access=read_access_file(settings), origins=origins)
         # what was told of the past, and is not told again: numbers of events, and of lines of the heartbeat log
         self._last_event = self._last_line = 0
         # done when the server has ended
@@ -115,6 +117,7 @@ async def namesrv_in_process(
     data_dir: Path,
     *,
     clock: FakeClock | None = None,
+    origins: Mapping[str, str] | None = None,
     **overrides: Any,
 ) -> AsyncIterator[InProcess]:
     """Serve until the block ends, which must be within half a minute; a bug of the server's is raised there."""
@@ -122,7 +125,7 @@ async def namesrv_in_process(
     place: dict[str, Any] = {"listen_host": HOST, "listen_port": 0, "http_listen": "", "data_dir": data_dir}
     settings = Settings(**{**place, "drain_seconds": 0.0, **overrides})
     async with asyncio.timeout(GUARD_SECONDS):
-        server = InProcess(settings, clock, data_dir)
+        server = InProcess(settings, clock, data_dir, origins)
         await until(lambda: server.controller.listening.is_set() or server.serving.done())
         if server.serving.done():
             await server.serving

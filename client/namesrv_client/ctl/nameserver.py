@@ -7,6 +7,7 @@ Apache's server does not tell at all.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -28,6 +29,8 @@ from namesrv_remoting.bodies.extensions import (
     Question,
     RecentEventsRequest,
     ServerInfo,
+    Setting,
+    SettingsAnswer,
     WhoAmI,
     read_events,
     read_routes,
@@ -213,6 +216,14 @@ class NameServer:
             return parse_properties(body.decode(errors="backslashreplace"))
         except PropertiesError as error:
             raise RemoteProtocolError(f"settings cannot be read: {error}") from error
+
+    async def settings(self) -> list[Setting]:
+        """The same with where they are from; Apache's server, or an older one of ours, tells only what they are."""
+        if await self.is_native():
+            with suppress(RequestCodeNotSupportedError):
+                body = await self._extension(RequestCode.LIST_SETTINGS)
+                return NATIVE.read_answer(SettingsAnswer, body).settings
+        return [Setting(key, key, value) for key, value in (await self.config()).items()]
 
     async def ask(
         self, code: RequestCode, ext_fields: ExtFields | None = None, body: bytes = b"", *, wait_seconds: float = 0.0

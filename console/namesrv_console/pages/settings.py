@@ -1,4 +1,4 @@
-"""Settings: their value on each server, and where servers drift apart."""
+"""Settings: their value on each server, where it is from, how it can be changed, and where servers drift apart."""
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
@@ -9,8 +9,11 @@ SHOWS = ("all", "drifting")
 
 async def show(visit: Visit) -> Content:
     """All settings, or those that drift."""
-    answers = await visit.console.asked.of("config", visit.reachable, lambda server: server.config())
-    rows = value_rows(answers.given, OWN_SETTINGS)
+    answers = await visit.console.asked.of("settings", visit.reachable, lambda server: server.settings())
+    told = {server: {one.key: one for one in found} for server, found in answers.given.items()}
+    rows = value_rows(
+        {server: {key: one.value for key, one in found.items()} for server, found in told.items()}, OWN_SETTINGS
+    )
     shown, text = choice(visit.query, "show", SHOWS), visit.query.get("q", "")
     wanted = text.strip().casefold()
     return {
@@ -19,7 +22,8 @@ async def show(visit: Visit) -> Content:
         "shows": SHOWS,
         "rows": [row for row in rows if (row.drifts or shown == "all") and wanted in row.key.casefold()],
         "drifting": sum(row.drifts for row in rows),
-        "servers": list(answers.given),
+        "told": told,
+        "changed_by": {key: one.changed_by for found in told.values() for key, one in found.items() if one.changed_by},
         "problems": answers.problems(),
     }
 

@@ -56,6 +56,7 @@ def processors(namesrv: Namesrv) -> tuple[dict[int, Handler], dict[int, str]]:
             RequestCode.LIST_CONNECTIONS: _natively(extension.list_connections),
             RequestCode.LIST_BROKERS: _natively(extension.list_brokers),
             RequestCode.WHO_AM_I: _natively(extension.who_am_i),
+            RequestCode.LIST_SETTINGS: _natively(extension.list_settings),
         },
     }
     kinds = {int(code): role for role, handlers in by_role.items() for code in handlers}

@@ -1,10 +1,11 @@
-"""Handlers of operators' native requests: server, events, connections, brokers, the asker (20002 to 20006)."""
+"""Handlers of operators' native requests: server, events, connections, brokers, asker, settings (20002 to 20007)."""
 
 import os
 from typing import Final
 
 from namesrv import version
 from namesrv.context import Namesrv
+from namesrv.processors.live_settings import settings_list
 from namesrv_remoting.access import Account
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.steps import in_parts
@@ -19,6 +20,7 @@ from namesrv_remoting.bodies.extensions import (
     LiveBroker,
     RecentEventsRequest,
     ServerInfo,
+    SettingsAnswer,
     WhoAmI,
 )
 from namesrv_remoting.codes import SerializeType
@@ -134,6 +136,10 @@ class ExtensionProcessor:
             may=[] if account is None else [str(rule) for rule in account.rules],
         )
         return Reply(NATIVE.encode(found))
+
+    async def list_settings(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+        """20007."""
+        return Reply(NATIVE.encode(SettingsAnswer(settings_list(self._namesrv))))
 
 
 def _recognised_by(request: Request, account: Account) -> str:

@@ -5,14 +5,17 @@ and its content (CVE-2023-37582), and its first fix missed because it named what
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Final
+from typing import Any, Final
 
 from namesrv.access.audit_lines import SettingChanged
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.apache_properties import JAVA_NAMES, as_properties
+from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.model import PATHS
 from namesrv_remoting.bodies.base import check_size
+from namesrv_remoting.bodies.extensions import Setting
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.errors import BadRequestError, NoPermissionError, SystemError_
 from namesrv_runtime.log import event
@@ -63,6 +66,7 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
     changed = [SettingChanged(name, before[name], value) for name, value in update.items() if before[name] != value]
     for name, _, wanted in changed:
         setattr(namesrv.live, name, wanted)
+        namesrv.origins[name] = "request"
         event(logger, logging.WARNING, "setting_changed", setting=name, value=wanted)
     if changed:
         # which routes an option shapes is not worth knowing for something done once a year
@@ -72,6 +76,32 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
 
 def effective_properties(namesrv: Namesrv) -> str:
     """All current settings as sorted `key=value` lines; without paths unless administration is enabled."""
+    return as_properties(_shown(namesrv))
+
+
+def settings_list(namesrv: Namesrv) -> list[Setting]:
+    """The same settings with their origin, and how they can be changed; of files only that it was one."""
+    values = _shown(namesrv)
+    told = parse_properties(as_properties(values))
+    origins = namesrv.origins if namesrv.settings.admin_enabled else _without_names(namesrv.origins)
+    return [
+        Setting(
+            key,
+            SETTINGS[name].title,
+            told[key],
+            origins.get(name),
+            "request" if key in LIVE_KEYS else "restart" if name in NEED_RESTART else "reload",
+        )
+        for name in values
+        if (key := JAVA_NAMES[name]) in told
+    ]
+
+
+def _without_names(origins: Mapping[str, str]) -> dict[str, str]:
+    return {name: origin.partition(" ")[0] for name, origin in origins.items()}
+
+
+def _shown(namesrv: Namesrv) -> dict[str, Any]:
     values = namesrv.effective_settings()
     if namesrv.addresses:
         # 0 asked for any free one
@@ -80,4 +110,4 @@ def effective_properties(namesrv: Namesrv) -> str:
         # where files are: of use to an intruder, and to nobody who cannot administer
         for name in PATHS:
             del values[name]
-    return as_properties(values)
+    return values

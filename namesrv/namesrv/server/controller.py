@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,7 @@ def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
 async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> int:
     code = EXIT_BUG
     try:
-        await NamesrvController(loaded.settings, access=loaded.access).run(read_again, deadline)
+        await NamesrvController(loaded.settings, access=loaded.access, origins=loaded.origins).run(read_again, deadline)
         code = EXIT_OK
     except* StartError as group:
         event(logger, logging.ERROR, "start_failed", error=group.exceptions[0])
@@ -124,12 +124,14 @@ class NamesrvController:
         service_manager: ServiceManager | None = None,
         *,
         access: AccessFile | None = None,
+        origins: Mapping[str, str] | None = None,
     ) -> None:
-        """With settings that name an access file, `access` is what is in it."""
+        """With settings that name an access file, `access` is what is in it; `origins` says where settings are from."""
         if access is None and settings.access:
             raise ValueError(f"a server with access file {settings.access} cannot run without its accounts")
         self._settings = settings
         self._access = access
+        self._origins = dict(origins or {})
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
         self._stop_asked = asyncio.Event()
@@ -271,6 +273,7 @@ class NamesrvController:
         )
         return Namesrv(
             settings=settings,
+            origins=self._origins,
             live=live,
             limits=limits,
             clock=clock,

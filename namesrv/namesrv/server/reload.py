@@ -13,7 +13,7 @@ from typing import Final
 
 from namesrv.access.audit_lines import SettingChanged
 from namesrv.context import LiveSettings, Namesrv
-from namesrv.settings.catalog import SETTINGS
+from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.access import address_of
@@ -25,28 +25,7 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 _LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
-# Where the server is, what it waits for, and what shapes how long routes stay stale: the heartbeat log says at its
-# start what those are, and the report believes it.
-_NEED_RESTART: Final = frozenset(
-    {
-        # a server is open from its start, or never
-        "access",
-        "listen_host",
-        "listen_port",
-        "http_listen",
-        "data_dir",
-        "nameserver_name",
-        "max_memory_bytes",
-        "scan_interval_seconds",
-        "broker_expiry_seconds",
-        "evict_on_disconnect",
-        "wait_for_service_seconds",
-        "heartbeat_log_dir",
-        "http_tls",
-        "audit_log_dir",
-    }
-)
-RELOADABLE: Final = SETTINGS.keys() - _NEED_RESTART
+RELOADABLE: Final = SETTINGS.keys() - NEED_RESTART
 
 
 @dataclass(slots=True)
@@ -97,6 +76,8 @@ class Reloader:
             told = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
             event(logger, logging.WARNING, "setting_changed" if name in reloadable else "setting_needs_restart", **told)
         changed = {name: wanted[name] for name in different if name in reloadable}
+        kept = set(different) - changed.keys()
+        self.namesrv.origins |= {name: origin for name, origin in loaded.origins.items() if name not in kept}
         was_open = self.namesrv.is_open_to_everybody()
         apply(self.namesrv, changed)
         if self.namesrv.audit is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Final, Literal, get_args, get_origin
 
 from pydantic import SecretStr
 
@@ -115,6 +115,28 @@ def _catalog() -> Iterable[Setting]:
             default=DEFAULTS_IN_WORDS.get(name) or text_of(field.default),
         )
 
+
+# Where the server is, what it waits for, and what shapes how long routes stay stale: the heartbeat log says at its
+# start what those are, and the report believes it.
+NEED_RESTART: Final = frozenset(
+    {
+        # a server is open from its start, or never
+        "access",
+        "listen_host",
+        "listen_port",
+        "http_listen",
+        "data_dir",
+        "nameserver_name",
+        "max_memory_bytes",
+        "scan_interval_seconds",
+        "broker_expiry_seconds",
+        "evict_on_disconnect",
+        "wait_for_service_seconds",
+        "heartbeat_log_dir",
+        "http_tls",
+        "audit_log_dir",
+    }
+)
 
 # field name -> what to say about it, in the order of the declaration
 SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in _catalog()})

@@ -1,4 +1,4 @@
-"""Questions and answers of the extension codes (20001 to 20006).
+"""Questions and answers of the extension codes (20001 to 20007).
 
 In an answer only what every version of a server has said is required; a reader takes what it knows and leaves the rest
 alone.
@@ -290,6 +290,25 @@ class WhoAmI(msgspec.Struct):
     certificate_names: list[str] = []
     # the account's rules, in words
     may: list[str] = []
+
+
+class Setting(msgspec.Struct):
+    """One entry of 20007: a setting as it is now."""
+
+    # as the configuration that 319 answers has it, and as we call it
+    key: str
+    name: str
+    value: str
+    # where it is from: default, file, environment, flag, request; with details for those who may administer
+    origin: str | None = None
+    # how it can be changed in a server that runs: `request` (318) or `reload` (SIGHUP); otherwise `restart`
+    changed_by: str | None = None
+
+
+class SettingsAnswer(msgspec.Struct):
+    """20007."""
+
+    settings: list[Setting]
 
 
 class _KnownMembers(msgspec.Struct):

@@ -165,6 +165,7 @@ REQUESTS: dict[int, Question] = {
     20004: Question(None, native({}), "native"),
     20005: Question(None, native({}), "native"),
     20006: Question(None, b"", "native"),
+    20007: Question(None, b"", "native"),
     # in no class
     99999: Question(),
 }

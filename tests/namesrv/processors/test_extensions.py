@@ -1,6 +1,7 @@
-"""Answers to operators in the native protocol (20002 to 20006)."""
+"""Answers to operators in the native protocol (20002 to 20007)."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from namesrv import version
 from namesrv.processors import processors
 from tests.support.fake_clock import until
-from tests.support.in_process import InProcess
+from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
     MASTER,
@@ -22,7 +23,7 @@ from tests.support.namesrv_peer import (
     registration,
 )
 
-PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I = range(20001, 20007)
+PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I, LIST_SETTINGS = range(20001, 20008)
 
 
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
@@ -35,7 +36,7 @@ async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
 @pytest.mark.parametrize("spelling", ["json", "binary"])
 async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """As by any other NameServer: these bodies have only the native spelling."""
-    for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I):
+    for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I, LIST_SETTINGS):
         answer = await peer.call(code, spelling=spelling)
         assert (3, f" request type {code} not supported but with serialize type 77") == answer.outcome
 
@@ -245,3 +246,28 @@ async def test_questions_of_a_draining_server_are_answered(server: InProcess) ->
     assert (await ask(first, SERVER_INFO))["draining"]
     found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000)
     assert {} == found["routes"]
+
+
+@pytest.mark.parametrize("is_administered", [False, True])
+async def test_settings_say_where_they_are_from(tmp_path: Path, is_administered: bool) -> None:
+    """And how they can be changed; a request is an origin, too. Where files are is for those who may administer."""
+    origins = {"log_level": "file /etc/namesrv.toml", "scan_interval_seconds": "default"}
+    async with namesrv_in_process(tmp_path, admin_enabled=is_administered, origins=origins) as server:
+        peer = await server.connect()
+        await peer.call(318, None, b"enableTopicList=false")
+        found = {one["key"]: one for one in (await ask(peer, LIST_SETTINGS))["settings"]}
+
+    assert {
+        "key": "logLevel",
+        "name": "log-level",
+        "value": "info",
+        "origin": "file /etc/namesrv.toml" if is_administered else "file",
+        "changed_by": "reload",
+    } == found["logLevel"]
+    assert ("10000", "default", "restart") == tuple(
+        found["scanNotActiveBrokerInterval"][name] for name in ("value", "origin", "changed_by")
+    )
+    assert ("request" if is_administered else None, "request") == tuple(
+        found["enableTopicList"][name] for name in ("origin", "changed_by")
+    )
+    assert is_administered == ("dataDir" in found)
