@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.support.console import Shown, console
 from tests.support.fake_clock import FakeClock, passing
@@ -30,7 +30,7 @@ class Scene(NamedTuple):
 
 
 @asynccontextmanager
-async def scene(tmp_path: Path, **of_other: int) -> AsyncIterator[Scene]:
+async def scene(tmp_path: Path, **of_other: Any) -> AsyncIterator[Scene]:
     """Broker a is on both servers; b, and the topic U, are on the first alone."""
     clock = FakeClock()
     async with AsyncExitStack() as stack:
