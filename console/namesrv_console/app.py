@@ -62,13 +62,23 @@ def create_app(console: Console) -> Starlette:
             *(Route(page.path, served.endpoint(page), methods=["GET"], name=page.name) for page in served.all),
             Route("/live", served.live, methods=["GET"]),
             Route("/preferences", preferences, methods=["GET"]),
-            Mount("/static", StaticFiles(packages=[("namesrv_console", "static")])),
+            Mount("/static", _StaticFiles(packages=[("namesrv_console", "static")])),
             *routes,
         ],
         middleware=access.middleware(),
     )
     app.state.live = served.pages
     return app
+
+
+class _StaticFiles(StaticFiles):
+    """Files that a browser may keep: pages name their version."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """The answer."""
+        answer = super().file_response(*args, **kwargs)
+        answer.headers["cache-control"] = f"public, max-age={_YEAR_SECONDS}, immutable"
+        return answer
 
 
 class _Served:

@@ -151,6 +151,10 @@ class _EndedError(Exception):
     """The tab is gone, or the console is leaving."""
 
 
+class _SlowError(Exception):
+    """The tab does not read."""
+
+
 class LiveStream(Response):
     """One tab's stream."""
 
@@ -174,9 +178,11 @@ class LiveStream(Response):
                 tasks.create_task(self._wait_closing())
                 with self._pages.opened(self._page, self._query, self._language) as live:
                     await self._send_all(live, send)
-        except* (_EndedError, TimeoutError):
+        except* _EndedError:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except* _SlowError:
+            # there is no room for the end either: the web server closes what was not ended
             pass
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _wait_closing(self) -> NoReturn:
         await self._pages.closing()
@@ -187,8 +193,11 @@ class LiveStream(Response):
         while True:
             since, news = await self._pages.news(live, since)
             text = f"id: {news['id']}\ndata: {json.dumps(news, separators=(',', ':'))}\n\n"
-            async with timeout_on(clock, SLOW_SECONDS):
-                await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+            try:
+                async with timeout_on(clock, SLOW_SECONDS):
+                    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+            except TimeoutError:
+                raise _SlowError from None
             await clock.sleep(PAUSE_SECONDS)
             try:
                 async with timeout_on(clock, PING_SECONDS):

@@ -1,5 +1,6 @@
 """What all pages have in common: languages, colours, and words that are the same set in each language."""
 
+import re
 import string
 from pathlib import Path
 
@@ -49,3 +50,17 @@ async def test_preferences_are_kept_and_lead_back(tmp_path: Path) -> None:
     assert ["/brokers?x=1", "/"] == [answer.headers["location"] for answer in (back, away)]
     assert 'lang="zh" data-theme="dark"' in page
     assert "<h1>Broker</h1>" in page
+
+
+async def test_files_are_kept_by_browsers_and_pages_are_not() -> None:
+    """A page names the version of the files that it needs; a page itself is always asked for."""
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        page = await shown.http.get("/")
+        names = re.findall(r'(?:src|href)="(/static/[^"]*)"', page.text)
+        files = [await shown.http.get(name) for name in names]
+
+    assert "no-store" == page.headers["cache-control"]
+    assert 3 == len(files)
+    for name, file in zip(names, files, strict=True):
+        assert re.search(r"\?v=[0-9a-f]{12}$", name)
+        assert (200, "public, max-age=31536000, immutable") == (file.status_code, file.headers["cache-control"])

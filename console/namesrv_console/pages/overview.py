@@ -13,6 +13,7 @@ async def show(visit: Visit) -> Content:
     found = visit.console.compared.disagreements(cluster)
     groups = sorted(grouped(found), key=lambda group: group.reason is not None)
     return {
+        "since_ms": visit.console.compared.moment_ms,
         "compared": compared(cluster),
         "unexpected": sum(one.reason is None for one in found),
         "count": len(found),
