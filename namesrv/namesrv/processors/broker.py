@@ -202,9 +202,16 @@ class BrokerProcessor:
 
 
 def note_unread(manager: RouteInfoManager, request: Request) -> None:
-    """Count a registration as heard that there was no memory for."""
-    if request.command.code == RequestCode.REGISTER_BROKER:
-        _heard(manager, RegisterBrokerRequestHeader.from_ext(request.command.ext_fields), request.connection.id)
+    """Count a registration as heard that there was no memory for, on the broker's own connection only.
+
+    Its signature was not verified, but whoever registered there before was let.
+    """
+    command, on = request.command, request.connection.id
+    if command.code == RequestCode.REGISTER_BROKER:
+        header = RegisterBrokerRequestHeader.from_ext(command.ext_fields)
+        live = manager.tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, header.broker_addr))
+        if live is not None and live.connection_id == on:
+            _heard(manager, header, on)
 
 
 def _heard(manager: RouteInfoManager, header: RegisterBrokerRequestHeader, connection_id: int) -> None:

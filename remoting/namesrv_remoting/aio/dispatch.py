@@ -62,7 +62,7 @@ class Dispatcher:
     guard: Callable[[Request], Awaitable[Request]] | None = None
     # whether it will let a request in, as far as the header says; None: that depends on the body
     is_admitted: Callable[[Request], bool | None] = admit_all
-    # told of a request that is let in but was not received whole, and cannot be carried out
+    # told of a request that was not received whole, is not refused for its header, and cannot be carried out
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - of no interest
     # how large an answer may be by now
     max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
@@ -83,7 +83,9 @@ class Dispatcher:
         closes = False
         began = time.monotonic()
         try:
-            if self.guard is not None:
+            # what is signed can be verified only with its body
+            is_unverified = request.unread and self.is_admitted(request) is None
+            if self.guard is not None and not is_unverified:
                 request = await self.guard(request)
             if request.unread:
                 self.on_unread(request)

@@ -232,6 +232,23 @@ async def test_large_frame_is_refused_for_its_header(server: InProcess, spelling
         assert (1 if key is KEY else NO_PERMISSION) == (await peer.receive()).code
 
 
+@pytest.mark.settings(quotas="enforce", quota_bytes_in_flight_per_ip=100_000)
+async def test_signed_frame_that_there_is_no_room_for_is_busy(server: InProcess) -> None:
+    """Not forged, though its signature cannot be verified without its body; its broker is heard, on its connection."""
+    peer = await server.connect()
+    peer.send(KEY.question(103, BROKER.ext, registration("T", "U")))
+    assert 0 == (await peer.receive()).code
+    for is_alive in (True, False):
+        await server.clock.advance(70)
+        sender = peer if is_alive else await server.connect()
+        sender.send(KEY.question(103, BROKER.ext, b" " * 200_000))
+        await server.clock.advance(32)
+        assert 2 == (await sender.receive()).code
+        await server.clock.advance(20)
+        assert (0 if is_alive else 17) == (await (await server.connect()).call(105, {"topic": "T"})).code
+    assert not server.namesrv.guard.refusals  # type: ignore[union-attr]
+
+
 @pytest.mark.settings(max_connections=10)
 async def test_brokers_places_are_kept_by_those_who_may(server: InProcess) -> None:
     """Whoever is refused keeps its place only until a broker comes; that one has it from its first answer on."""
