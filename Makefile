@@ -66,7 +66,7 @@ interop: setup-interop ## run real RocketMQ brokers, clients and tools against t
 	@$(PY) -m pytest --numprocesses 2 --dist loadfile tests/interop $(ARGS)
 
 .PHONY: setup-spark
-setup-spark: setup ## get the Java that the staleness report needs, from the system's packages where that may be done
+setup-spark: setup ## get the Java that the staleness report needs on Spark, from the system's packages where that may be done
 	@sh spark_jobs/setup_spark.sh
 
 .PHONY: spark-zip
@@ -82,7 +82,6 @@ spark-data: setup ## write heartbeat logs with known truth: make spark-data N=20
 
 .PHONY: demo
 demo: setup ## a cluster on this machine: brokers die, hang and leave; who notices, and when?
-	@sh spark_jobs/setup_spark.sh || echo "demo: it runs without Java, and ends without the report" >&2
 	@$(PY) -m demo $(ARGS)
 
 .PHONY: docker-check

@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--directory", type=_directory, default=str(_DIRECTORY), help="for logs and report (build/demo)"
     )
-    parser.add_argument("--report", action=argparse.BooleanOptionalAction, default=True, help="the Spark report")
+    parser.add_argument("--report", action=argparse.BooleanOptionalAction, default=True, help="the staleness report")
     options = parser.parse_args(argv)
     # what the libraries log is for operators; here it is told in other words
     logging.getLogger().addHandler(logging.NullHandler())

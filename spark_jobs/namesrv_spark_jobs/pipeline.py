@@ -53,7 +53,7 @@ class Tables:
 
 def read(engine: Engine, files: Sequence[str], options: Options) -> Lines:
     """Parse every line once, tell apart what was met before, and count."""
-    events, found = engine.lines_stored(files, partial(extract.events, options=options))
+    events, found = engine.lines_stored(files, partial(extract.events, options=options), sparse=extract.SPARSE)
     names = extract.file_names(found)
     is_event = F.col("part").isin(BEAT_PART, REST_PART)
     suspects = extract.suspects(events.filter(is_event))

@@ -132,11 +132,12 @@ def test_interrupted_demo_leaves_nothing(demo: Demo, number: signal.Signals) -> 
     assert [] == demo.said("Traceback")
 
 
-def test_without_java_it_says_how_to_get_the_report(tmp_path: Path) -> None:
-    """The demo itself does not need it."""
+def test_demo_ends_with_the_report(tmp_path: Path) -> None:
+    """Which needs neither Java nor anything else that a machine may not have."""
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     with Demo(tmp_path, "--scenes", PATH=str(bin_directory)) as demo:
         assert 0 == demo.finished(), demo.lines
-    assert ["  make setup-spark"] == demo.lines[-2:-1]
-    assert demo.lines[-1].startswith("  .venv/bin/namesrv-staleness ")
+    page = tmp_path / "report" / "report.html"
+    assert f"Look at it: {page.as_uri()}" == demo.lines[-1].strip()
+    assert page.exists()

@@ -15,9 +15,12 @@ class Engine(Dialect, Protocol):
     def describe(self) -> dict[str, str | None]:
         """What it is, for run.json."""
 
-    def lines_stored(self, files: Sequence[str], made: Callable[[DataFrame], DataFrame]) -> tuple[DataFrame, DataFrame]:
+    def lines_stored(
+        self, files: Sequence[str], made: Callable[[DataFrame], DataFrame], *, sparse: Sequence[str] = ()
+    ) -> tuple[DataFrame, DataFrame]:
         """What is made of all lines of these files, computed now; and a table of the files (`file`, `name`).
 
+        In nearly all lines there is nothing in the `sparse` columns of what is made.
         The lines are in the columns of `schema.LINE`, with `corrupt_line` and their `file`.
 
         Raises:

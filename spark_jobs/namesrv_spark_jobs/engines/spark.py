@@ -49,7 +49,13 @@ class SparkEngine:
     def describe(self) -> dict[str, str | None]:
         return {"name": "spark", "version": self.spark.version, "master": self.spark.conf.get("spark.master", None)}
 
-    def lines_stored(self, files: Sequence[str], made: Callable[[DataFrame], DataFrame]) -> tuple[DataFrame, DataFrame]:
+    def lines_stored(
+        self,
+        files: Sequence[str],
+        made: Callable[[DataFrame], DataFrame],
+        *,
+        sparse: Sequence[str] = (),  # noqa: ARG002 - Parquet stores nothing for nulls
+    ) -> tuple[DataFrame, DataFrame]:
         try:
             events = self.stored(made(self._lines(files)), "events", by="part")
             return events, self.stored(self._file_names(files), "files")

@@ -35,6 +35,16 @@ _SHOWN_CHARACTERS: Final = 500
 _OF_ANY_TIME: Final = ("start", "opened")
 NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")
 
+# what is asked of lines that are no beats, beside what is asked of all
+_TEXTS: Final = (
+    *("nameserver", "boot_id", "cluster", "broker_name", "broker_addr", "agent_id", "reason", "topic"),
+    *("brokers", "changes", "topics", "revisions", "counts", "client", "version", CORRUPT),
+)
+_WHOLE: Final = ("v", "broker_id", "scan", "revision", "count")
+_TIMES: Final = ("silent", "late", "scan_interval", "broker_expiry")
+# of `events`: in nearly all lines there is nothing in them
+SPARSE: Final = ("problem", *_TEXTS, *_WHOLE, *_TIMES)
+
 # JSON has both as escapes only: a name with one of them is somebody's joke, and is shown cut
 _BETWEEN: Final = "\x1f"
 _NOTHING: Final = "\x00"
@@ -82,18 +92,9 @@ def events(read: DataFrame, options: Options) -> DataFrame:
         F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
         F.when(F.col("agent_id").isNotNull(), F.xxhash64("agent_id")).alias("agent"),
         microseconds("expiry_ms").alias("expiry"),
-        *(F.when(is_looked_at, value).alias(name) for name, value in _of_others().items()),
+        *(F.when(is_looked_at, F.col(name)).alias(name) for name in (*_TEXTS, *_WHOLE)),
+        *(F.when(is_looked_at, microseconds(f"{name}_ms")).alias(name) for name in _TIMES),
     )
-
-
-def _of_others() -> dict[str, Column]:
-    """What is asked of lines that are no beats, beside what is asked of all."""
-    broker = ("cluster", "broker_name", "broker_addr", "agent_id")
-    lists = ("brokers", "changes", "topics", "revisions", "counts")
-    texts = ("nameserver", "boot_id", *broker, "reason", "topic", *lists, "client", "version", CORRUPT)
-    whole = ("v", "broker_id", "scan", "revision", "count")
-    times = ("silent", "late", "scan_interval", "broker_expiry")
-    return {name: F.col(name) for name in (*texts, *whole)} | {name: microseconds(f"{name}_ms") for name in times}
 
 
 def microseconds(name: str) -> Column:

@@ -87,14 +87,15 @@ def followed(ordered: DataFrame) -> DataFrame:
     gap = _live_gap().cast("double")
     square = F.when(_is_gap(), gap * gap).otherwise(0.0)
     evicted = F.when(F.col("is_evict"), F.col("number"))
-    begun = F.when(F.col("is_evict"), F.col("next_live"))
+    # the last one before; `last` would look for it row by row, through millions of rows without any
+    begun = F.max_by("next_live", evicted).over(before)
     return known.select(
         "*",
         F.count(evicted).over(before).alias("life"),
         F.count(_counted_gap()).over(before).alias("counted"),
         F.coalesce(F.sum(square).over(before), F.lit(0.0)).alias("squares"),
-        F.coalesce(F.last(begun, ignorenulls=True).over(before), F.first("live").over(before), "live").alias("born"),
-        (F.col("number") - F.coalesce(F.last(evicted, ignorenulls=True).over(before), F.lit(0)) - 1).alias("earlier"),
+        F.coalesce(begun, F.first("live").over(before), "live").alias("born"),
+        (F.col("number") - F.coalesce(F.max(evicted).over(before), F.lit(0)) - 1).alias("earlier"),
     )
 
 

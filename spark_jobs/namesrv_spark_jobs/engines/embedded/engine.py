@@ -115,25 +115,39 @@ class EmbeddedEngine:
         made: Mapping[str, Any] = tables
         return {name: [dict(row) for row in table.collect()] for name, table in made.items()}
 
-    def lines_stored(self, files: Sequence[str], made: Callable[[DataFrame], DataFrame]) -> tuple[Any, Any]:
+    def lines_stored(
+        self, files: Sequence[str], made: Callable[[DataFrame], DataFrame], *, sparse: Sequence[str] = ()
+    ) -> tuple[Any, Any]:
         reading = Reading(self._staging / f"read-{next(self._numbers)}", files)
         place = f"events_{next(self._numbers)}"
         try:
-            self._taken(place, made, reading)
+            events = self._taken(place, made, sparse, reading)
         except duckdb.Error as error:
             # a file that has gone, or that is damaged in its middle
             reading.repair(reading.unreadable(error))
-            self._taken(place, made, reading)
+            events = self._taken(place, made, sparse, reading)
         # nearly all files have only lines that DuckDB reads as they are; the others are gone through line by line
-        if found := self._suspects(place, reading.plain):
+        if found := self._suspects(events, reading.plain):
             listed = ", ".join(str(number) for number in found.values())
             self._connection.execute(f"DELETE FROM {place} WHERE file IN ({listed})")
             reading.repair(found)
         if reading.clean:
             for sql in (of_texts(reading.clean), of_bad(reading.bad)):
-                more: Any = made(self._table(sql))
-                self._connection.execute(f"INSERT INTO {place} BY NAME {more.sql}")
-        return self._table(f"SELECT * FROM {place}"), self._names(reading)
+                more = _packed(_of(made, self._table(sql)), sparse)
+                self._connection.execute(f"INSERT INTO {place} BY NAME {more}")
+        return events, self._names(reading)
+
+    def _taken(
+        self, place: str, made: Callable[[DataFrame], DataFrame], sparse: Sequence[str], reading: Reading
+    ) -> Table:
+        parts = [of_texts(reading.plain)] if reading.plain else []
+        parts += [self._of_tables(reading)] if reading.tables else []
+        lines = " UNION ALL BY NAME ".join(parts or [of_nothing()])
+        events = _of(made, self._table(lines))
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {place} AS {_packed(events, sparse)}")
+        unpacked = (f"struct_extract(rest[1], {text(name)}) AS {quoted(name)}" for name in sparse)
+        dense = (quoted(name) for name in events.columns if name not in sparse)
+        return self._table(f"SELECT {', '.join((*dense, *unpacked))} FROM {place}")
 
     def _names(self, reading: Reading) -> Any:
         listed = ", ".join(f"({text(path)}, {text(name)})" for path, name in reading.names.items())
@@ -147,23 +161,16 @@ class EmbeddedEngine:
     def _of_tables(self, reading: Reading) -> str:
         return of_tables(reading.tables, dict(self._described(f"SELECT * FROM {parquet(reading.tables)}")))
 
-    def _taken(self, place: str, made: Callable[[DataFrame], DataFrame], reading: Reading) -> None:
-        parts = [of_texts(reading.plain)] if reading.plain else []
-        parts += [self._of_tables(reading)] if reading.tables else []
-        lines = " UNION ALL BY NAME ".join(parts or [of_nothing()])
-        events: Any = made(self._table(lines))
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {place} AS {events.sql}")
-
-    def _table(self, sql: str) -> Any:
+    def _table(self, sql: str) -> Table:
         return Table(self, sql, self.columns_of(sql))
 
-    def _suspects(self, place: str, paths: Sequence[str]) -> dict[str, int]:
+    def _suspects(self, events: Table, paths: Sequence[str]) -> dict[str, int]:
         """The files with lines that are not of the contract, and the numbers that stand for them."""
         if not paths:
             return {}
         listed = ", ".join(f"({text(path)})" for path in paths)
         numbered = f"SELECT path, number_of(hash(path)) AS number FROM (VALUES {listed}) t(path)"
-        suspects = f"SELECT file FROM {place} WHERE {quoted(CORRUPT)} = '{SUSPECT}'"
+        suspects = f"SELECT file FROM ({events.sql}) WHERE {quoted(CORRUPT)} = '{SUSPECT}'"
         rows = self.rows_of(f"SELECT path, number FROM ({numbered}) WHERE number IN ({suspects})")
         return {row["path"]: row["number"] for row in rows}
 
@@ -193,6 +200,22 @@ class EmbeddedEngine:
             for row in made.collect():
                 kept = {name: value for name, value in row.items() if value is not None}
                 file.write(json.dumps(kept, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def _of(made: Callable[[Any], Any], lines: Table) -> Table:
+    """What transforms take for a DataFrame is one of ours."""
+    found: Table = made(lines)
+    return found
+
+
+def _packed(made: Table, sparse: Sequence[str]) -> str:
+    """A query of the same columns; the sparse ones are in a list, `rest`, which is null where they are."""
+    if not sparse:
+        return made.sql
+    dense = ", ".join(quoted(name) for name in made.columns if name not in sparse)
+    fields = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in sparse)
+    is_any = " OR ".join(f"{quoted(name)} IS NOT NULL" for name in sparse)
+    return f"SELECT {dense}, CASE WHEN {is_any} THEN [struct_pack({fields})] END AS rest FROM ({made.sql})"
 
 
 def _with_numbers(lines: Any) -> Any:
