@@ -2,16 +2,12 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from namesrv_broker_agent import BrokerAgent
-from tests.support.agents import NAME, TOPICS, agent_settings, sockets
+from tests.support.agents import NAME, TOPICS, agent_settings, side_car, sockets
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS, until
 
@@ -44,29 +40,6 @@ async def test_server_that_hung_goes_on_without_having_lost_the_broker(tmp_path:
             await logged(hung, "connection_closed")
 
             assert ([], []) == (evictions(survivor), evictions(hung))
-
-
-@contextmanager
-def side_car(config: Path, *name_servers: Daemon) -> Iterator["subprocess.Popen[bytes]"]:
-    """An agent in a process of its own; killed at the end."""
-    config.write_text(
-        f"""
-        cluster_name = "cluster-1"
-        broker_name = "{NAME}"
-        broker_addr = "10.0.0.1:10911"
-        name_servers = "{";".join(daemon.where for daemon in name_servers)}"
-        heartbeat_seconds = 0.3
-        [[topics]]
-        topic_name = "orders"
-        """
-    )
-    command = [sys.executable, "-m", "namesrv_broker_agent", "--config", str(config)]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(GUARD_SECONDS)
 
 
 def test_crash_of_the_broker_is_noticed_at_once(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Runs a broker's agent on a clock that the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -242,3 +244,26 @@ def wait_until_routed(namesrv: Daemon, broker_name: str, **perms: int | None) ->
             for topic, route in answer["routes"].items():
                 queues = [] if route is None else route["queue_datas"]
                 known[topic] = next((it["perm"] for it in queues if it["broker_name"] == broker_name), None)
+
+
+@contextmanager
+def side_car(config: Path, *name_servers: Daemon) -> Iterator["subprocess.Popen[bytes]"]:
+    """An agent in a process of its own; killed at the end."""
+    config.write_text(
+        f"""
+        cluster_name = "cluster-1"
+        broker_name = "{NAME}"
+        broker_addr = "10.0.0.1:10911"
+        name_servers = "{";".join(daemon.where for daemon in name_servers)}"
+        heartbeat_seconds = 0.3
+        [[topics]]
+        topic_name = "orders"
+        """
+    )
+    command = [sys.executable, "-m", "namesrv_broker_agent", "--config", str(config)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(GUARD_SECONDS)

@@ -40,14 +40,14 @@ def browser(profile: Path) -> Iterator[webdriver.Chrome]:
         opened.quit()
 
 
-def show(opened: webdriver.Chrome, page: Path, *, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> None:
-    """Open a page on a screen of this size, for someone who prefers light or dark."""
+def show(opened: webdriver.Chrome, page: Path | str, *, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> None:
+    """Open a page, a file or an address, on a screen of this size, for someone who prefers light or dark."""
     width, height = size
     screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     preference = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", preference)
-    opened.get(page.as_uri())
+    opened.get(page if isinstance(page, str) else page.as_uri())
 
 
 def take_picture(opened: webdriver.Chrome, target: Path) -> None:

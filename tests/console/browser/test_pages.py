@@ -1,0 +1,114 @@
+"""The console's pages in a real browser, of real NameServers, brokers and clients: how they look to everybody."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.resources import files
+from typing import Any, Final
+
+import pytest
+from selenium import webdriver
+
+from namesrv_client import ClientSettings, SyncRouteClient
+from namesrv_console.app import PAGES
+from tests.support.browser import console, show
+from tests.support.console_process import READY, ConsoleProcess, shown
+from tests.support.daemon import Daemon
+from tests.support.peer import Broker, Peer
+
+# one worker gets all of them: a browser costs seconds
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+DESK, TABLET, PHONE = (1280, 900), (768, 1024), (420, 900)
+# a script, the end of an attribute, an escape sequence, a change of direction, the longest name that a topic may have
+HOSTILE: Final = (
+    "<script>document.title='taken'</script>",
+    "\"'><img src=x onerror=document.title='taken'>{{ 7 * 7 }}",
+    "\x1b[31mred\x9b0m",
+    "\u202egnorts\u2066\u200f",
+    "t" * 127,
+)
+TAKEN_APART: Final = ("\\x1b[31mred", "\\u202egnorts")
+DETAILS: Final = {
+    "broker": "/broker?cluster=cluster-a&name=broker-a",
+    "topic": "/topic?name=orders",
+    "search": "/search?q=broker",
+}
+# in the menu, and those that links lead to; what is none for people (JSON, forms) is asked for elsewhere
+ADDRESSES: Final = {
+    page.name: DETAILS.get(page.name, page.path) for page in PAGES if page.in_menu or page.name in DETAILS
+}
+AXE: Final = """
+    const done = arguments[arguments.length - 1];
+    axe.run(document, { resultTypes: ["violations"] }).then(
+        (found) => done(found.violations.map((one) => [one.impact, one.id, one.nodes.map((node) => node.html)])),
+        (error) => done([["critical", String(error), []]]));
+"""
+# elements that nobody can push into view and that are wider than the page
+TOO_WIDE: Final = """
+    const width = document.documentElement.clientWidth;
+    return [...document.querySelectorAll("body *")]
+        .filter((one) => one.getBoundingClientRect().right > width + 1)
+        .filter((one) => !one.closest(".scroll, .menu, .skip, .unseen"))
+        .map((one) => one.outerHTML.slice(0, 120));
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A console of two NameServers that disagree about one broker, with a client, and with names of bad people."""
+    home = tmp_path_factory.mktemp("servers")
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        one, two = (enter(Daemon(home / name, f"--nameserver-name={name}").listening()) for name in ("ns1", "ns2"))
+        both = [
+            Broker(topics=("orders", "bills")),
+            Broker(broker_id=1, addr="10.0.0.2:10911", topics=("orders", "bills")),
+            Broker(name="broker-b", addr="10.0.0.3:10911", topics=("orders", "refunds", "%RETRY%app")),
+            Broker(name=HOSTILE[0], addr="10.0.0.4:10911", cluster=HOSTILE[1], topics=(*HOSTILE, "orders")),
+        ]
+        for daemon in (one, two):
+            for broker in both:
+                broker.register(enter(Peer(daemon.address)))
+        Broker(name="broker-c", addr="10.0.0.5:10911").register(enter(Peer(one.address)))
+        servers = (one.where, two.where)
+        client = enter(SyncRouteClient(ClientSettings(name_servers=";".join(servers), protocol="native")))
+        client.route("orders")
+        logs = (one.data_dir / "heartbeats", two.data_dir / "heartbeats")
+        yield enter(ConsoleProcess(*servers, logs=logs)).url()
+
+
+def violations(opened: webdriver.Chrome) -> list[Any]:
+    """What axe-core finds that keeps somebody from using the page."""
+    opened.execute_script(files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    found = opened.execute_async_script(AXE)
+    return [one for one in found if one[0] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (TABLET, "dark"), (PHONE, "light")])
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_each_page_fits_and_can_be_used_by_everybody(
+    opened: webdriver.Chrome, url: str, name: str, size: tuple[int, int], scheme: str
+) -> None:
+    """On a desk, a tablet and a phone: nothing has to be pushed sideways, axe finds nothing serious, nothing fails."""
+    show(opened, url + ADDRESSES[name][1:], size=size, scheme=scheme)
+    shown(opened, READY)
+
+    assert [] == opened.execute_script(TOO_WIDE)
+    assert size[0] >= opened.execute_script("return document.documentElement.scrollWidth")
+    assert [] == violations(opened)
+    assert [] == console(opened)
+
+
+@pytest.mark.parametrize("path", ["", "brokers", "topics?system=1", "search?q=script"])
+def test_hostile_names_are_text(opened: webdriver.Chrome, url: str, path: str) -> None:
+    """Scripts do not run, escape sequences and changes of direction are spelled out, nothing long bursts the page."""
+    show(opened, url + path, size=PHONE)
+    shown(opened, READY)
+
+    text = opened.execute_script("return document.body.innerText")
+    assert HOSTILE[0] in text
+    if path.startswith("topics"):
+        assert [] == [name for name in (HOSTILE[1], *TAKEN_APART, HOSTILE[-1]) if name not in text]
+    assert "taken" != opened.title
+    assert [] == opened.execute_script("return [...document.querySelectorAll('main img, main script')]")
+    assert not any(character in text for character in "\x1b\x9b\u202e\u2066\u200f")
