@@ -3,6 +3,7 @@
 No clock and no I/O: times are monotonic seconds of the console's own clock, handed in.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, Self
@@ -165,8 +166,8 @@ def seen_brokers(
     for live in found:
         key = BrokerKey(live.cluster, live.broker_name, live.broker_id)
         old = known.get(key)
-        heard_at = None if live.age_seconds is None else asked_at - live.age_seconds
-        evicted_at = None if live.expires_in_seconds is None else asked_at + live.expires_in_seconds
+        heard_at = None if live.age_seconds is None else _moment(asked_at - live.age_seconds)
+        evicted_at = None if live.expires_in_seconds is None else _moment(asked_at + live.expires_in_seconds)
         brokers[key] = BrokerSeen(
             live,
             _kept(None if old is None else old.heard_at, heard_at),
@@ -174,6 +175,11 @@ def seen_brokers(
             (live.broker_addr, live.data_version, live.topics, live.write_wiped, live.agent_id, live.state),
         )
     return brokers
+
+
+def _moment(seconds: float) -> float | None:
+    """A server may say anything; what is no time is not told."""
+    return seconds if math.isfinite(seconds) else None
 
 
 def _kept(old: float | None, new: float | None) -> float | None:

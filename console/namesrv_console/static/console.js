@@ -39,7 +39,10 @@ const moments = new Intl.DateTimeFormat(document.documentElement.lang, { dateSty
 
 function showTimes(root) {
   for (const element of root.querySelectorAll("time[data-ms]")) {
-    const text = moments.format(new Date(Number(element.dataset.ms)));
+    const date = new Date(Number(element.dataset.ms));
+    // a server may say anything
+    if (Number.isNaN(date.getTime())) continue;
+    const text = moments.format(date);
     element.title ||= element.textContent;
     if (element.textContent !== text) element.textContent = text;
   }
