@@ -20,7 +20,7 @@ from namesrv_console.actions.pages import ActionPages
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
-from namesrv_console.pages import brokers, clients, diff, kv, overview, past, search, settings, topic, topics
+from namesrv_console.pages import audit, brokers, clients, diff, kv, overview, past, search, settings, topic, topics
 from namesrv_console.templating import Templates
 
 # in the order of the menu
@@ -36,6 +36,7 @@ PAGES: Final[tuple[Page, ...]] = (
     clients.PAGE,
     settings.PAGE,
     kv.PAGE,
+    audit.PAGE,
     search.PAGE,
 )
 

@@ -55,6 +55,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9878", help=says)
     says = "heartbeat logs of the servers, for the pages about the past (repeatable)"
     made.add_argument("--logs", metavar="DIR", type=Path, action="append", default=[], help=says)
+    says = "audit trail of a server, or its data directory, for the page about who changed what (repeatable)"
+    made.add_argument("--audit", metavar="DIR", type=Path, action="append", default=[], help=says)
     tls = made.add_argument_group("TLS towards the NameServers")
     tls.add_argument("--tls", action="store_const", const=True, help="connect over TLS; or NAMESRV_TLS=true")
     for name, says in (
@@ -180,6 +182,7 @@ def _run(options: argparse.Namespace) -> int:
             servers=_addresses(options.servers),
             listen=listen,
             logs=tuple(options.logs),
+            audit=tuple(options.audit),
             tls=TlsClientSettings(**tls),
             access=_access(options, listen[0]),
         )

@@ -22,6 +22,8 @@ class ConsoleSettings(CheckedSettings):
     listen: tuple[str, Annotated[int, Field(ge=0, le=65535)]] = DEFAULT_LISTEN
     # directories of heartbeat logs; without them pages tell nothing of the past
     logs: tuple[Path, ...] = ()
+    # audit trails of servers, or the data directories that they are in
+    audit: tuple[Path, ...] = ()
     # how requests to NameServers are signed, and sent
     signing: SigningSettings = Field(default_factory=SigningSettings)
     tls: TlsClientSettings = Field(default_factory=TlsClientSettings)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.console import Shown, console
-from tests.support.fake_clock import FakeClock, passing
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, registration
 
@@ -124,3 +124,21 @@ async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:
         part = await it.shown.text("/search?q=alert&part=results")
         assert part.startswith("<section")
         assert "&lt;script&gt;" in part
+
+
+async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None:
+    """Who changed what, newest first; without a trail the events of the servers."""
+    async with scene(tmp_path) as it:
+        assert "register cluster-1/broker-b/0" in await it.page("/audit")
+        await (await it.one.connect()).call(205, {"brokerName": "broker-a"})
+        await until(lambda: "WIPE" in "".join(_lines(it.one.data_dir)))
+        async with console(it.one.clock, it.one.where, audit=(it.one.data_dir, tmp_path / "none")) as shown:
+            words = await Scene(it.one, it.other, shown).page("/audit?event=change&broker=broker-a")
+            assert f"no such directory: {tmp_path / 'none'}" in words
+            assert "write permission broker-a: true -&gt; false" in words
+            assert words.index("WIPE_WRITE_PERM_OF_BROKER") < words.index("REGISTER_BROKER")
+            assert "No such lines." in await Scene(it.one, it.other, shown).page("/audit?account=nobody")
+
+
+def _lines(data_dir: Path) -> list[str]:
+    return [path.read_text() for path in data_dir.glob("audit/dt=*/hour=*/*.open")]

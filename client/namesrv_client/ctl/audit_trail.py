@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -91,17 +92,28 @@ class Trail:
     def news(self) -> Iterator[Line]:
         """What has come since the last time that is wanted."""
         for folder in sorted(self.directory.glob("dt=*/hour=*")):
-            if _end_ms(folder) < self.filters.since_ms:
-                continue
-            # of each run, in order: the number of a file, and whether it is closed
-            runs: dict[str, dict[int, bool]] = {}
-            for path in folder.iterdir():
-                if name := _FILE.fullmatch(path.name):
-                    files = runs.setdefault(name["run"], {})
-                    # for a moment it is there twice
-                    files[int(name["number"])] = files.get(int(name["number"]), False) or name["suffix"] == "gz"
-            parts = [self._of_run(folder / run, files) for run, files in runs.items()]
-            yield from filter(self.filters.admit, merge(*parts, key=lambda line: int(line["ts_ms"])))
+            if _end_ms(folder) >= self.filters.since_ms:
+                yield from self._of_hour(folder)
+
+    def last(self, most: int) -> list[Line]:
+        """The last lines that are wanted, without reading what is older."""
+        found: list[Line] = []
+        for folder in sorted(self.directory.glob("dt=*/hour=*"), reverse=True):
+            if len(found) >= most or _end_ms(folder) < self.filters.since_ms:
+                break
+            found = [*deque(self._of_hour(folder), maxlen=most), *found]
+        return found[-most:]
+
+    def _of_hour(self, folder: Path) -> Iterator[Line]:
+        # of each run, in order: the number of a file, and whether it is closed
+        runs: dict[str, dict[int, bool]] = {}
+        for path in folder.iterdir():
+            if name := _FILE.fullmatch(path.name):
+                files = runs.setdefault(name["run"], {})
+                # for a moment it is there twice
+                files[int(name["number"])] = files.get(int(name["number"]), False) or name["suffix"] == "gz"
+        parts = [self._of_run(folder / run, files) for run, files in runs.items()]
+        yield from filter(self.filters.admit, merge(*parts, key=lambda line: int(line["ts_ms"])))
 
     def _of_run(self, stem: Path, files: Mapping[int, bool]) -> Iterator[Line]:
         for number, is_closed in sorted(files.items()):

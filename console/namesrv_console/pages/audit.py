@@ -1,0 +1,57 @@
+"""Audit: who changed what and who was refused what, from the trails whose directories are given.
+
+Without one the servers' last events are shown, which say what happened and not who did it.
+"""
+
+import asyncio
+from heapq import merge
+from pathlib import Path
+from typing import Any, Final
+
+from namesrv_client.ctl.audit_trail import Filters, Line, Trail, sentence
+from namesrv_console.console import Content, Page, Visit
+from namesrv_console.pages.query import choice
+from namesrv_console.views.overview import last_events
+
+_SHOWN: Final = 200
+_HOURS: Final = {"hour": 1, "day": 24, "week": 168, "quarter": 2160}
+KINDS: Final = ("all", "change", "refusal", "refusals", "dropped", "start", "stop")
+# what can be looked for, `*` for any; by the fields of a filter
+_FIELDS: Final = ("account", "peer", "request", "broker", "topic")
+
+
+async def show(visit: Visit) -> Content:
+    """The last lines that are asked for, newest first."""
+    settings, query = visit.console.settings, visit.query
+    own = settings.access.audit_log_dir
+    directories = [*settings.audit, *([] if own is None else [own])]
+    since, kind = choice(query, "since", tuple(_HOURS)), choice(query, "event", KINDS)
+    filters = Filters(
+        kinds=frozenset() if kind == "all" else frozenset({kind}),
+        since_ms=(visit.wall - _HOURS[since] * 3600) * 1000,
+        **{name: query.get(name) or None for name in _FIELDS},
+    )
+    lines, problems = await asyncio.to_thread(_read, directories, filters)
+    return {
+        "directories": directories,
+        "lines": lines,
+        "problems": problems,
+        "sentence": sentence,
+        "since": since,
+        "sinces": tuple(_HOURS),
+        "kind": kind,
+        "kinds": KINDS,
+        "fields": {name: query.get(name, "") for name in _FIELDS},
+        "events": [] if directories else last_events(visit.cluster, most=_SHOWN),
+    }
+
+
+def _read(directories: list[Path], filters: Filters) -> tuple[list[Line], list[str]]:
+    trails = [Trail(directory, filters) for directory in directories]
+    missing = [f"no such directory: {trail.place}" for trail in trails if not trail.place.is_dir()]
+    found: Any = merge(*(reversed(trail.last(_SHOWN)) for trail in trails), key=lambda line: -int(line["ts_ms"]))
+    lines = list(found)[:_SHOWN]
+    return lines, missing + [problem for trail in trails for problem in trail.problems]
+
+
+PAGE = Page("audit", "/audit", "audit.title", show)
