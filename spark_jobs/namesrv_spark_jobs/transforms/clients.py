@@ -1,14 +1,18 @@
 """Client staleness: who went on getting the route of a broker that was gone, and for how long."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
+from namesrv_spark_jobs.transforms.overlaps import overlapping
 from namesrv_spark_jobs.transforms.schema import BROKERS, CHANGES, MOST_COUNT
 
 # what a client saw at last; of two at one time the first of these counts
 OUTCOMES = ("seen", "returned", "client_gone", "log_end")
 _ROUTE = ["boot", "topic", "revision"]
 _MEMBER = ["boot", "broker_name", "broker_id"]
+# later than any moment
+_NEVER: Final = 1 << 62
 _EXPOSURE = ["key", "evict_seq", "client", "topic"]
 
 
@@ -106,10 +110,10 @@ def exposures(intervals: DataFrame, members: DataFrame, served: DataFrame, rest:
     # only routes of brokers that died are looked at
     of_dead = members.join(F.broadcast(dead.select(*_MEMBER).distinct()), on=_MEMBER, how="left_semi")
     given = served.join(of_dead, on=_ROUTE, how="inner")
-    at_removal = (F.col("mono") < F.col("removed")) & (
-        F.col("next_mono").isNull() | (F.col("next_mono") >= F.col("removed"))
-    )
-    exposed = given.join(F.broadcast(dead), on=_MEMBER, how="inner").filter(at_removal)
+    # the last thing given until something else is: a broker that flaps dies many times before many clients
+    last = given.withColumns({"low": F.col("mono") + 1, "high": F.coalesce("next_mono", F.lit(_NEVER))})
+    deaths = dead.withColumns({"begin": F.col("removed"), "end": F.col("removed")})
+    exposed = overlapping(last, deaths, _MEMBER).drop("low", "high", "begin", "end")
     gone = rest.filter(F.col("event") == "client_gone").groupBy("boot", "client").agg(F.min("mono").alias("gone"))
     staying = exposed.join(gone, on=["boot", "client"], how="left")
     return _with_outcome(staying.filter(F.col("gone").isNull() | (F.col("gone") >= F.col("removed"))), served, of_dead)
@@ -139,9 +143,19 @@ def _end(at: str, outcome: int | Column) -> Column:
 
 def _following(known: DataFrame, served: DataFrame, of_dead: DataFrame) -> DataFrame:
     """Where the next thing given still had the broker: what came of it; several may have been given at one time."""
-    asked = known.filter(F.col("still").isNotNull()).select(*_EXPOSURE, "boot", "removed", "broker_name", "broker_id")
     given = served.select("boot", "client", "topic", "revision", "mono")
-    pairs = asked.join(given, on=["boot", "client", "topic"], how="inner").filter(F.col("mono") >= F.col("removed"))
+    order = W.partitionBy("boot", "client", "topic").orderBy("next_mono")
+    times = given.select("boot", "client", "topic", F.col("mono").alias("next_mono")).distinct()
+    asked = known.filter(F.col("still").isNotNull())
+    asked = asked.select(*_EXPOSURE, "boot", "removed", "broker_name", "broker_id", "next_mono")
+    # that moment, and the one after it: by then it is decided
+    nearest = asked.join(
+        times.withColumn("then", F.lead("next_mono").over(order)),
+        on=["boot", "client", "topic", "next_mono"],
+        how="left",
+    )
+    moments = nearest.withColumn("mono", F.explode(F.array("next_mono", "then"))).drop("next_mono", "then")
+    pairs = moments.join(given, on=["boot", "client", "topic", "mono"], how="inner")
     has = of_dead.withColumn("still", F.lit(1))
     judged = pairs.join(has, on=[*_ROUTE, "broker_name", "broker_id"], how="left")
     ends = judged.filter(F.col("still").isNull() | (F.col("mono") > F.col("removed")))
@@ -153,8 +167,8 @@ def exposed_pulls(intervals: DataFrame, members: DataFrame, pulls: DataFrame) ->
     """How many answers still had the broker after it was last heard: `pulls` by eviction and topic."""
     until = F.col("removed") + F.coalesce("scan_interval", F.lit(0))
     unannounced = intervals.filter(F.col("is_unannounced"))
-    dead = unannounced.select("key", "evict_seq", "last_ok", until.alias("until"), *_MEMBER)
-    told = pulls.select(*_ROUTE, "mono", "count").join(members, on=_ROUTE, how="inner")
-    had = told.join(F.broadcast(dead), on=_MEMBER, how="inner")
-    during = had.filter((F.col("mono") > F.col("last_ok")) & (F.col("mono") <= F.col("until")))
+    dead = unannounced.select("evict_seq", "key", *_MEMBER, (F.col("last_ok") + 1).alias("begin"), until.alias("end"))
+    answers = pulls.groupBy(*_ROUTE, "mono").agg(F.sum("count").alias("count"))
+    had = answers.join(members, on=_ROUTE, how="inner").withColumns({"low": F.col("mono"), "high": F.col("mono")})
+    during = overlapping(had, dead, _MEMBER)
     return during.groupBy("key", "evict_seq", "topic").agg(F.sum("count").alias("pulls"))

@@ -1,0 +1,62 @@
+"""What an analysis looks at grows with what is in the log, and not with products of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.engines.embedded.tables import Table
+from namesrv_spark_jobs.frames import written_in
+from namesrv_spark_jobs.transforms import clients
+
+MINUTE = 60_000_000
+
+
+def rows_looked_at(engine: EmbeddedEngine, table: Table) -> int:
+    """The most rows that one step of a query hands to the next."""
+    (plan,) = (row["explain_value"] for row in engine.rows_of(f"EXPLAIN (ANALYZE, FORMAT json) {table.sql}"))
+    return max(_rows(json.loads(plan)))
+
+
+def _rows(step: Any) -> list[int]:
+    found = [step.get("operator_cardinality", 0)]
+    return found + [rows for child in step.get("children", []) for rows in _rows(child)]
+
+
+@pytest.mark.parametrize(("deaths", "listeners"), [(60, 10), pytest.param(1440, 400, marks=pytest.mark.slow)])
+def test_a_flapping_broker_before_many_clients(tmp_path: Path, deaths: int, listeners: int) -> None:
+    """Each minute it dies, is back, and every client is told of both: lives times clients, and not lives twice."""
+    with EmbeddedEngine(tmp_path / "staging") as engine, written_in(engine):
+
+        def table(columns: str, rows: str) -> Any:
+            query = f"SELECT {columns} FROM {rows}"  # noqa: S608 - written below
+            return engine.stored(Table(engine, query, engine.columns_of(query)), "given")
+
+        minutes = f"(SELECT range * {MINUTE}::BIGINT AS began, range AS n FROM range({deaths}))"  # noqa: S608 - numbers
+        died = "began + 30000000 AS removed, began AS last_ok, 86400000000 AS last, 5000000 AS scan_interval"
+        broker = "1 AS boot, 'b' AS broker_name, 0 AS broker_id"
+        dead = table(f"7 AS key, n AS evict_seq, true AS is_unannounced, {died}, {broker}", minutes)
+        # of each minute the first revision has the broker, the second has not
+        members = table(f"'t' AS topic, 2 * n AS revision, {broker}", minutes)
+        routes = table("1 AS boot, 't' AS topic, range AS revision, true AS is_known", f"range({2 * deaths})")
+        at = f"{MINUTE // 2}::BIGINT * t.range + 1000 + c.range AS mono, {listeners} * t.range + c.range AS seq"
+        given = table(
+            f"1 AS boot, 'k' || c.range AS client, 't' AS topic, t.range AS revision, 1 AS count, {at}",
+            f"range({2 * deaths}) t, range({listeners}) c",
+        )
+        nobody = table("1 AS boot, '' AS client, '' AS event, 0 AS mono", "range(0)")
+        served = engine.stored(clients.served(given, routes), "served")
+        exposures: Any = clients.exposures(dead, members, served, nobody)
+        pulls: Any = clients.exposed_pulls(dead, members, given)
+
+        exposed = exposures.collect()
+        assert deaths * listeners == len(exposed)
+        assert {("seen", 30_001_000 + number) for number in range(listeners)} == {
+            (row["outcome"], row["staleness"]) for row in exposed
+        }
+        # an answer of the first half of a minute had it, and was given before it was gone
+        assert deaths * listeners == sum(row["pulls"] for row in pulls.collect())
+        most = max(rows_looked_at(engine, exposures), rows_looked_at(engine, pulls))
+        assert most <= 6 * 2 * deaths * listeners
