@@ -1,5 +1,6 @@
 """The page of a report, as text and opened in a real browser."""
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -356,6 +357,18 @@ def test_findings_lead_to_what_they_are_about() -> None:
         {"href": "#timeline", "data-where": "c1/broker-a/0 on ns-1", "data-from": "0", "data-to": "0"},
         {},
     ] == links[-5:]
+
+
+def test_names_that_look_like_numbers_are_drawn_as_they_are() -> None:
+    """What is left out of drawings, to make them small, is left out of tags."""
+    charts = sample_charts(broker='c1/10.2134.56 class="x"/0')
+
+    (drawing, *_) = re.findall(
+        r'<svg width="920".*?</svg>', page(sample_summary(), charts).partition('id="timeline"')[2]
+    )
+
+    assert 'c1/10.2134.56 class="x"/0 on ns-1' in html.unescape(drawing)
+    assert not re.findall(r"<[^>]*(?:\.\d\d|class=)[^>]*>", drawing)
 
 
 def test_letters_of_settings_stand_beside_each_other() -> None:

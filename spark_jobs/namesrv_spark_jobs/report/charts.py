@@ -162,8 +162,6 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
         for kind in names
         if kind in marks
     ]
-    ticks = [ms for ms in _DURATIONS if low <= ms <= high]
-    axis = {"values": {"expr": f"zoom ? null : {ticks}"}, "labelExpr": _AXIS_DURATION}
     layers = [
         _limit({"ms": bound, "says": f"bound of the settings: {bound / 1000:g} s"}),
         _layer({"type": "line", "interpolate": "step-after", "strokeWidth": 2.5}, colours=colours),
@@ -178,9 +176,7 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
             points,
             330,
             (
-                Axis(
-                    "ms", "quantitative", "time since the last heartbeat", {"type": "log", "domain": [low, high]}, axis
-                ),
+                _staleness_axis(low, high),
                 Axis("share", "quantitative", None, {"domain": [0, 1]}, {"format": ".0%", "tickCount": 4}),
             ),
             layers,
@@ -195,6 +191,13 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     high = min((tick for tick in _DURATIONS if tick >= longest), default=math.ceil(longest))
     low = max(min(positive, default=100), high / _MOST_SPAN)
     return min(max((tick for tick in _DURATIONS if tick <= low), default=1), high / 10), high
+
+
+def _staleness_axis(low: float, high: float) -> Axis:
+    """Round durations, on a logarithmic scale."""
+    ticks = [ms for ms in _DURATIONS if low <= ms <= high]
+    axis = {"values": {"expr": f"zoom ? null : {ticks}"}, "labelExpr": _AXIS_DURATION}
+    return Axis("ms", "quantitative", "time since the last heartbeat", {"type": "log", "domain": [low, high]}, axis)
 
 
 def where(row: Row) -> str:
@@ -337,8 +340,7 @@ class Setting(NamedTuple):
 
 def what_if(settings: Sequence[Setting]) -> Chart:
     """False evictions to the right, staleness upwards: the best is at the bottom on the left, and has a letter."""
-    most = max((1, *(one.false_evictions for one in settings)))
-    highest = max((1000, *(one.staleness_ms * 1.08 for one in settings)))
+    most, highest = _extent(settings)
     is_logarithmic = most > _MOST_LINEAR
 
     def row(one: Setting) -> dict[str, Any]:
@@ -385,6 +387,14 @@ def what_if(settings: Sequence[Setting]) -> Chart:
     )
 
 
+def _extent(settings: Sequence[Setting]) -> tuple[int, float]:
+    """The most false evictions, and the longest staleness with some room above it."""
+    return (
+        max((1, *(one.false_evictions for one in settings))),
+        max((1000, *(one.staleness_ms * 1.08 for one in settings))),
+    )
+
+
 def best(settings: Iterable[Setting]) -> list[Setting]:
     """Those to choose from: no other one is better in one way without being worse in the other."""
     front: list[Setting] = []
@@ -396,8 +406,7 @@ def best(settings: Iterable[Setting]) -> list[Setting]:
 
 def lettered(settings: Sequence[Setting]) -> dict[str, Setting]:
     """The best ones by letters, from the left; one that lies upon another has none, since nobody could read both."""
-    most = max((1, *(one.false_evictions for one in settings)))
-    highest = max((1000, *(one.staleness_ms * 1.08 for one in settings)))
+    most, highest = _extent(settings)
     width, height = _LEAST_PLOT
 
     def place(one: Setting) -> tuple[float, float]:
@@ -434,8 +443,6 @@ def percentiles(title: str, before: Mapping[str, Any], after: Mapping[str, Any],
     moved = "; ".join(
         f"{words} {shown_duration(before[name])} to {shown_duration(after[name])}" for name, words in shown.items()
     )
-    ticks = [ms for ms in _DURATIONS if low <= ms <= high]
-    axis = {"values": {"expr": f"zoom ? null : {ticks}"}, "labelExpr": _AXIS_DURATION}
     return Chart(
         title=title,
         description=f"From A to B: {moved}.",
@@ -443,9 +450,7 @@ def percentiles(title: str, before: Mapping[str, Any], after: Mapping[str, Any],
             dots,
             30 * len(shown),
             (
-                Axis(
-                    "ms", "quantitative", "time since the last heartbeat", {"type": "log", "domain": [low, high]}, axis
-                ),
+                _staleness_axis(low, high),
                 Axis("of", "nominal", None, {"domain": list(shown.values())}, {"domain": False, "ticks": False}),
             ),
             [

@@ -8,12 +8,13 @@ import vl_convert
 
 from namesrv_spark_jobs.report.charts import Spec
 
+_TAG: Final = re.compile(r"<[^>]*>")
 # a drawing names its clips by numbers that go on from one drawing to the next; there are several on one page
 _CLIP: Final = re.compile(r'(id="|url\(#)(clip\d+)')
 _NUMBER: Final = re.compile(r"\d+\.\d{2,}")
 # what a page that is read, and not touched, has no use for
 _SURPLUS: Final = re.compile(
-    r' (?:role|aria-[a-z]+|aria-roledescription|class|pointer-events|font-family|xmlns(?::xlink)?|version)="[^"]*"'
+    r' (?:role|aria-[a-z]+|class|pointer-events|font-family|xmlns(?::xlink)?|version)="[^"]*"'
     r'|<path class="(?:back|fore)ground"[^>]*/>'
     # what waits for a pointer
     r'|<path [^>]*opacity="0"[^>]*/>'
@@ -22,10 +23,15 @@ _SURPLUS: Final = re.compile(
 
 def drawn(spec: Spec, name: str) -> str:
     """The chart as SVG, for paper and for browsers without scripts; `name` is unique on the page."""
-    svg = _SURPLUS.sub("", vl_convert.vegalite_to_svg(spec))
     clips: dict[str, str] = {}
-    svg = _CLIP.sub(lambda found: f"{found[1]}{name}-{clips.setdefault(found[2], str(len(clips)))}", svg)
-    return _NUMBER.sub(lambda found: f"{float(found[0]):.1f}", svg)
+
+    def plain(tag: re.Match[str]) -> str:
+        kept = _SURPLUS.sub("", tag[0])
+        kept = _CLIP.sub(lambda clip: f"{clip[1]}{name}-{clips.setdefault(clip[2], str(len(clips)))}", kept)
+        return _NUMBER.sub(lambda number: f"{float(number[0]):.1f}", kept)
+
+    # what stands between tags may look like anything: it is a name from a log
+    return _TAG.sub(plain, vl_convert.vegalite_to_svg(spec))
 
 
 @cache
