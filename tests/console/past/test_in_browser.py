@@ -1,0 +1,90 @@
+"""The pages about the past in a real browser: what only their script does."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.console.test_cli import COMMAND
+from tests.support.browser import browser, console
+from tests.support.spark_logs import write_log
+from tests.support.talking_process import PatternProcess
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[tuple[webdriver.Chrome, str]]:
+    """A browser, and the URL of a console with the logs of two servers that no longer run."""
+    with ExitStack() as stack:
+        logs = str(write_log(tmp_path / "logs"))
+        running = stack.enter_context(PatternProcess([*COMMAND, "--server", "127.0.0.1:1", "--logs", logs]))
+        url = running.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
+        yield stack.enter_context(browser(tmp_path / "profile")), url
+
+
+def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome, str]) -> None:
+    """From a quarter to a half of ten minutes; the address of what is seen leads there again."""
+    opened, url = shown
+    wait = WebDriverWait(opened, 30, poll_frequency=0.05)
+    opened.get(f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
+    # by itself, as soon as the logs are read
+    lane = wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".lane"))[0]
+    assert 3 == len(opened.find_elements(By.CSS_SELECTOR, ".lane"))
+    assert [] == opened.find_elements(By.CSS_SELECTOR, "[data-again]")
+
+    width = lane.rect["width"]
+    drag = ActionChains(opened).move_to_element_with_offset(lane, -width / 4, 0).click_and_hold()
+    drag.move_by_offset(width / 4, 0).perform()
+    assert opened.find_elements(By.CLASS_NAME, "shade")
+    ActionChains(opened).release().perform()
+    wait.until(lambda page: "from=2026-03-01&" not in page.current_url and page.find_elements(By.ID, "permalink"))
+
+    lanes = opened.find_element(By.CLASS_NAME, "lanes")
+    began, ended = (int(lanes.get_dom_attribute(f"data-{name}") or 0) - 1_772_323_200_000 for name in ("from", "to"))
+    # within two pixels of a thousand
+    assert abs(began - 150_000) < 1_500
+    assert abs(ended - 300_000) < 1_500
+    seen = [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "lane")]
+    assert "c1/broker-a/0, ns-1: evicted 2026-03-01T00:03:05; " == seen[0]
+
+    link = opened.find_element(By.ID, "permalink").get_attribute("href")
+    assert link == opened.current_url
+    opened.get("about:blank")
+    opened.get(str(link))
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".lane"))
+    assert seen == [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "lane")]
+    assert [] == console(opened)
+
+
+def test_a_slider_is_answered_when_it_is_let_go(shown: tuple[webdriver.Chrome, str]) -> None:
+    """Without the page being loaded again; the address has the setting."""
+    opened, url = shown
+    wait = WebDriverWait(opened, 30, poll_frequency=0.05)
+    opened.get(f"{url}what-if?to=2026-03-01T00:30")
+    wait.until(lambda page: page.find_elements(By.ID, "permalink"))
+    opened.execute_script("document.body.dataset.same = 'page'")
+
+    slider = opened.find_element(By.ID, "expiry")
+    slider.send_keys(Keys.HOME)
+    wait.until(
+        lambda page: (
+            "10 s" not in page.find_element(By.ID, "permalink").get_attribute("href")
+            and "expiry=10&" in page.current_url
+        )
+    )
+
+    assert "10" == opened.find_element(By.CSS_SELECTOR, "output[for=expiry]").text
+    assert ["10"] == parse_qs(urlsplit(opened.current_url).query)["expiry"]
+    # nearly every heartbeat of thirty seconds comes too late
+    cells = opened.find_elements(By.CSS_SELECTOR, "#past tbody tr:nth-child(2) td")
+    assert ["14", "12"] == [cell.text for cell in cells[3:5]]
+    assert "page" == opened.execute_script("return document.body.dataset.same")
+    assert [] == console(opened)
