@@ -1,6 +1,7 @@
 """The pages about the past: time line, time travel, what if, and the strip of one broker."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -197,12 +198,15 @@ def _seconds(slider: Slider, query: Mapping[str, str]) -> int:
 
 
 def _outcomes(answer: WhatIfs) -> Mapping[str, Any]:
-    """Where each setting stands: false evictions to the right, staleness upwards; per cent of the picture."""
+    """Where each setting stands: false evictions to the right, staleness upwards; per cent of the picture.
+
+    To the right by their logarithm: one expiry has a few, the next one thousands.
+    """
     told = [("logged", answer.logged), *((_kind(one, answer), one) for one in answer.others)]
     most_false = max((one.false for _, one in told), default=0) or 1
     longest = max((one.client_p99_ms or 0 for _, one in told), default=0) or 1
     points = [
-        (kind, one, 100 * one.false / most_false, 100 - 100 * one.client_p99_ms / longest)
+        (kind, one, 100 * math.log1p(one.false) / math.log1p(most_false), 100 - 100 * one.client_p99_ms / longest)
         for kind, one in told
         if one.client_p99_ms is not None
     ]

@@ -84,6 +84,8 @@ class _Read:
     tables: pipeline.Tables
     # see `replay.gaps`
     gaps: DataFrame
+    # how often brokers are usually heard, microseconds
+    period: int
     began: float
 
     @property
@@ -166,6 +168,8 @@ class Readings:
                 tables = pipeline.make(engine, lines, options, lambda _: None)
                 begun = lives.beginnings(tables.points)
                 gaps = engine.stored(replay.gaps(tables.points, tables.lives, begun, tables.boots), "gaps")
+                middle = F.percentile("period", F.array(F.lit(0.5))).alias("middle")
+                [[period]] = [row["middle"] for row in tables.lives.agg(middle).collect()]
             return _Read(
                 engine=engine,
                 kept=kept.pop_all(),
@@ -174,6 +178,7 @@ class Readings:
                 ),
                 tables=tables,
                 gaps=gaps,
+                period=round(period or 0),
                 began=began,
             )
 
@@ -318,9 +323,8 @@ def _strip(read: _Read, question: StripQuestion) -> Strip:
     for row in rows["binned"]:
         found[_broker(row), row["nameserver"] or ""].append(row)
     period = {(_broker(row), row["nameserver"] or ""): row["period"] for row in rows["periods"]}
-    return Strip(
-        reading=read.about, span=span, rows=[_strip_row(key, found[key], period[key]) for key in sorted(found)]
-    )
+    shown = [_strip_row(key, found[key], period[key]) for key in sorted(found, key=_place)]
+    return Strip(reading=read.about, span=span, rows=shown)
 
 
 def _strip_row(key: tuple[Broker, str], rows: list[Row], period: int) -> StripRow:
@@ -450,7 +454,9 @@ def _told(
 
 def _what_ifs(read: _Read, question: WhatIfQuestion) -> WhatIfs:
     """The report's own replay of the silences that any setting might have taken for a death."""
-    expiries = sorted({question.expiry_ms, *OTHER_EXPIRIES_MS})
+    # with shorter ones than they beat, all brokers would be evicted again and again, which says nothing and takes long
+    others_ms = (it for it in OTHER_EXPIRIES_MS if it * 1000 >= read.period)
+    expiries = sorted({question.expiry_ms, *others_ms})
     evictions = read.tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
     for expiry_ms in expiries:
         evictions = evictions.unionByName(_evictions(read.gaps, expiry_ms, question.scan_ms))

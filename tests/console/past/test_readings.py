@@ -176,17 +176,23 @@ def test_a_reading_is_kept_for_what_lies_within_it(asked: Readings) -> None:
     assert Span(MIDNIGHT_MS - HOUR_MS, MIDNIGHT_MS + HOUR_MS) == replay.reading.span
 
 
-def test_heartbeats_are_counted_by_part_of_the_time(asked: Readings) -> None:
-    """With the longest silence before one of them; other brokers' do not count."""
+def test_heartbeats_are_counted_by_part_of_the_time(asked: Readings, tmp_path: Path) -> None:
+    """With the longest silence before one of them; each broker of the name by itself, and other names not at all."""
     span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 144_000)
+    slave = HeartbeatLines("boot-3", "ns-1").start(241_000).beats(242_000, of=broker("broker-a", 1))
+    write_plain(tmp_path / "logs", "ns-1-boot-3-1.jsonl", slave.lines)
 
-    found = ask(asked, StripQuestion(span=span, cluster="c1", broker_name="broker-a"), Strip)
+    found = ask(asked, StripQuestion(span=span.moved(1), cluster="c1", broker_name="broker-a"), Strip)
+    earlier = ask(asked, StripQuestion(span=span, cluster="c1", broker_name="broker-a"), Strip)
 
-    assert ["ns-1", "ns-2"] == [row.nameserver for row in found.rows]
-    assert [(0, 1, 0), (30, 1, 30_000), (60, 1, 30_000)] == [
-        (one.number, one.beats, one.longest_ms) for one in found.rows[0].bins
+    assert [("c1/broker-a/0", "ns-2"), ("c1/broker-a/1", "ns-1")] == [
+        (str(row.broker), row.nameserver) for row in found.rows
     ]
-    assert (120_000, 30_000) == (found.rows[0].expiry_ms, found.rows[0].period_ms)
+    assert ["ns-1", "ns-2"] == [row.nameserver for row in earlier.rows]
+    assert [(0, 1, 0), (30, 1, 30_000), (60, 1, 30_000)] == [
+        (one.number, one.beats, one.longest_ms) for one in earlier.rows[0].bins
+    ]
+    assert (120_000, 30_000) == (earlier.rows[0].expiry_ms, earlier.rows[0].period_ms)
 
 
 def test_without_a_line_there_is_no_answer(asked: Readings, tmp_path: Path) -> None:
