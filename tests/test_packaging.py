@@ -49,6 +49,9 @@ def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.Zip
     assert {*PACKAGES, "namesrv-0.1.0.dist-info"} == {PurePosixPath(name).parts[0] for name in names}
     assert {f"{package}/{file}" for package in PACKAGES for file in ("__init__.py", "py.typed")} <= names
     assert "namesrv-0.1.0.dist-info/licenses/LICENSE" in names
+    # what the console's pages are made of
+    console = ("templates/base.html", "static/console.css", "static/console.js", "locales/en.toml", "locales/zh.toml")
+    assert {f"namesrv_console/{file}" for file in console} <= names
 
 
 def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
