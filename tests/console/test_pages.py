@@ -87,7 +87,7 @@ async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
         assert "expected: the server has just started" in words
         await it.one.clock.advance(40)
         words = await it.page("/diff")
-        assert "4 differences, 4 of them unexpected" in words
+        assert "Differences: 4, unexpected: 4" in words
         found = (await it.shown.http.get("/diff.json")).json()
         assert ("broker", "cluster-1/broker-b/0", "present") == tuple(
             found["differences"][0][name] for name in ("kind", "name", "fact")
