@@ -19,7 +19,7 @@ from namesrv_console.access.oidc import CALLBACK, Oidc, SignInError
 from namesrv_console.access.sessions import Sessions
 from namesrv_console.access.settings import AccessSettings
 from namesrv_console.access.trail import Trail, cut
-from namesrv_console.access.users import Role, Source, UsersFile
+from namesrv_console.access.users import MAX_NAME, Role, Source, UsersFile
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 
@@ -100,7 +100,8 @@ class Login:
     async def sign_in(self, request: Request) -> Response:
         """Compare a password."""
         form = form_of(request)
-        name, target, now = form.get("name", ""), form.get(NEXT), self._clock.monotonic()
+        # a longer name is nobody's, and is remembered for a while
+        name, target, now = form.get("name", "")[: MAX_NAME + 1], form.get(NEXT), self._clock.monotonic()
         address = self._identity.address_of(request)
         wait = self._limit.wait_seconds(address, name, now)
         if wait > 0 or self._waiting >= _MAX_WAITING:

@@ -121,8 +121,10 @@ def set_user(path: Path, name: str, role: Role | None, password: str) -> Role:
     """Add a user, or change its password; its role, which stays as it was unless given. Raises ValueError, OSError."""
     users = read_users(path) if path.exists() else {}
     before = users.get(check_name(name))
+    # somebody may have let the console's group read it
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     new = Entry(role or (before.role if before else "viewer"), PasswordHasher().hash(check_password(password)))
-    write_atomically(path, format_users({**users, name: new}).encode())
+    write_atomically(path, format_users({**users, name: new}).encode(), mode=mode)
     return new.role
 
 
@@ -131,7 +133,7 @@ def remove_user(path: Path, name: str) -> None:
     users = read_users(path)
     if users.pop(name, None) is None:
         raise ValueError(f"{path}: no user {name!r}")
-    write_atomically(path, format_users(users).encode())
+    write_atomically(path, format_users(users).encode(), mode=path.stat().st_mode & 0o777)
 
 
 class UsersFile:

@@ -27,6 +27,8 @@ class Difference:
     what: str
     before: str | None
     after: str | None
+    # how many topics that is about
+    topics: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ async def _permissions(server: NameServer, broker: str, after: str) -> list[Diff
     found = []
     for live in await server.brokers(broker_name=broker):
         before = None if live.write_wiped is None else _READ if live.write_wiped else _WRITE
-        found.append(Difference(f"{live.cluster}/{live.broker_name}/{live.broker_id}", before, after))
+        name = f"{live.cluster}/{live.broker_name}/{live.broker_id}"
+        found.append(Difference(name, before, after, live.topics))
     return found
 
 

@@ -258,8 +258,13 @@ document.addEventListener("keydown", (event) => {
 
 for (const button of document.querySelectorAll("[data-copies]")) {
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(byId(button.dataset.copies).textContent);
-    button.textContent = button.dataset.copied;
+    const text = byId(button.dataset.copies);
+    // a page over plain HTTP may not: then it is marked, to be copied by hand
+    if (!navigator.clipboard) getSelection().selectAllChildren(text);
+    else {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = button.dataset.copied;
+    }
   });
 }
 

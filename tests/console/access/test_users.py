@@ -49,8 +49,10 @@ def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.Mon
     said(PASSWORD)
     assert "set the password of operator 'olga'" == passwd(path, "olga", role="operator")
     assert 0o600 == path.stat().st_mode & 0o777
+    path.chmod(0o640)
     said("another passphrase")
     assert "set the password of operator 'olga'" == passwd(path, "olga")
+    assert 0o640 == path.stat().st_mode & 0o777
     users = UsersFile(path)
     assert users.verify("olga", PASSWORD) is None
     assert read_users(path)["olga"] == users.verify("olga", "another passphrase")

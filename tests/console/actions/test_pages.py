@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from html import escape
 from pathlib import Path
@@ -12,7 +12,10 @@ import httpx2
 import pytest
 
 from namesrv_console.access.settings import AccessSettings
+from namesrv_remoting.aio.credentials import SigningSettings
+from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_runtime.log import printable
+from tests.support.certificates import Authority
 from tests.support.console import Shown, console
 from tests.support.console_access import PASSWORD, fields, write_users
 from tests.support.ctl import nobody
@@ -82,8 +85,8 @@ class Acting(NamedTuple):
 
 
 @asynccontextmanager
-async def acting(path: Path, **settings: Any) -> AsyncIterator[Acting]:
-    """Olga is signed in."""
+async def acting(path: Path, asks: Mapping[str, Any] = {}, **settings: Any) -> AsyncIterator[Acting]:
+    """Olga is signed in; what else is set is the servers', and how the console asks them."""
     clock = FakeClock()
     access = AccessSettings(users=write_users(path / "users"), audit_log_dir=path / "trail", actions=True)
     async with (
@@ -91,7 +94,7 @@ async def acting(path: Path, **settings: Any) -> AsyncIterator[Acting]:
         namesrv_in_process(path / "2", clock=clock, **settings) as second,
     ):
         with nobody() as down:
-            async with console(clock, first.where, second.where, down, access=access) as shown:
+            async with console(clock, first.where, second.where, down, access=access, **asks) as shown:
                 done = Acting(shown, first, second, down, clock, path / "trail")
                 await done.sign_in("olga")
                 yield done
@@ -194,6 +197,38 @@ async def test_hostile_name_is_text_and_means_what_it_says(tmp_path: Path, name:
         done = await console.act("delete-topic", printable(name), topic=name)
         assert "Done on 2 of 3 servers." in done.text
         assert ["T"] == list(console.first.namesrv.manager.tables.topic_queue_table)
+
+
+@pytest.mark.parametrize(
+    ("classes", "result"),
+    [
+        (["admin-write"], "Done on 2 of 3 servers."),
+        ([], "refused with code 16: account console lacks admin-write"),
+    ],
+)
+async def test_servers_hear_the_account_of_the_console(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, classes: list[str], result: str
+) -> None:
+    """Over TLS and signed, as namesrvctl would be; what the account may not do, operators may not either."""
+    caplog.set_level("INFO")
+    authority = Authority(tmp_path)
+    (tmp_path / "access.toml").write_text(
+        f'[accounts.console]\nsecrets = ["of-the-console"]\nmay = {["route-read", "admin-read", *classes]}\n'
+    )
+    asks = {
+        "tls": TlsClientSettings(**authority.client()),
+        "signing": SigningSettings(access_key="console", secret_key="of-the-console"),  # type: ignore[arg-type]  # as text
+    }
+    servers = {"tls_mode": "enforcing", "access": str(tmp_path / "access.toml")}
+    async with acting(tmp_path, asks, **servers, **authority.issue("server").server_settings) as console:
+        done = (await console.act("kv-put", "k", namespace="N", key="k", value="v")).text
+        assert result in done
+        assert (
+            f"namesrvctl -s {console.first.where} -s {console.second.where} -s {console.down} --tls kv put N k v"
+            in done
+        )
+        changed = [(it["account"], it["asked"]["operator"]) for it in logged(caplog, "operator_changed")]
+        assert [("console", "olga")] * 2 * len(classes) == changed
 
 
 async def test_viewers_see_no_action_and_do_none(tmp_path: Path) -> None:
