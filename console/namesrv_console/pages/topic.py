@@ -1,9 +1,17 @@
-"""Topic: its queues by broker and server, what is missing where, and what happened to it."""
+"""Topic: its queues by broker and server, what is missing where, who asks for it, and what happened to it."""
+
+from typing import Final
 
 from namesrv_console.console import Content, Page, Visit
+from namesrv_console.past.model import Answer, RouteQuestion
+from namesrv_console.past.spans import DAY_MS, MINUTE_MS, Span
 from namesrv_console.views.history import topic_history
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.topics import Told, told_topics
+
+# a page is not to wait long for logs, unless it is told to
+_LOGS_SECONDS: Final = 0.3
+_LONG_LOGS_SECONDS: Final = 25.0
 
 
 async def show(visit: Visit) -> Content:
@@ -25,8 +33,22 @@ async def show(visit: Visit) -> Content:
         "having": having,
         "lacking": [server for server in told if server not in having],
         "orders": {server: each.routes[name].order_topic_conf for server, each in told.items() if name in each.routes},
+        "asking": await _asking(visit, name),
+        "has_logs": bool(visit.console.past.logs),
         "history": topic_history(cluster, name, {row.broker_name for row in rows}),
     }
+
+
+async def _asking(visit: Visit, topic: str) -> Answer | None:
+    """Who was told of the topic during the last day, by the logs; None: there are none, or they are being read."""
+    # what is sent again is other parts of the page
+    if visit.now is None or not visit.console.past.logs or not topic:
+        return None
+    # to the minute: whoever looks again asks the same
+    to_ms = int(visit.wall * 1000) // MINUTE_MS * MINUTE_MS
+    question = RouteQuestion(span=Span(to_ms - DAY_MS, to_ms), topic=topic)
+    patience_seconds = _LONG_LOGS_SECONDS if "wait" in visit.query else _LOGS_SECONDS
+    return await visit.console.past.ask(question, patience_seconds=patience_seconds)
 
 
 PAGE = Page("topic", "/topic", "topic.title", show, parts=("summary", "matrix", "history"), in_menu=False)

@@ -46,6 +46,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
         what_if = await asked(shown, "/what-if?expiry=60&scan=5&poll=30")
         wrong = await asked(shown, "/what-if?expiry=9999")
         strip = await shown.text("/strip.svg?cluster=cluster-1&name=broker-a")
+        topic = await asked(shown, "/topic?name=orders")
         detail = await shown.text("/broker?cluster=cluster-1&name=broker-a")
 
     assert "cluster-1/broker-a/0 10.0.0.1:10911 evicted 2 m 5 s" in timeline
@@ -57,6 +58,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     assert "As logged 2 m 33 s" in what_if
     assert "With these settings 1 m 33 s" in what_if
     assert "expiry: &#39;9999&#39; is not a number of seconds from 10 to 300" in wrong
+    assert "Who asks for it Client" in topic
     assert "cluster-1/broker-a/0 on" in strip
     assert 'src="/strip.svg?cluster=cluster-1&amp;name=broker-a"' in detail
 
