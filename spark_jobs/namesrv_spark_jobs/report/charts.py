@@ -358,7 +358,7 @@ def what_if(settings: Sequence[Setting]) -> Chart:
         },
         _layer({**_DOT, "size": 110}, colours=colours, tooltip=_TIP),
         _layer(
-            {"type": "text", "fontSize": 12, "fontWeight": "bold", "dx": 9, "dy": -9, "color": "var(--ink)"},
+            {"type": "text", "fontSize": 12, "fontWeight": "bold", "dx": -10, "dy": 10, "color": "var(--ink)"},
             rows=[{**row(one), "letter": letter} for letter, one in named.items()],
             text={"field": "letter"},
         ),
@@ -369,9 +369,9 @@ def what_if(settings: Sequence[Setting]) -> Chart:
     counting: Spec = {"type": "symlog", "constant": 1} if is_logarithmic else {"type": "linear"}
     powers = [0, *(10**power for power in range(math.ceil(math.log10(most + 1)) + 1))]
     ticks = {"values": {"expr": f"zoom ? null : {powers}"}} if is_logarithmic else {"tickMinStep": 1}
-    counts = {"labelExpr": "format(datum.value, ',')", **ticks}
-    # room for half a dot on both sides
-    edges = [-0.3, most * 1.3] if is_logarithmic else [-0.03 * most, 1.03 * most]
+    counts = {"labelExpr": "datum.value < 0 ? '' : format(datum.value, ',')", **ticks}
+    # room on the left for a dot and its letter: to the left of the best, and below them, there is nothing else
+    edges = [-math.expm1(0.1 * math.log1p(most)), most * 1.3] if is_logarithmic else [-0.1 * most, 1.05 * most]
     return Chart(
         title="Staleness against false evictions",
         description=f"{len(settings)} settings. The best ones, staleness and false evictions: {choices}.",
