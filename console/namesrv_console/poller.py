@@ -119,15 +119,16 @@ class Poller:
         raise AssertionError("a console without servers")
 
     async def _follow(self, server: NameServer) -> NoReturn:
-        view, times = self._observed.cluster.server(server.address), _Timetable(self._clock)
+        times = _Timetable(self._clock)
         asks = _Asking(server, times, self._clock)
         while True:
             try:
-                view = await asks.all(view, self._observed.put)
+                await asks.all(self._observed.cluster.server(server.address), self._observed.put)
             except RemotingError as error:
-                view = view.lost(reason(error), self._clock.monotonic())
+                # what it said before it failed was put there
+                view, refuses = self._observed.cluster.server(server.address), isinstance(error, ResponseError)
+                self._observed.put(view.lost(reason(error), self._clock.monotonic(), refuses=refuses))
                 times.clear()
-                self._observed.put(view)
                 await self._clock.sleep(_RETRY_SECONDS)
             else:
                 await self._clock.sleep(PULSE_SECONDS)
@@ -141,15 +142,16 @@ class _Asking:
     times: _Timetable
     clock: Clock
 
-    async def all(self, view: ServerView, put: Callable[[ServerView], None]) -> ServerView:
-        """Whatever is due; what is known is shown before what takes long."""
+    async def all(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
+        """Whatever is due; what is known is put before what takes long is asked."""
         info = await self.server.info()
         if (info and (info.boot_id, info.ready)) != (view.info and (view.info.boot_id, view.info.ready)):
             # what was refused may be told now
             self.times.clear()
         view = view.answered(self.clock.monotonic(), info=info)
         if info is None:
-            return await self._apache(view, put)
+            await self._apache(view, put)
+            return
         if view.last_seq < (info.last_event_seq or 0) and self.times.is_due("events"):
             view = await self._events(view)
             self.times.hurry("brokers")
@@ -160,9 +162,7 @@ class _Asking:
             view = await self._routes(view, info, put)
             put(view)
         if self.times.is_due("connections"):
-            view = await self._connections(view)
-            put(view)
-        return view
+            put(await self._connections(view))
 
     async def _events(self, view: ServerView) -> ServerView:
         view, found = await self._told(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
@@ -215,7 +215,7 @@ class _Asking:
         view, found = await self._told(view, "connections", ask, _CONNECTIONS_SECONDS)
         return replace(view, connections=None if found is None else tuple(found), connections_at=began)
 
-    async def _apache(self, view: ServerView, put: Callable[[ServerView], None]) -> ServerView:
+    async def _apache(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
         if self.times.is_due("brokers"):
             view = await self._brokers(view, _APACHE_SECONDS)
         put(view)
@@ -224,7 +224,6 @@ class _Asking:
             if found is not None:
                 view = replace(view, topics=frozenset(found[0]), routes=found[1])
             put(view)
-        return view
 
     async def _apache_routes(self) -> tuple[list[str], dict[str, TopicRouteData]]:
         topics = await self.server.topics()

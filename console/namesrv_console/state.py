@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, Self
 from namesrv_remoting.bodies.extensions import Connection, Event, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
 
-ServerState = Literal["asking", "ready", "not_ready", "draining", "answers", "unreachable"]
+ServerState = Literal["asking", "ready", "not_ready", "draining", "answers", "refuses", "unreachable"]
 
 # Answers travel for a few milliseconds, each for another few: a broker was heard again only if it seems later by more.
 _JITTER_SECONDS: Final = 0.25
@@ -50,6 +50,8 @@ class ServerView:
     since: float = 0.0
     # why it is not reachable
     error: str | None = None
+    # it can be reached, and tells us nothing
+    refuses: bool = False
     # False: Apache's server; None: not known yet
     is_native: bool | None = None
     # when it answered last
@@ -76,17 +78,17 @@ class ServerView:
         if self.is_reachable is None:
             return "asking"
         if not self.is_reachable:
-            return "unreachable"
+            return "refuses" if self.refuses else "unreachable"
         if self.info is None:
             return "answers"
         if self.info.draining:
             return "draining"
         return "ready" if self.info.ready else "not_ready"
 
-    def lost(self, why: str, now: float) -> Self:
-        """The same server, no longer reachable: what it said last stays."""
+    def lost(self, why: str, now: float, *, refuses: bool = False) -> Self:
+        """The same server, no longer reachable, or to others only: what it said last stays."""
         since = self.since if self.is_reachable is False else now
-        return replace(self, is_reachable=False, since=since, error=why)
+        return replace(self, is_reachable=False, since=since, error=why, refuses=refuses)
 
     def answered(self, now: float, *, info: ServerInfo | None) -> Self:
         """The same server after an answer; one that runs anew is known by nothing but that."""
@@ -101,6 +103,7 @@ class ServerView:
             is_reachable=True,
             since=since,
             error=None,
+            refuses=False,
             is_native=info is not None,
             answered_at=now,
             info=info,

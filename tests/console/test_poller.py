@@ -1,5 +1,6 @@
 """What a console asks NameServers, how often, and what it makes of those that hang, restart, refuse or are Apache's."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,30 @@ async def test_of_apaches_server_less_is_shown_and_said(tmp_path: Path) -> None:
         assert "tells no ages, events and connections" in overview
         assert "broker-a" in brokers
         assert "age not told" in brokers
+
+
+@pytest.mark.parametrize(
+    ("network", "state", "says"),
+    [
+        ("10.0.0.0/8", "refuses", "refuses to tell since"),
+        ("127.0.0.0/8", "ready", "routes not told: refused with code 16"),
+    ],
+)
+async def test_what_a_server_refuses_is_said(network: str, state: str, says: str, tmp_path: Path) -> None:
+    """One that tells nothing is no dead one; one that tells some things is shown with these; neither is asked often."""
+    access = tmp_path / "access.toml"
+    access.write_text(f'[accounts.here]\nnetworks = ["{network}"]\nmay = ["broker-control", "admin-read"]\n')
+    async with (
+        namesrv_in_process(tmp_path / "data", access=str(access)) as server,
+        console(server.clock, server.where) as shown,
+    ):
+        await (await server.connect()).register(MASTER)
+        await passing(server.clock, lambda: view(shown).state == state)
+        await passing(server.clock, lambda: state == "refuses" or view(shown).refused)
+        overview = " ".join(re.sub(r"<[^>]*>", " ", await shown.text("/")).split())
+
+        assert says in overview
+        assert await requests_within(server, 10.0) < 70
 
 
 def route_event(revision: int, *topics: str, count: int | None = None) -> Event:
