@@ -21,6 +21,8 @@ from namesrv_runtime.durable_file import sync_directory
 
 OPEN_SUFFIX: Final = ".jsonl.open"
 CLOSED_SUFFIX: Final = ".jsonl.gz"
+# what `namesrv-staleness compact` makes of a closed file
+COMPACTED_SUFFIX: Final = ".parquet"
 # 64 MiB are a few seconds of compression, and the size of a Spark task; JSON lines become a tenth of it.
 DEFAULT_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 # The lines of one log are much alike: more than this takes time and gains little.
@@ -141,7 +143,7 @@ class LineFiles:
         files old at once, none is too old until it has run evenly for as long as files are kept.
         """
         found: list[tuple[Path, os.stat_result]] = []
-        for path in self._files(CLOSED_SUFFIX):
+        for path in self._files(CLOSED_SUFFIX, COMPACTED_SUFFIX):
             with contextlib.suppress(FileNotFoundError):
                 found.append((path, path.stat()))
         self._notice_steps(wall, steady, max((status.st_mtime for _, status in found), default=None))
@@ -171,11 +173,12 @@ class LineFiles:
         if not is_even:
             self._steady_since = steady
 
-    def _files(self, suffix: str) -> list[Path]:
+    def _files(self, *suffixes: str) -> list[Path]:
         """This writer's files, of all its runs, oldest first."""
-        mine = re.compile(rf"{re.escape(self._name)}-([0-9a-f]+)-([0-9]+){re.escape(suffix)}")
+        endings = "|".join(re.escape(suffix) for suffix in suffixes)
+        mine = re.compile(rf"{re.escape(self._name)}-([0-9a-f]+)-([0-9]+)({endings})")
         found = []
-        for path in self.directory.glob(f"dt=*/hour=*/{self._name}-*{suffix}"):
+        for path in self.directory.glob(f"dt=*/hour=*/{self._name}-*"):
             match = mine.fullmatch(path.name)
             if match:
                 found.append((path.parent.parent.name, path.parent.name, match[1], int(match[2]), path))

@@ -12,8 +12,9 @@ from urllib.parse import unquote
 
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
+CLOSED_SUFFIX: Final = ".jsonl.gz"
 # what the daemon and the client write: closed, plain, and open (or left by a crash)
-LOG_SUFFIXES: Final = (".jsonl.gz", ".jsonl", ".jsonl.open", ".open")
+LOG_SUFFIXES: Final = (CLOSED_SUFFIX, ".jsonl", ".jsonl.open", ".open")
 PARQUET_SUFFIX: Final = ".parquet"
 SUFFIXES: Final = (*LOG_SUFFIXES, PARQUET_SUFFIX)
 # by this file a directory is known as a report of ours: it may be replaced, and is no input
@@ -85,6 +86,9 @@ def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
             path = Path(root, name)
             if not name.endswith(SUFFIXES) or name.startswith(("_", ".")):
                 continue
+            if name.endswith(CLOSED_SUFFIX) and compacted_of(path).name in names:
+                # the same lines are in there
+                continue
             if path.exists():
                 found.append(path)
             elif path.is_symlink():
@@ -112,6 +116,11 @@ def is_url(text: str) -> bool:
     """Whether it is for Spark to open: a scheme other than `file`."""
     match = _URL.match(text)
     return match is not None and match["scheme"].lower() != "file"
+
+
+def compacted_of(file: Path) -> Path:
+    """Where the lines of a closed file are once they have been compacted."""
+    return file.with_name(file.name.removesuffix(CLOSED_SUFFIX) + PARQUET_SUFFIX)
 
 
 def is_report(directory: Path) -> bool:

@@ -113,13 +113,14 @@ def test_old_files_go(files: LineFiles, tmp_path: Path) -> None:
     """By their age; folders that are empty go along, and other servers' files stay."""
     now = WALL + 10 * DAY
     closed(tmp_path, HOUR_7, "ns-1-00aa-1.jsonl.gz", size=10, modified=now - 7 * DAY - 1)
+    closed(tmp_path, HOUR_7, "ns-1-00aa-1.parquet", size=10, modified=now - 7 * DAY - 1)
     closed(tmp_path, HOUR_8, "ns-1-00aa-2.jsonl.gz", size=10, modified=now - 7 * DAY + 1)
     closed(tmp_path, HOUR_8, "ns-1-00aa-3.jsonl.gz", size=10, modified=now - DAY)
     closed(tmp_path, HOUR_8, "ns-2-00aa-1.jsonl.gz", size=10, modified=0)
 
     removed = files.remove_old(now, 0.0, Retention(keep_days=7, max_bytes=1000))
 
-    assert ([tmp_path / HOUR_7 / "ns-1-00aa-1.jsonl.gz"], False) == removed
+    assert ([tmp_path / HOUR_7 / f"ns-1-00aa-1.{ending}" for ending in ("jsonl.gz", "parquet")], False) == removed
     left = ("ns-1-00aa-2", "ns-1-00aa-3", "ns-2-00aa-1")
     assert [f"{HOUR_8}/{name}.jsonl.gz" for name in left] == names(tmp_path)
     assert not (tmp_path / HOUR_7).exists()

@@ -37,6 +37,7 @@ examples:
   namesrv-staleness heartbeats/ --out report --fail-if 'p99>170' --fail-if 'false>0' --max-bad-ratio 0.001
   namesrv-staleness heartbeats/ --out report --follow      # repeatedly: reads only new files
   namesrv-staleness compare before/ after/ --out changes   # `compare --help` says more
+  namesrv-staleness compact heartbeats/                    # smaller and quicker to read; `compact --help`
 """
 
 

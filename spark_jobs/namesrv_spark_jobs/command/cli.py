@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Final
 
 from namesrv_spark_jobs import errors
+from namesrv_spark_jobs.command import compact
 from namesrv_spark_jobs.command.arguments import Settings, read_settings
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
@@ -52,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     if list(argv[:1]) == ["compare"]:
         return _compare(argv[1:])
+    if list(argv[:1]) == [compact.COMMAND]:
+        return compact.main(argv[1:])
     settings = read_settings(argv)
     if settings.submit_line is not None:
         sys.stdout.write(f"{settings.submit_line}\n")

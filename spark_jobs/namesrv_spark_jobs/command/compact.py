@@ -1,0 +1,102 @@
+"""`namesrv-staleness compact`: closed files of a log become Parquet, which is smaller and quicker to read."""
+
+import argparse
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, UsageError
+from namesrv_spark_jobs.log_files import CLOSED_SUFFIX, compacted_of, truncated
+
+COMMAND: Final = "compact"
+
+_EPILOG: Final = """\
+Each closed file (.jsonl.gz) gets a .parquet beside it, sorted by broker and time, which reports read in its place.
+It has all that a report needs, and not the fields that are for people only (docs/heartbeat-log.md).
+The daemon's retention removes both. Files that are being written are left alone; a second run goes on where the first
+ended, and one that is interrupted leaves nothing half done. A damaged file stays as it is.
+
+examples:
+  namesrv-staleness compact heartbeats/
+  namesrv-staleness compact heartbeats/ --drop-lines
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Compact what the arguments name; the exit code. Raises UsageError and EngineError."""
+    chosen = _parser().parse_args(argv)
+    directory = Path(chosen.directory)
+    if not directory.is_dir():
+        raise UsageError(f"{directory}: no such directory")
+    if importlib.util.find_spec("duckdb") is None:
+        raise UsageError("duckdb is not installed; install it with pip install 'namesrv[report]'")
+    files = list(_closed(directory))
+    # a report says that something is missing in them, which their Parquet could not
+    damaged = set(truncated([str(file) for file in files]))
+    for file in damaged:
+        sys.stderr.write(f"{PROGRAM}: skipped {file}: it ends too early, or is damaged\n")
+    files = [file for file in files if str(file) not in damaged]
+    before = after = 0
+    for number, file in enumerate(files, 1):
+        target = compacted_of(file)
+        size = file.stat().st_size
+        if not target.exists():
+            _compact(file, target)
+        before, after = before + size, after + target.stat().st_size
+        if chosen.drop_lines:
+            file.unlink()
+        if not chosen.quiet:
+            sys.stderr.write(f"{PROGRAM}: {number} of {len(files)}: {target}\n")
+    if not chosen.quiet:
+        sys.stderr.write(f"{PROGRAM}: {len(files)} files: {before / 1e6:,.1f} MB became {after / 1e6:,.1f} MB\n")
+    return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=f"{PROGRAM} {COMMAND}",
+        description="Turn closed files of heartbeat logs into Parquet.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("directory", metavar="DIR", help="directory of logs, as the daemon writes it")
+    made.add_argument("--drop-lines", action="store_true", help="remove each file of lines once its Parquet is on disk")
+    made.add_argument("--quiet", action="store_true", help="say nothing but errors")
+    return made
+
+
+def _closed(directory: Path) -> Iterator[Path]:
+    """The files that nobody writes any more, oldest first."""
+    for file in sorted(directory.rglob(f"*{CLOSED_SUFFIX}")):
+        if not any(part.startswith((".", "_")) for part in file.relative_to(directory).parts):
+            yield file
+
+
+def _compact(file: Path, target: Path) -> None:
+    """Put Parquet beside a file, at once and on disk; it gets the file's own age, by which retention goes."""
+    import duckdb  # noqa: PLC0415  # not for --help
+
+    from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb
+
+    # no reader takes it for a log
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    status = file.stat()
+    try:
+        with tempfile.TemporaryDirectory(prefix="namesrv-compact-") as staging, EmbeddedEngine(Path(staging)) as engine:
+            engine.write_sorted(str(file), scratch)
+        with scratch.open("rb") as written:
+            os.fsync(written.fileno())
+        shutil.copymode(file, scratch)
+        os.utime(scratch, ns=(time.time_ns(), status.st_mtime_ns))
+        scratch.replace(target)
+    except (duckdb.Error, OSError) as error:
+        raise EngineError(f"{file}: {str(error).partition(chr(10))[0]}") from error
+    finally:
+        scratch.unlink(missing_ok=True)
