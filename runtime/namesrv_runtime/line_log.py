@@ -90,6 +90,7 @@ class LineLog:
         name: str = "heartbeat_log",
         max_queued: int = DEFAULT_MAX_QUEUED,
         max_uncompressed: int = 0,
+        on_compressed: Callable[[Path, threading.Event], None] | None = None,
     ) -> None:
         # lines that were lost, since the start
         self.dropped = 0
@@ -113,6 +114,9 @@ class LineLog:
         self._opening = b""
         self._is_archived = False
         self._is_clock_doubted = False
+        # called for each file once it is compressed, in the compressing thread, with what is set when there is no more
+        # time; may raise OSError
+        self._on_compressed = on_compressed
         # closed files; where their number is bounded, writing waits for compression
         self._archive: Queue[Path | None] = Queue(max_uncompressed)
         # done when both threads have ended, or one with a bug
@@ -260,17 +264,27 @@ class LineLog:
         closed = list(self._files.left_open())
         while True:
             for path in closed:
-                try:
-                    compress(path)
-                except OSError as error:
-                    # the next start tries again; until then it is read as it is
-                    self._report(logging.WARNING, "not_compressed", {"path": path, "error": error})
+                self._compress(path)
             self._remove_old()
             path_or_end = self._archive.get()
             if path_or_end is None:
                 self._is_archived = True
                 return
             closed = [path_or_end]
+
+    def _compress(self, path: Path) -> None:
+        try:
+            compressed = compress(path)
+        except OSError as error:
+            # the next start tries again; until then it is read as it is
+            self._report(logging.WARNING, "not_compressed", {"path": path, "error": error})
+            return
+        # who leaves is not kept
+        if self._on_compressed is not None and not self._closing.is_set():
+            try:
+                self._on_compressed(compressed, self._closing)
+            except OSError as error:
+                self._report(logging.WARNING, "not_compacted", {"path": compressed, "error": error})
 
     def _remove_old(self) -> None:
         # where there is a clock that goes on while the machine sleeps: to wake up is no step of the wall clock

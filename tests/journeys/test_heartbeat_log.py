@@ -49,6 +49,25 @@ def test_a_killed_server_leaves_whole_lines(start: Start, connect: Connect, data
     assert b'{"v":1,"seq":' == last
 
 
+@pytest.mark.parametrize("mode", ["keep", "drop"])
+def test_closed_files_become_parquet(start: Start, connect: Connect, data_dir: Path, mode: str) -> None:
+    """In a process of their own; what is being written stays as it is."""
+    daemon = start()
+    BROKER.register(connect(daemon))
+    root = data_dir / "heartbeats"
+    left = wait_for_file(root, ".open")
+    daemon.kill()
+
+    again = start("--heartbeat-log-compact", mode)
+
+    made = wait_for_file(root, ".parquet")
+    assert left.name.removesuffix(".jsonl.open") == made.stem
+    closed = made.with_suffix(".jsonl.gz")
+    until(lambda: closed.exists() is (mode == "keep"))
+    assert [] == again.lines("heartbeat_log_not_compacted")
+    assert 1 == len(list(root.rglob("*.open")))
+
+
 def test_a_full_disk_stops_nothing(start: Start, connect: Connect, data_dir: Path) -> None:
     """Routes are served, brokers registered and evicted; once there is room, the log goes on without a torn line."""
     daemon = start()

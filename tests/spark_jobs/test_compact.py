@@ -18,7 +18,6 @@ from tests.support.spark_logs import (
     write_plain,
 )
 
-
 TORN = "ns-5-00cc-1.jsonl.gz"
 
 
@@ -84,4 +83,4 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
 def test_what_cannot_be_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is named."""
     assert 2 == main(["compact", str(tmp_path / "nowhere")])
-    assert f"{tmp_path}/nowhere: no such directory" in capsys.readouterr().err
+    assert f"{tmp_path}/nowhere: no such file or directory" in capsys.readouterr().err

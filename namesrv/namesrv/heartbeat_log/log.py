@@ -10,6 +10,7 @@ from sys import intern
 from typing import Any, Final
 
 from namesrv import version
+from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import HeartbeatLines, RegisteredWith, RoutesPublished, Told
 from namesrv.routeinfo.liveness import LivenessClock
@@ -101,6 +102,7 @@ class HeartbeatLog(LineLog):
             HeartbeatLines(settings.nameserver_name, boot_id, self._shape),
             retention,
             report=lambda level, name, fields: event(logger, level, name, **fields),
+            on_compressed=compaction(settings.heartbeat_log_compact),
         )
 
     def start(self) -> None:

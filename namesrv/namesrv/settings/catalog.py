@@ -133,6 +133,7 @@ NEED_RESTART: Final = frozenset(
         "evict_on_disconnect",
         "wait_for_service_seconds",
         "heartbeat_log_dir",
+        "heartbeat_log_compact",
         "http_tls",
         "audit_log_dir",
     }

@@ -303,6 +303,10 @@ class Settings(BaseModel):
     """Total size of the heartbeat log's files; the oldest are deleted first. A hundred brokers write about 100 MB a
     day, and a tenth of that once it is compressed."""
 
+    heartbeat_log_compact: Literal["off", "keep", "drop"] = "off"
+    """Whether closed files of the heartbeat log become Parquet (namesrv-staleness compact), a seventh of their size, in
+    a process of its own: with keep beside the compressed lines, with drop in their place. It needs the extra report."""
+
     access: str = ""
     """TOML file of accounts and what each may do; it is read again on SIGHUP. With it, nothing is allowed that it does
     not grant. An empty value means none: anyone who reaches the port may do all that an Apache NameServer allows."""

@@ -1,5 +1,6 @@
 """The effective settings of a run and where each came from: flags, environment, files, defaults."""
 
+import importlib.util
 import json
 import re
 import stat
@@ -183,6 +184,8 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         Certificate.read(settings)
     except TlsError as error:
         yield f"TLS: {printable(str(error))}"
+    if settings.heartbeat_log_compact != "off" and importlib.util.find_spec("duckdb") is None:
+        yield f"heartbeat-log-compact {settings.heartbeat_log_compact} needs the extra report, which is not installed"
 
 
 def _doubts(settings: Settings) -> list[str]:

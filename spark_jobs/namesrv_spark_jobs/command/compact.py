@@ -31,16 +31,16 @@ examples:
 def main(argv: Sequence[str]) -> int:
     """Compact what the arguments name; the exit code. Raises UsageError and EngineError."""
     chosen = _parser().parse_args(argv)
-    directory = Path(chosen.directory)
-    if not directory.is_dir():
-        raise UsageError(f"{directory}: no such directory")
+    place = Path(chosen.place)
+    if not place.exists():
+        raise UsageError(f"{place}: no such file or directory")
     if importlib.util.find_spec("duckdb") is None:
         raise UsageError("duckdb is not installed; install it with pip install 'namesrv[report]'")
-    files = list(_closed(directory))
+    files = list(_closed(place))
     # a report says that something is missing in them, which their Parquet could not
     damaged = set(truncated([str(file) for file in files]))
-    for file in damaged:
-        sys.stderr.write(f"{PROGRAM}: skipped {file}: it ends too early, or is damaged\n")
+    for name in sorted(damaged):
+        sys.stderr.write(f"{PROGRAM}: skipped {name}: it ends too early, or is damaged\n")
     files = [file for file in files if str(file) not in damaged]
     before = after = 0
     for number, file in enumerate(files, 1):
@@ -66,16 +66,21 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("directory", metavar="DIR", help="directory of logs, as the daemon writes it")
+    made.add_argument("place", metavar="DIR", help="directory of logs, as the daemon writes it, or one closed file")
     made.add_argument("--drop-lines", action="store_true", help="remove each file of lines once its Parquet is on disk")
     made.add_argument("--quiet", action="store_true", help="say nothing but errors")
     return made
 
 
-def _closed(directory: Path) -> Iterator[Path]:
+def _closed(place: Path) -> Iterator[Path]:
     """The files that nobody writes any more, oldest first."""
-    for file in sorted(directory.rglob(f"*{CLOSED_SUFFIX}")):
-        if not any(part.startswith((".", "_")) for part in file.relative_to(directory).parts):
+    if place.is_file():
+        if not place.name.endswith(CLOSED_SUFFIX):
+            raise UsageError(f"{place}: not a closed log ({CLOSED_SUFFIX})")
+        yield place
+        return
+    for file in sorted(place.rglob(f"*{CLOSED_SUFFIX}")):
+        if not any(part.startswith((".", "_")) for part in file.relative_to(place).parts):
             yield file
 
 

@@ -194,7 +194,9 @@ class EmbeddedEngine:
             exact = ", ".join(f"CAST({name} AS {_EXACT}) AS {name}" for name in numbers)
             kept = Table(self, f"SELECT * REPLACE ({exact}) FROM ({kept.sql})", kept.columns)
             options = ["PARQUET_VERSION V2"]
-        self._copy(kept.orderBy("cluster", "broker_name", "broker_id", "boot_id", "seq"), target, *options, codec="zstd")
+        self._copy(
+            kept.orderBy("cluster", "broker_name", "broker_id", "boot_id", "seq"), target, *options, codec="zstd"
+        )
 
     def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
         made: Any = table
