@@ -11,13 +11,16 @@ from starlette.responses import PlainTextResponse, Response
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.past import lanes
-from namesrv_console.past.asking import PATIENCE_SECONDS
+from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
 from namesrv_console.past.files import last_hour
 from namesrv_console.past.model import (
     MOST_LANES,
+    Answer,
     Failed,
     Outcome,
     Question,
+    Report,
+    ReportQuestion,
     RouteQuestion,
     Strip,
     StripQuestion,
@@ -185,9 +188,16 @@ async def what_if(visit: Visit) -> Content:
 
 
 def _what_if_asked(query: Mapping[str, str], end_ms: int) -> _Asked:
-    span, seconds = _span(query, end_ms), {slider.name: _seconds(slider, query) for slider in SLIDERS}
-    question = WhatIfQuestion(span=span, **{f"{name}_ms": value * 1000 for name, value in seconds.items()})
-    return _Asked(question, _permanent(span, **seconds))
+    span, seconds = _what_if_settings(query, end_ms)
+    return _Asked(WhatIfQuestion(span=span, **_in_ms(seconds)), _permanent(span, **seconds))
+
+
+def _what_if_settings(query: Mapping[str, str], end_ms: int) -> tuple[Span, dict[str, int]]:
+    return _span(query, end_ms), {slider.name: _seconds(slider, query) for slider in SLIDERS}
+
+
+def _in_ms(seconds: Mapping[str, int]) -> dict[str, int]:
+    return {f"{name}_ms": value * 1000 for name, value in seconds.items()}
 
 
 def _seconds(slider: Slider, query: Mapping[str, str]) -> int:
@@ -217,6 +227,28 @@ def _kind(outcome: Outcome, answer: WhatIfs) -> str:
     return "asked" if outcome == answer.asked else "other"
 
 
+async def report(visit: Visit) -> Content:
+    """The whole report of the same hours, as a file: its page has scripts of its own, which have no place here."""
+    past = visit.console.past
+    if not past.logs:
+        return PlainTextResponse("no logs\n", HTTPStatus.NOT_FOUND)
+    try:
+        span, seconds = _what_if_settings(visit.query, await _end_ms(visit))
+    except ValueError as error:
+        return PlainTextResponse(f"{error}\n", HTTPStatus.BAD_REQUEST)
+    # whoever asked for a file waits for it
+    answer = await past.ask(ReportQuestion(span=span, **_in_ms(seconds)), patience_seconds=LIMIT_SECONDS)
+    if not isinstance(answer, Report):
+        return _unavailable(answer)
+    as_file = {"content-disposition": 'attachment; filename="staleness.html"'}
+    return Response(answer.html, media_type="text/html", headers=as_file)
+
+
+def _unavailable(answer: Answer | None) -> Response:
+    why = answer.why if isinstance(answer, Failed) else "still reading the logs; try again"
+    return PlainTextResponse(f"{why}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+
 # --- strip
 
 
@@ -231,14 +263,13 @@ async def strip(visit: Visit) -> Content:
     question = StripQuestion(span=span, cluster=query.get("cluster", ""), broker_name=query.get("name", ""))
     answer = await past.ask(question, patience_seconds=_LONG_PATIENCE_SECONDS)
     if not isinstance(answer, Strip):
-        return PlainTextResponse(
-            f"{answer.why if isinstance(answer, Failed) else 'still reading'}\n", HTTPStatus.SERVICE_UNAVAILABLE
-        )
+        return _unavailable(answer)
     return Response(strip_picture(answer), media_type="image/svg+xml", headers={"cache-control": "max-age=60"})
 
 
 TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline)
 TRAVEL: Final = Page("travel", "/travel", "past.travel", travel)
 WHAT_IF: Final = Page("what_if", "/what-if", "past.what_if", what_if)
+REPORT: Final = Page("report", "/what-if/report.html", "past.full_report", report, in_menu=False)
 STRIP: Final = Page("strip", "/strip.svg", "past.strip", strip, in_menu=False)
-PAGES: Final = (TIMELINE, TRAVEL, WHAT_IF, STRIP)
+PAGES: Final = (TIMELINE, TRAVEL, WHAT_IF, REPORT, STRIP)

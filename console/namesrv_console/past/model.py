@@ -75,7 +75,16 @@ class WhatIfQuestion(Value, frozen=True, tag="what-if"):
     poll_ms: int
 
 
-Question = TimelineQuestion | StripQuestion | RouteQuestion | WhatIfQuestion
+class ReportQuestion(Value, frozen=True, tag="report"):
+    """The whole report on the hours that a what-if is of, with its settings among those that are tried."""
+
+    span: Span
+    expiry_ms: int
+    scan_ms: int
+    poll_ms: int
+
+
+Question = TimelineQuestion | StripQuestion | RouteQuestion | WhatIfQuestion | ReportQuestion
 
 
 # --- answers
@@ -242,10 +251,16 @@ class WhatIfs(Value, frozen=True, tag="what-if"):
     others: list[Outcome]
 
 
+class Report(Value, frozen=True, tag="report"):
+    """A page that stands alone."""
+
+    html: str
+
+
 class Failed(Value, frozen=True, tag="failed"):
     """It could not be answered; people read why."""
 
     why: str
 
 
-Answer = Timeline | Strip | TopicPast | WhatIfs | Failed
+Answer = Timeline | Strip | TopicPast | WhatIfs | Report | Failed

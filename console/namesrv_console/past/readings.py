@@ -27,6 +27,8 @@ from namesrv_console.past.model import (
     Outcome,
     Question,
     Reading,
+    Report,
+    ReportQuestion,
     RouteQuestion,
     Run,
     ServerRoute,
@@ -44,9 +46,12 @@ from namesrv_console.past.model import (
 )
 from namesrv_console.past.spans import HOUR_MS, Span, written
 from namesrv_spark_jobs import pipeline
+from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W, written_in
 from namesrv_spark_jobs.options import Options, WhatIf
+from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.transforms import clients, lives, output_rows, replay
 from namesrv_spark_jobs.transforms.extract import BAD_PART
 from namesrv_spark_jobs.transforms.output_rows import whole_ms
@@ -114,6 +119,8 @@ class Readings:
 
     def answer(self, question: Question) -> Answer:
         """Read what is missing, and answer. Raises LogsError."""
+        if isinstance(question, ReportQuestion):
+            return self._report(question)
         # a replay is of all that was read: it must not depend on what was asked before
         read = self._reading(question.span, is_exact=isinstance(question, WhatIfQuestion))
         with written_in(read.engine):
@@ -128,7 +135,7 @@ class Readings:
                     return _what_ifs(read, question)
 
     def _reading(self, asked: Span, *, is_exact: bool) -> _Read:
-        span = Span(asked.from_ms - _BEFORE_MS, asked.to_ms).hours()
+        span = _read_for(asked)
         for read in reversed(self._kept):
             is_fresh = time.monotonic() - read.began < _FRESH_SECONDS
             is_wanted = span == read.about.span if is_exact else span in read.about.span
@@ -148,11 +155,29 @@ class Readings:
             self._kept.remove(read)
             read.kept.close()
 
-    def _read(self, span: Span) -> _Read:
-        moments = f"from {written(span.from_ms)} to {written(span.to_ms)}"
+    def _files(self, span: Span) -> list[str]:
         files = files_of(self._logs, span)
         if not files:
-            raise LogsError(f"no log {moments}")
+            raise LogsError(f"no log {_moments(span)}")
+        return files
+
+    def _report(self, question: ReportQuestion) -> Report:
+        span = _read_for(question.span)
+        expiries = tuple(sorted({question.expiry_ms, *WhatIf().expiry_ms}))
+        grid = WhatIf(expiry_ms=expiries, scan_ms=(question.scan_ms,), poll_ms=(question.poll_ms,))
+        options = Options(since_ms=span.from_ms, until_ms=span.to_ms, poll_ms=question.poll_ms, what_if=grid)
+        with (
+            TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder,
+            EmbeddedEngine(Path(folder), memory=_MEMORY) as engine,
+        ):
+            try:
+                found = analyse(engine, self._files(span), options, lambda _: None)
+            except NothingToReadError:
+                raise LogsError(f"no line of a log {_moments(span)} could be read") from None
+            return Report(html=page(found.summary, found.charts))
+
+    def _read(self, span: Span) -> _Read:
+        files = self._files(span)
         began, read_ms = time.monotonic(), round(time.time() * 1000)
         options = Options(since_ms=span.from_ms, until_ms=span.to_ms, what_if=_ANY_SETTING)
         with ExitStack() as kept:
@@ -164,7 +189,7 @@ class Readings:
                 tallied = lines.tallied.groupBy(is_bad).agg(F.sum("lines").alias("lines"))
                 counts = {row["is_bad"]: int(row["lines"]) for row in tallied.collect()}
                 if False not in counts:
-                    raise LogsError(f"no line of a log {moments} could be read")
+                    raise LogsError(f"no line of a log {_moments(span)} could be read")
                 tables = pipeline.make(engine, lines, options, lambda _: None)
                 begun = lives.beginnings(tables.points)
                 gaps = engine.stored(replay.gaps(tables.points, tables.lives, begun, tables.boots), "gaps")
@@ -181,6 +206,15 @@ class Readings:
                 period=round(period or 0),
                 began=began,
             )
+
+
+def _read_for(asked: Span) -> Span:
+    """What is read to answer for a span: whole hours, and one before."""
+    return Span(asked.from_ms - _BEFORE_MS, asked.to_ms).hours()
+
+
+def _moments(span: Span) -> str:
+    return f"from {written(span.from_ms)} to {written(span.to_ms)}"
 
 
 def _whole_ms(microseconds: int | None) -> int | None:

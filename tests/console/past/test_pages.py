@@ -45,6 +45,8 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
         before = await asked(shown, "/travel?topic=orders&at=2023-11-14T22:15:30")
         what_if = await asked(shown, "/what-if?expiry=60&scan=5&poll=30")
         wrong = await asked(shown, "/what-if?expiry=9999")
+        report = await shown.http.get("/what-if/report.html?expiry=45&to=2023-11-14T22:30")
+        no_report = await shown.http.get("/what-if/report.html?expiry=x")
         strip = await shown.text("/strip.svg?cluster=cluster-1&name=broker-a")
         topic = await asked(shown, "/topic?name=orders")
         detail = await shown.text("/broker?cluster=cluster-1&name=broker-a")
@@ -57,6 +59,9 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     assert "0 of 1 connections had an old route." in before
     assert "As logged 2 m 33 s" in what_if
     assert "With these settings 1 m 33 s" in what_if
+    assert 'attachment; filename="staleness.html"' == report.headers["content-disposition"]
+    assert "cluster-1/broker-a" in report.text
+    assert 400 == no_report.status_code
     assert "expiry: &#39;9999&#39; is not a number of seconds from 10 to 300" in wrong
     assert "Who asks for it Client" in topic
     assert "cluster-1/broker-a/0 on" in strip
