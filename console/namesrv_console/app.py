@@ -88,7 +88,7 @@ class _Served:
         self.all = (*PAGES, actions.PAGE) if console.settings.access.actions else PAGES
         self._templates = Templates(self.all)
         self.pages = LivePages(console, self._templates)
-        self._by_path = {page.path: page for page in self.all}
+        self._by_path = {page.path: page for page in self.all if page.is_live}
 
     def endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         """What answers for a page."""

@@ -110,3 +110,5 @@ class Page:
     # what the browser keeps that is a part of the query
     cookies: tuple[str, ...] = ()
     in_menu: bool = True
+    # False: it answers with a file, and has no template
+    is_live: bool = True

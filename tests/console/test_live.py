@@ -86,9 +86,10 @@ async def test_a_tab_that_does_not_read_is_dropped(tmp_path: Path) -> None:
 
 
 async def test_what_is_no_page_has_no_stream() -> None:
-    """A wrong address is said so."""
+    """A wrong address is said so, and what is a file never changes."""
     async with console(FakeClock(), "127.0.0.1:1") as shown:
-        assert 404 == (await shown.http.get("/live", params={"of": "/nowhere"})).status_code
+        for path in ("/nowhere", "/diff.json", "/strip.svg"):
+            assert 404 == (await shown.http.get("/live", params={"of": path})).status_code
 
 
 async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> None:

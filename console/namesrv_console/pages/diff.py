@@ -71,4 +71,4 @@ async def export(visit: Visit) -> Content:
 
 
 PAGE = Page("diff", "/diff", "diff.title", show, parts=("differences",))
-EXPORT = Page("diff-json", "/diff.json", "diff.title", export, in_menu=False)
+EXPORT = Page("diff-json", "/diff.json", "diff.title", export, in_menu=False, is_live=False)

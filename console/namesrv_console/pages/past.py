@@ -270,6 +270,6 @@ async def strip(visit: Visit) -> Content:
 TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline)
 TRAVEL: Final = Page("travel", "/travel", "past.travel", travel)
 WHAT_IF: Final = Page("what_if", "/what-if", "past.what_if", what_if)
-REPORT: Final = Page("report", "/what-if/report.html", "past.full_report", report, in_menu=False)
-STRIP: Final = Page("strip", "/strip.svg", "past.strip", strip, in_menu=False)
+REPORT: Final = Page("report", "/what-if/report.html", "past.full_report", report, in_menu=False, is_live=False)
+STRIP: Final = Page("strip", "/strip.svg", "past.strip", strip, in_menu=False, is_live=False)
 PAGES: Final = (TIMELINE, TRAVEL, WHAT_IF, REPORT, STRIP)
