@@ -30,6 +30,11 @@ run: setup-run ## serve on 0.0.0.0:9876 until Ctrl-C, with its data in .state
 console: setup-run ## serve the web console on 127.0.0.1:9878 until Ctrl-C: make console ARGS='--server a:9876 --server b:9876'
 	@exec .venv/bin/namesrv-console $(ARGS)
 
+.PHONY: screenshots
+screenshots: setup ## take the pictures of the console in docs/images anew (needs a browser)
+	@sh tests/spark_jobs/setup_browser.sh
+	@NAMESRV_PICTURES="$(CURDIR)/docs/images" $(PY) -m pytest -q tests/console/browser/test_pictures.py $(ARGS)
+
 .PHONY: test
 test: setup ## run the quick tests: every capability once, in three minutes
 	@$(PYTEST) -m 'not slow' $(ARGS)

@@ -50,9 +50,12 @@ def show(opened: webdriver.Chrome, page: Path | str, *, size: tuple[int, int] = 
     opened.get(page if isinstance(page, str) else page.as_uri())
 
 
-def take_picture(opened: webdriver.Chrome, target: Path) -> None:
-    """The whole page, not only what a screen shows of it."""
-    taken = opened.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "format": "png"})
+def take_picture(opened: webdriver.Chrome, target: Path, *, clip: tuple[int, int, float] | None = None) -> None:
+    """The whole page, not only what a screen shows of it; or its top, of that width and height, scaled."""
+    how: dict[str, Any] = {"captureBeyondViewport": True, "format": "png"}
+    if clip is not None:
+        how["clip"] = {"x": 0, "y": 0, "width": clip[0], "height": clip[1], "scale": clip[2]}
+    taken = opened.execute_cdp_cmd("Page.captureScreenshot", how)
     target.write_bytes(base64.b64decode(taken["data"]))
 
 

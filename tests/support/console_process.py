@@ -1,5 +1,6 @@
 """Runs `namesrv-console` as a process, and looks at its pages in a browser."""
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,23 +9,47 @@ from typing import Any, Final
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
+from namesrv_console.app import PAGES
 from tests.support.fake_clock import GUARD_SECONDS
+from tests.support.pages import ROOT
 from tests.support.talking_process import PatternProcess
 
-# every server has told all that it knows, and the stream of the page is open
+# what each of the pages for people is asked for; those about the past tell of the night that `night` writes
+_DETAILS: Final = {
+    "topic": "/topic?name=orders",
+    "search": "/search?q=broker",
+    "timeline": "/timeline?from=2026-03-01T00:00&to=2026-03-01T08:00&wait=1",
+    "travel": "/travel?topic=topic-00004&at=2026-03-01T03:30&wait=1",
+    "what_if": "/what-if?expiry=60&scan=5&poll=30&wait=1",
+}
+# every server has told all that it knows, the stream of the page is open, and the logs are read
 READY: Final = """
     const chips = [...document.querySelectorAll(".chip")];
-    return chips.length && chips.every(chip => chip.matches(".ready")) && document.querySelector("#wall").dateTime;
+    return chips.length && chips.every(chip => chip.matches(".ready"))
+        && document.querySelector("#wall").dateTime && !document.querySelector("[data-again]");
 """
 
 
-class ConsoleProcess(PatternProcess):
-    """The console on a free port, asking these servers, as a context manager."""
+def addresses(broker: str) -> dict[str, str]:
+    """The pages for people by name, each with an address below the console's at which it shows something."""
+    details = {**_DETAILS, "broker": f"/broker?{broker}"}
+    return {page.name: details.get(page.name, page.path) for page in PAGES if page.in_menu or page.name in details}
 
-    def __init__(self, *servers: str, logs: Sequence[Path] = ()) -> None:
-        asked = [word for server in servers for word in ("--server", server)]
-        past = [word for log in logs for word in ("--logs", str(log))]
-        super().__init__([sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0", *asked, *past])
+
+def night(directory: Path) -> Path:
+    """Heartbeat logs of two servers in the night of 2026-03-01, in which brokers fail."""
+    write = [sys.executable, "-m", "tools.heartbeat_logs", "--lines", "40000", "--out", str(directory), "--seed", "1"]
+    subprocess.run(write, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return directory
+
+
+class ConsoleProcess(PatternProcess):
+    """The console on a free port, as a context manager: what it asks, and the directories that it reads."""
+
+    def __init__(self, *servers: str, logs: Sequence[Path] = (), audit: Sequence[Path] = ()) -> None:
+        given = {"server": servers, "logs": logs, "audit": audit}
+        flags = [f"--{name}={value}" for name, values in given.items() for value in values]
+        super().__init__([sys.executable, "-m", "namesrv_console", "--listen=127.0.0.1:0", *flags])
 
     def url(self) -> str:
         """Where it is, with a slash at the end; once it listens."""

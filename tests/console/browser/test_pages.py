@@ -9,9 +9,8 @@ import pytest
 from selenium import webdriver
 
 from namesrv_client import ClientSettings, SyncRouteClient
-from namesrv_console.app import PAGES
 from tests.support.browser import console, show
-from tests.support.console_process import READY, ConsoleProcess, shown
+from tests.support.console_process import READY, ConsoleProcess, addresses, night, shown
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
 
@@ -28,15 +27,7 @@ HOSTILE: Final = (
     "t" * 127,
 )
 TAKEN_APART: Final = ("\\x1b[31mred", "\\u202egnorts")
-DETAILS: Final = {
-    "broker": "/broker?cluster=cluster-a&name=broker-a",
-    "topic": "/topic?name=orders",
-    "search": "/search?q=broker",
-}
-# in the menu, and those that links lead to; what is none for people (JSON, forms) is asked for elsewhere
-ADDRESSES: Final = {
-    page.name: DETAILS.get(page.name, page.path) for page in PAGES if page.in_menu or page.name in DETAILS
-}
+ADDRESSES: Final = addresses("cluster=cluster-a&name=broker-a")
 AXE: Final = """
     const done = arguments[arguments.length - 1];
     axe.run(document, { resultTypes: ["violations"] }).then(
@@ -73,8 +64,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         servers = (one.where, two.where)
         client = enter(SyncRouteClient(ClientSettings(name_servers=";".join(servers), protocol="native")))
         client.route("orders")
-        logs = (one.data_dir / "heartbeats", two.data_dir / "heartbeats")
-        yield enter(ConsoleProcess(*servers, logs=logs)).url()
+        yield enter(ConsoleProcess(*servers, logs=[night(home / "logs")], audit=(one.data_dir, two.data_dir))).url()
 
 
 def violations(opened: webdriver.Chrome) -> list[Any]:
