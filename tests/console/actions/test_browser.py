@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -28,7 +29,7 @@ def test_operator_signs_in_acts_and_leaves(tmp_path: Path, width: int) -> None:
         broker = Broker()
         broker.register(peer)
         url = process.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
-        wait = WebDriverWait(page, 30, poll_frequency=0.05)
+        wait = WebDriverWait(page, 30, poll_frequency=0.05, ignored_exceptions=[StaleElementReferenceException])
 
         def see(css: str, text: str = "") -> None:
             wait.until(lambda it: any(text in found.text for found in it.find_elements(By.CSS_SELECTOR, css)))
