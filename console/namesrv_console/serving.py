@@ -9,6 +9,7 @@ from typing import Final
 
 import uvicorn
 
+from namesrv_console.access.connection import MAX_CONNECTIONS, HttpConnection
 from namesrv_console.app import create_app
 from namesrv_console.console import Console
 from namesrv_console.live import LivePages
@@ -49,7 +50,8 @@ async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: 
     tls = settings.access.tls_context()
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=HttpConnection,
+        limit_concurrency=MAX_CONNECTIONS,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -200,8 +200,12 @@ def _change(change: Any) -> str:
         case {"what": "account", "account": name, "before": before, "after": after}:
             how = "added" if before is None else "removed" if after is None else "changed"
             return f"account {name} {how}{', secrets rotated' if change.get('rotated') else ''}"
+        # of a console's trail
+        case {"what": "not_done", "server": server, "error": error}:
+            return f"not done on {server}: {error}"
         case {"what": what, "before": before, "after": after}:
-            subject = [change[name] for name in ("namespace", "key", "broker_name", "setting") if name in change]
+            names = ("namespace", "key", "broker_name", "topic", "setting")
+            subject = [change[name] for name in names if name in change]
             name = "/".join(map(str, subject))
             return f"{str(what).replace('_', ' ')} {name}: {_value(before)} -> {_value(after)}"
     return str(change.get("what")) if isinstance(change, dict) else ""

@@ -18,7 +18,7 @@ from namesrv_runtime.log import printable
 from tests.support.certificates import Authority
 from tests.support.console import Shown, console
 from tests.support.console_access import PASSWORD, fields, write_users
-from tests.support.ctl import nobody
+from tests.support.ctl import ctl, nobody
 from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
@@ -139,6 +139,11 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
             line[name] for name in ("event", "account", "role", "source")
         )
         assert said == line["command"]
+        # namesrvctl reads it, as it does a server's
+        *_, said_of = (await ctl("audit", str(console.trail))).cells
+        assert ["change", "olga"] == said_of[1:3]
+        assert 'write permission broker-a: "RW-" -> "R--"' in said_of[-1]
+        assert f"not done on {console.down}: no connection" in said_of[-1]
         # each server's log has the user, too
         assert ["olga", "olga"] == [it["asked"]["operator"] for it in logged(caplog, "operator_changed")]
 
