@@ -43,14 +43,17 @@ class ClientPage:
 PAGE_ROWS: Final = 100
 # a connection over which nothing has come yet
 SILENT: Final = "silent"
-_SORTS: Final[Mapping[str, Callable[[ClientRow], Any]]] = {
-    "peer": lambda row: (row.connection.peer, row.server),
-    "server": lambda row: row.server,
-    "role": lambda row: row.role,
-    "protocol": lambda row: row.protocol,
-    "age": lambda row: -(row.seconds or 0.0),
-    "heard": lambda row: row.heard_at or 0.0,
-    "waiting": lambda row: -row.waiting_bytes,
+# a server's view and a connection to it
+_Pair = tuple[ServerView, Connection]
+_SORTS: Final[Mapping[str, Callable[[_Pair], Any]]] = {
+    "peer": lambda it: (it[1].peer, it[0].address),
+    "server": lambda it: it[0].address,
+    "role": lambda it: it[1].role or SILENT,
+    "protocol": lambda it: it[1].protocol or "",
+    # the longest first, like the largest; when it was opened is on the server's clock
+    "age": lambda it: it[1].since_ms or 0,
+    "heard": lambda it: -(it[1].last_request_seconds or 0.0),
+    "waiting": lambda it: -(it[1].unsent_bytes or 0),
 }
 SORTS: Final = tuple(_SORTS)
 
@@ -69,39 +72,37 @@ class ClientQuery:
 def client_page(cluster: Cluster, query: ClientQuery) -> ClientPage:
     """The connections that are asked for. Raises KeyError for a sort that there is not."""
     key, wanted = _SORTS[query.sort], query.text.strip().casefold()
-    every = [row for view in cluster.servers for row in _rows(view)]
+    every = [(view, one) for view in cluster.servers for one in view.connections or ()]
     found = [
-        row
-        for row in every
-        if query.role in ("", row.role)
-        and query.protocol in ("", row.protocol)
-        and wanted in f"{row.connection.peer} {row.connection.proxied or ''} {row.connection.account or ''}".casefold()
+        (view, one)
+        for view, one in every
+        if query.role in ("", one.role or SILENT)
+        and query.protocol in ("", one.protocol)
+        and (not wanted or wanted in f"{one.peer} {one.proxied or ''} {one.account or ''}".casefold())
     ]
     found.sort(key=key)
     pages = max(1, -(-len(found) // PAGE_ROWS))
     page = min(max(1, query.page), pages)
+    # there may be tens of thousands: rows are made of those that are shown
     return ClientPage(
-        found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS],
+        [_row(view, one) for view, one in found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]],
         len(found),
         page,
         pages,
-        dict(sorted(Counter(row.role for row in every).items())),
-        dict(sorted(Counter(row.protocol for row in every).items())),
+        dict(sorted(Counter(one.role or SILENT for _, one in every).items())),
+        dict(sorted(Counter(one.protocol or "" for _, one in every).items())),
     )
 
 
-def _rows(view: ServerView) -> list[ClientRow]:
+def _row(view: ServerView, one: Connection) -> ClientRow:
     info = view.info
     # the server's own clock: how long a connection is open is not for another clock to say
     wall_ms = None if info is None or info.started_ms is None else info.started_ms + info.uptime_seconds * 1000
-    return [
-        ClientRow(
-            view.address,
-            one,
-            one.role or SILENT,
-            one.protocol or "",
-            None if wall_ms is None or one.since_ms is None else max(0.0, (wall_ms - one.since_ms) / 1000),
-            None if one.last_request_seconds is None else view.connections_at - one.last_request_seconds,
-        )
-        for one in view.connections or ()
-    ]
+    return ClientRow(
+        view.address,
+        one,
+        one.role or SILENT,
+        one.protocol or "",
+        None if wall_ms is None or one.since_ms is None else max(0.0, (wall_ms - one.since_ms) / 1000),
+        None if one.last_request_seconds is None else view.connections_at - one.last_request_seconds,
+    )

@@ -1,6 +1,6 @@
 """What happened to one topic lately, as far as the servers remember."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from namesrv_console.state import Cluster
@@ -15,11 +15,6 @@ class TopicEvent:
     event: Event
     # A change of many topics names only the first of them, and this one is not among those.
     is_uncertain: bool = False
-
-    @property
-    def fields(self) -> Mapping[str, object]:
-        """What it says, but for the names of topics."""
-        return {name: value for name, value in self.event.fields.items() if name != "topics" and value is not None}
 
 
 def topic_history(cluster: Cluster, topic: str, brokers: Collection[str], most: int = 100) -> list[TopicEvent]:

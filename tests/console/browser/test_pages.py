@@ -102,3 +102,22 @@ def test_hostile_names_are_text(opened: webdriver.Chrome, url: str, path: str) -
     assert "taken" != opened.title
     assert [] == opened.execute_script("return [...document.querySelectorAll('main img, main script')]")
     assert not any(character in text for character in "\x1b\x9b\u202e\u2066\u200f")
+
+
+def test_a_star_lifts_a_topic(opened: webdriver.Chrome, url: str) -> None:
+    """To the top of the list, until it is taken away; the browser keeps it, and every page shows it."""
+    names = "return [...document.querySelectorAll('#topics tbody th a')].map((one) => one.innerText)"
+    click = "document.querySelector(`[data-star='${arguments[0]}']`).click()"
+    show(opened, url + "topics")
+    shown(opened, READY)
+    before = opened.execute_script(names)
+    assert "refunds" != before[0]
+
+    opened.execute_script(click, "refunds")
+    show(opened, url + "topics")
+    assert ["refunds", *(name for name in before if name != "refunds")] == opened.execute_script(names)
+    show(opened, url + "topic?name=refunds")
+    shown(opened, "return document.querySelector('.star').ariaPressed === 'true'")
+    opened.execute_script(click, "refunds")
+    show(opened, url + "topics")
+    assert before == opened.execute_script(names)
