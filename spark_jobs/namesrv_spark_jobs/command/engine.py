@@ -5,11 +5,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
-from namesrv_spark_jobs.command.session import is_submitted, spark_session
+from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_submitted, spark_session
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import EngineError, UsageError
 from namesrv_spark_jobs.log_files import is_url
@@ -18,6 +19,12 @@ from namesrv_spark_jobs.log_files import is_url
 _PACKAGES: Final = {EMBEDDED: ("duckdb", "report"), SPARK: ("pyspark", "spark")}
 # how many bytes of JSON one of a compressed log stands for
 _INFLATED: Final = 15
+# less than that is read sooner than Java's second compiler has made the code for it, and needs fewer tasks
+_SMALL: Final = 400_000_000
+_SOON_DONE: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    "spark.sql.shuffle.partitions": "4",
+}
 # of the JSON, what the embedded engine may have to put on disk
 _SPILLED: Final = 0.4
 
@@ -29,28 +36,34 @@ def _require_package(engine: str) -> None:
         raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[{extra}]'")
 
 
-def choose(
-    settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ
-) -> tuple[str, str]:
-    """The engine, and in a few words why it is that one."""
+@dataclass(frozen=True)
+class Choice:
+    """An engine, and in a few words why it is that one."""
+
+    name: str
+    why: str
+    # about so much JSON is read
+    size: int
+
+
+def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
+    """The engine that was asked for, or the one that fits."""
+    size = sum(_bytes(Path(file.removeprefix("file://"))) for file in files)
     if settings.engine != AUTO:
-        return settings.engine, "as asked"
+        return Choice(settings.engine, "as asked", size)
+    room = shutil.disk_usage(out.parent).free
     for is_so, why in (
         (is_submitted(environ), "started by spark-submit"),
         (settings.master is not None, f"--master {settings.master}"),
         ("SPARK_REMOTE" in environ, "SPARK_REMOTE is set"),
         (bool(settings.conf), "--conf is given"),
         (any(is_url(file) for file in files), "an input is a URL"),
+        (size * _SPILLED > room, f"{size / 1e9:,.0f} GB of logs, and {room / 1e9:,.0f} GB of disk to work in"),
+        (importlib.util.find_spec("duckdb") is None, "duckdb is not installed"),
     ):
         if is_so:
-            return SPARK, why
-    size = sum(_bytes(Path(file.removeprefix("file://"))) for file in files)
-    room = shutil.disk_usage(out.parent).free
-    if size * _SPILLED > room:
-        return SPARK, f"{size / 1e9:,.0f} GB of logs, and {room / 1e9:,.0f} GB of disk to work in"
-    if importlib.util.find_spec("duckdb") is None:
-        return SPARK, "duckdb is not installed"
-    return EMBEDDED, f"{size / 1e6:,.0f} MB of logs fit on this machine"
+            return Choice(SPARK, why, size)
+    return Choice(EMBEDDED, f"{size / 1e6:,.0f} MB of logs fit on this machine", size)
 
 
 def _bytes(file: Path) -> int:
@@ -66,7 +79,7 @@ def _bytes(file: Path) -> int:
 
 @contextmanager
 def opened(
-    name: str, settings: Settings, staging: Path, conf: Mapping[str, str], on_session: Callable[[], None]
+    choice: Choice, settings: Settings, staging: Path, conf: Mapping[str, str], on_session: Callable[[], None]
 ) -> Iterator[Engine]:
     """The engine, which ends with the block; `on_session` is called once Spark runs.
 
@@ -74,12 +87,13 @@ def opened(
         EngineError: it failed.
         UsageError: something that it needs is missing.
     """
-    _require_package(name)
-    if name == EMBEDDED:
+    _require_package(choice.name)
+    if choice.name == EMBEDDED:
         with _embedded(staging) as engine:
             yield engine
     else:
-        with _spark(settings, staging, conf) as engine:
+        usual = _SOON_DONE if choice.size < _SMALL and (settings.master or LOCAL_MASTER).startswith("local") else {}
+        with _spark(settings, staging, {**SESSION_CONF, **usual, **conf}) as engine:
             on_session()
             yield engine
 

@@ -14,7 +14,6 @@ from namesrv_spark_jobs.command.arguments import Settings
 from namesrv_spark_jobs.command.engine import choose, opened
 from namesrv_spark_jobs.command.gates import judge
 from namesrv_spark_jobs.command.output import out_directory, run_json, write_report, written_aside
-from namesrv_spark_jobs.command.session import SESSION_CONF
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import log_files
@@ -58,11 +57,11 @@ def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable
         else:
             # a mistyped path is told before anything starts
             found = log_files(settings.inputs, say)
-        name, why = choose(settings, found, out)
-        say(f"{name} engine: {why}")
-        conf = {**SESSION_CONF, **progress, **settings.conf}
+        choice = choose(settings, found, out)
+        say(f"{choice.name} engine: {choice.why}")
+        conf = {**progress, **settings.conf}
         # the engine ends before the directory is renamed, or goes: Spark's tasks write into it
-        with opened(name, settings, aside / _STAGING, conf, on_session) as engine:
+        with opened(choice, settings, aside / _STAGING, conf, on_session) as engine:
             if settings.follow:
                 sources = Sources(*follow.take_in(engine, follow.followed_directory(settings.inputs), aside))
             else:

@@ -1,0 +1,67 @@
+"""Which engine is taken when nobody says so, and that the embedded one needs nothing of Spark's."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv_spark_jobs.command.arguments import read_settings
+from namesrv_spark_jobs.command.engine import choose
+from tests.support.spark_logs import SMALL_GRID, write_log
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "engine", "why"),
+    [
+        ((), {}, "embedded", "0 MB of logs fit on this machine"),
+        (("--engine", "spark"), {}, "spark", "as asked"),
+        (("--engine", "embedded"), {"SPARK_REMOTE": "sc://h"}, "embedded", "as asked"),
+        (("--master", "local[2]"), {}, "spark", "--master local[2]"),
+        (("--conf", "spark.x=1"), {}, "spark", "--conf is given"),
+        ((), {"SPARK_REMOTE": "sc://h"}, "spark", "SPARK_REMOTE is set"),
+        ((), {"PYSPARK_GATEWAY_PORT": "1"}, "spark", "started by spark-submit"),
+        (("s3a://bucket/a.jsonl",), {}, "spark", "an input is a URL"),
+    ],
+)
+def test_spark_is_taken_where_it_is_asked_for(
+    tmp_path: Path, options: tuple[str, ...], environ: dict[str, str], engine: str, why: str
+) -> None:
+    """In one word or another; otherwise nothing has to be installed or started."""
+    log = tmp_path / "a.jsonl"
+    log.write_text("{}")
+    settings = read_settings([str(log), *options, "--out", str(tmp_path / "report")])
+
+    chosen = choose(settings, settings.inputs, tmp_path / "report", environ)
+
+    assert (engine, why) == (chosen.name, chosen.why)
+
+
+def test_a_log_that_does_not_fit_is_for_spark(tmp_path: Path) -> None:
+    """What it may need on disk is more than there is; the file has no content, and that size."""
+    log = tmp_path / "a.jsonl.gz"
+    with log.open("wb") as file:
+        file.truncate(1 << 40)
+    settings = read_settings([str(log), "--out", str(tmp_path / "report")])
+
+    chosen = choose(settings, [str(log)], tmp_path / "report", {})
+
+    assert "spark" == chosen.name
+    assert chosen.why.startswith("16,493 GB of logs, and ")
+
+
+def test_embedded_report_imports_nothing_of_spark(tmp_path: Path) -> None:
+    """From the command line to the page."""
+    logs = write_log(tmp_path / "logs")
+    words = [str(logs), "--out", str(tmp_path / "report"), "--what-if", SMALL_GRID, "--quiet"]
+    script = """
+import sys
+from namesrv_spark_jobs.command.cli import main
+code = main(sys.argv[1:])
+sys.exit(code or ", ".join(sorted({name.partition(".")[0] for name in sys.modules} & {"pyspark", "py4j", "numpy"})) or 0)
+"""
+
+    ended = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+
+    assert (0, "", "") == (ended.returncode, ended.stdout, ended.stderr)
+    assert (tmp_path / "report" / "report.html").exists()
