@@ -1,45 +1,28 @@
-"""The charts of the page in Vega-Lite, as plain values, each with what it shows in words."""
+"""The charts of the pages, each with what it shows in words."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_moment
+from namesrv_spark_jobs.report.vega_lite import (
+    AXIS_DURATION,
+    DOT,
+    TIP,
+    Axis,
+    Chart,
+    Row,
+    Spec,
+    layer,
+    limit,
+    rounded_span,
+    spec_of,
+    staleness_axis,
+)
 
-Row = Mapping[str, Any]
-Spec = dict[str, Any]
-
-# of the drawing for paper; in a browser a chart is as wide as its card
-_WIDTH: Final = 920
 _ROW_HEIGHT: Final = 24
 # two thirds of the expiry: as docs/staleness.md has it
 _NEAR_MISS_PERCENT: Final = 200 / 3
-# a curve that spans more than that shows its last part only: what matters is on the right
-_MOST_SPAN: Final = 100_000
-# round numbers of milliseconds, as people say them: 1 ms to 30 days
-_DURATIONS: Final = (
-    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000),
-    *(60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000),
-    *(86_400_000, 172_800_000, 604_800_000, 2_592_000_000),
-)
-# a number of milliseconds at an axis: 500 ms, 90 s, 2.5 min
-_AXIS_DURATION: Final = " : ".join(
-    [
-        *(
-            f"datum.value >= {least} ? format(datum.value / {size}, '~g') + ' {unit}'"
-            for unit, least, size in (
-                ("d", 172_800_000, 86_400_000),
-                ("h", 7_200_000, 3_600_000),
-                ("min", 300_000, 60_000),
-                ("s", 1_000, 1_000),
-            )
-        ),
-        "datum.value > 0 ? format(datum.value, '~g') + ' ms'",
-        "'0'",
-    ]
-)
 # a moment at an axis: 02 Mar, 07:30, 07:30:05
 _AXIS_MOMENT: Final = (
     "utchours(datum.value) || utcminutes(datum.value) || utcseconds(datum.value)"
@@ -54,86 +37,6 @@ _MOST_LINEAR: Final = 20
 # the smallest plot that the letters of settings must not overprint in, and the room of one
 _LEAST_PLOT: Final = (250, 300)
 _LETTER_ROOM: Final = 15
-# colours are those of the page, by day, by night and on paper: its style has them
-_CONFIG: Final[Spec] = {
-    "aria": False,
-    "background": None,
-    "font": "system-ui, -apple-system, Segoe UI, Roboto, Noto Sans, Liberation Sans, DejaVu Sans, sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        **dict.fromkeys(("domainColor", "tickColor"), "var(--rule)"),
-        **dict.fromkeys(("labelColor", "titleColor"), "var(--soft)"),
-        **dict.fromkeys(("labelFontSize", "titleFontSize"), 12),
-        "gridColor": "var(--faint)",
-        "labelPadding": 6,
-        "titleFontWeight": "normal",
-    },
-    "axisX": {"labelSeparation": 12, "titleAnchor": "end", "labelBound": True},
-}
-_TIP: Final = {"field": "says"}
-_DOT: Final = {"type": "point", "filled": True, "opacity": 1, "stroke": "var(--card)"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """One chart."""
-
-    title: str
-    # what is to be seen in it, for those who cannot see it
-    description: str
-    spec: Spec
-
-
-class Axis(NamedTuple):
-    """What stands along one side of a chart."""
-
-    field: str
-    type: str
-    title: str | None
-    scale: Spec
-    axis: Spec
-
-
-def _spec(rows: Sequence[Row], height: int, axes: tuple[Axis, Axis], layers: Sequence[Spec], **parameters: Any) -> Spec:
-    """Layers, most of them for these rows, over an axis to the right and one upwards.
-
-    The page sets the parameter `zoom` to the part to show: from, to, and the same upwards.
-    """
-    encoding = {name: axis._asdict() for name, axis in zip("xy", axes, strict=True)}
-    for place, axis in zip((0, 2), encoding.values(), strict=True):
-        if "domain" in axis["scale"] and axis["type"] != "nominal":
-            whole = axis["scale"].pop("domain")
-            part = f"zoom && zoom[{place + 1}] != null ? [zoom[{place}], zoom[{place + 1}]] : {json.dumps(whole)}"
-            axis["scale"] |= {"nice": False, "domainRaw": {"expr": part}}
-    return {
-        "width": _WIDTH,
-        "height": height,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "config": _CONFIG,
-        "params": [{"name": name, "value": value} for name, value in {"zoom": None, **parameters}.items()],
-        "data": {"values": rows},
-        "encoding": encoding,
-        "layer": list(layers),
-    }
-
-
-def _layer(
-    mark: Spec, *, colours: Mapping[str, str] | None = None, rows: Sequence[Row] | None = None, **encoding: Any
-) -> Spec:
-    """Marks, by the `kind` of their rows in these colours of the page; for rows of their own, if given."""
-    made: Spec = {"mark": {"clip": True, **mark}, "encoding": encoding}
-    if rows is not None:
-        made["data"] = {"values": rows}
-    if colours is not None:
-        scale = {"domain": list(colours), "range": [f"var(--{colour})" for colour in colours.values()]}
-        made["encoding"]["color"] = {"field": "kind", "type": "nominal", "scale": scale, "legend": None}
-    return made
-
-
-def _limit(row: Row) -> Spec:
-    """A line from the bottom to the top."""
-    line = {"type": "rule", "color": "var(--bound)", "strokeDash": [6, 4], "strokeWidth": 2}
-    return _layer(line, rows=[row], tooltip=_TIP, y={"value": 0}, y2={"value": {"expr": "height"}})
 
 
 def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
@@ -141,7 +44,7 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
     names, colours = {"registry": "NameServers", "client": "clients"}, {"registry": "registry", "client": "client"}
     curves = {kind: charts[f"{kind}_cdf"] for kind in names if charts[f"{kind}_cdf"]}
     bound = charts["bound_ms"]
-    low, high = _span([bound, *(ms for curve in curves.values() for ms, _ in curve)])
+    low, high = rounded_span([bound, *(ms for curve in curves.values() for ms, _ in curve)])
 
     def point(kind: str, ms: float, share: float, says: str) -> Row:
         # 0 has no place on a logarithmic axis
@@ -163,41 +66,25 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
         if kind in marks
     ]
     layers = [
-        _limit({"ms": bound, "says": f"bound of the settings: {bound / 1000:g} s"}),
-        _layer({"type": "line", "interpolate": "step-after", "strokeWidth": 2.5}, colours=colours),
+        limit({"ms": bound, "says": f"bound of the settings: {bound / 1000:g} s"}),
+        layer({"type": "line", "interpolate": "step-after", "strokeWidth": 2.5}, colours=colours),
         # what the pointer finds: a curve is thin
-        _layer({**_DOT, "size": 90, "opacity": 0}, colours=colours, tooltip=_TIP),
-        _layer({**_DOT, "size": 80}, colours=colours, rows=dots, tooltip=_TIP),
+        layer({**DOT, "size": 90, "opacity": 0}, colours=colours, tooltip=TIP),
+        layer({**DOT, "size": 80}, colours=colours, rows=dots, tooltip=TIP),
     ]
     return Chart(
         title="How long stale routes lasted",
         description=" ".join([*told, f"The settings bound it to {shown_duration(bound)}."]),
-        spec=_spec(
+        spec=spec_of(
             points,
             330,
             (
-                _staleness_axis(low, high),
+                staleness_axis(low, high),
                 Axis("share", "quantitative", None, {"domain": [0, 1]}, {"format": ".0%", "tickCount": 4}),
             ),
             layers,
         ),
     )
-
-
-def _span(values: Iterable[float]) -> tuple[float, float]:
-    """Round durations around all of these."""
-    positive = [ms for ms in values if ms > 0]
-    longest = max(positive, default=1000) * 1.02
-    high = min((tick for tick in _DURATIONS if tick >= longest), default=math.ceil(longest))
-    low = max(min(positive, default=100), high / _MOST_SPAN)
-    return min(max((tick for tick in _DURATIONS if tick <= low), default=1), high / 10), high
-
-
-def _staleness_axis(low: float, high: float) -> Axis:
-    """Round durations, on a logarithmic scale."""
-    ticks = [ms for ms in _DURATIONS if low <= ms <= high]
-    axis = {"values": {"expr": f"zoom ? null : {ticks}"}, "labelExpr": _AXIS_DURATION}
-    return Axis("ms", "quantitative", "time since the last heartbeat", {"type": "log", "domain": [low, high]}, axis)
 
 
 def where(row: Row) -> str:
@@ -221,14 +108,14 @@ def timeline(brokers: Sequence[Row], timeline: Row) -> Chart:
     marked = {"type": "bar", "height": 20, "filled": False, "color": "var(--ink)", "strokeWidth": 2}
     pointed = [{"filter": "mark && datum.where == mark.where && datum.from == mark.from"}]
     layers = [
-        _layer(
+        layer(
             {"type": "bar", "height": 13, "stroke": "var(--stale)"},
             colours={"down": "rule", "alive": "alive", "stale": "stale"},
             x2=until,
             strokeWidth=tail,
-            tooltip=_TIP,
+            tooltip=TIP,
         ),
-        {**_layer(marked, x2=until), "transform": pointed},
+        {**layer(marked, x2=until), "transform": pointed},
     ]
     across = {"type": "utc", "domain": [timeline["from_ms"], timeline["to_ms"]]}
     names = {
@@ -240,7 +127,7 @@ def timeline(brokers: Sequence[Row], timeline: Row) -> Chart:
     return Chart(
         title="Lives of brokers, and how long their routes were stale",
         description=f"{len(brokers)} brokers; {ended} of their lives ended. The same is in the table of intervals.",
-        spec=_spec(
+        spec=spec_of(
             bars,
             _ROW_HEIGHT * len(rows),
             (
@@ -300,14 +187,14 @@ def gaps(bins: Sequence[Row]) -> Chart:
     most, end = max(item["count"] for item in bars), max(item["to"] for item in bars)
     near = sum(item["count"] for item in bars if item["kind"] == "late")
     layers = [
-        _layer(
+        layer(
             {"type": "bar", "stroke": "var(--card)"},
             colours={"usual": "registry", "late": "stale"},
             x2={"field": "to"},
             y2={"datum": 0.5},
-            tooltip=_TIP,
+            tooltip=TIP,
         ),
-        _limit({"from": 100, "says": "expiry"}),
+        limit({"from": 100, "says": "expiry"}),
     ]
     counts = {"values": [10**power for power in range(math.ceil(math.log10(max(most, 10))) + 1)], "format": "~s"}
     percent = {"grid": False, "labelExpr": "datum.label + ' %'"}
@@ -315,7 +202,7 @@ def gaps(bins: Sequence[Row]) -> Chart:
     return Chart(
         title="Gaps between the heartbeats of brokers",
         description=f"{total:,} gaps; {near:,} of them are in bins beyond two thirds of the broker's expiry.",
-        spec=_spec(
+        spec=spec_of(
             bars,
             230,
             (
@@ -351,13 +238,13 @@ def what_if(settings: Sequence[Setting]) -> Chart:
     dots = [row(one) for one in sorted(settings, key=lambda one: one.kind == "logged")]
     colours = {"logged": "stale", "fixed": "registry", "phi": "client"}
     layers = [
-        _layer({"type": "line", "color": "var(--registry)", "opacity": 0.45}, rows=[row(one) for one in front]),
+        layer({"type": "line", "color": "var(--registry)", "opacity": 0.45}, rows=[row(one) for one in front]),
         {
-            **_layer({"type": "point", "size": 330, "color": "var(--stale)"}),
+            **layer({"type": "point", "size": 330, "color": "var(--stale)"}),
             "transform": [{"filter": "datum.kind == 'logged'"}],
         },
-        _layer({**_DOT, "size": 110}, colours=colours, tooltip=_TIP),
-        _layer(
+        layer({**DOT, "size": 110}, colours=colours, tooltip=TIP),
+        layer(
             {"type": "text", "fontSize": 12, "fontWeight": "bold", "dx": -10, "dy": 10, "color": "var(--ink)"},
             rows=[{**row(one), "letter": letter} for letter, one in named.items()],
             text={"field": "letter"},
@@ -375,12 +262,12 @@ def what_if(settings: Sequence[Setting]) -> Chart:
     return Chart(
         title="Staleness against false evictions",
         description=f"{len(settings)} settings. The best ones, staleness and false evictions: {choices}.",
-        spec=_spec(
+        spec=spec_of(
             dots,
             380,
             (
                 Axis("false", "quantitative", "false evictions", {**counting, "domain": edges}, counts),
-                Axis("ms", "quantitative", None, {"domain": [0, highest]}, {"labelExpr": _AXIS_DURATION}),
+                Axis("ms", "quantitative", None, {"domain": [0, highest]}, {"labelExpr": AXIS_DURATION}),
             ),
             layers,
         ),
@@ -426,7 +313,7 @@ def lettered(settings: Sequence[Setting]) -> dict[str, Setting]:
 def percentiles(title: str, before: Mapping[str, Any], after: Mapping[str, Any], colour: str) -> Chart:
     """Percentiles of one measure in two reports, A and B: a dot for each, and between them how far it moved."""
     shown = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9", "max": "max"}
-    low, high = _span([stats[name] for stats in (before, after) for name in shown])
+    low, high = rounded_span([stats[name] for stats in (before, after) for name in shown])
     dots = [
         {
             "kind": kind,
@@ -446,16 +333,16 @@ def percentiles(title: str, before: Mapping[str, Any], after: Mapping[str, Any],
     return Chart(
         title=title,
         description=f"From A to B: {moved}.",
-        spec=_spec(
+        spec=spec_of(
             dots,
             30 * len(shown),
             (
-                _staleness_axis(low, high),
+                staleness_axis(low, high),
                 Axis("of", "nominal", None, {"domain": list(shown.values())}, {"domain": False, "ticks": False}),
             ),
             [
-                _layer({"type": "rule", "color": "var(--rule)", "strokeWidth": 3}, rows=ways, x2={"field": "to"}),
-                _layer({**_DOT, "size": 130}, colours={"A": "soft", "B": colour}, tooltip=_TIP),
+                layer({"type": "rule", "color": "var(--rule)", "strokeWidth": 3}, rows=ways, x2={"field": "to"}),
+                layer({**DOT, "size": 130}, colours={"A": "soft", "B": colour}, tooltip=TIP),
             ],
         ),
     )

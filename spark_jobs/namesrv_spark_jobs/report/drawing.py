@@ -6,7 +6,7 @@ from typing import Final
 
 import vl_convert
 
-from namesrv_spark_jobs.report.charts import Spec
+from namesrv_spark_jobs.report.vega_lite import Spec
 
 _TAG: Final = re.compile(r"<[^>]*>")
 # a drawing names its clips by numbers that go on from one drawing to the next; there are several on one page

@@ -11,7 +11,6 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from namesrv_spark_jobs.report.charts import (
-    Chart,
     Setting,
     best,
     gaps,
@@ -24,6 +23,7 @@ from namesrv_spark_jobs.report.charts import (
 )
 from namesrv_spark_jobs.report.drawing import drawn, library
 from namesrv_spark_jobs.report.shown import NONE, printable, shown_duration, shown_moment
+from namesrv_spark_jobs.report.vega_lite import Chart
 
 Summary = Mapping[str, Any]
 Row = Mapping[str, Any]
