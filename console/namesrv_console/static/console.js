@@ -74,6 +74,9 @@ function showAsOf() {
 let seen = body.seen;
 let stream = null;
 let isConnecting = false;
+let timer = 0;
+
+const scrolling = (root) => [...root.querySelectorAll(".scroll")];
 
 function replace(id, html) {
   const old = byId(id);
@@ -81,10 +84,15 @@ function replace(id, html) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const made = document.createElement("template");
   made.innerHTML = html;
-  const scrolled = old.querySelector(".scroll")?.scrollLeft;
+  const scrolled = scrolling(old).map((one) => [one.scrollLeft, one === focused]);
   const fresh = made.content.firstElementChild;
-  old.replaceWith(made.content);
-  if (scrolled) fresh.querySelector(".scroll")?.scrollTo({ left: scrolled });
+  // without the white space around it, which would pile up from heartbeat to heartbeat
+  old.replaceWith(fresh);
+  scrolling(fresh).forEach((one, at) => {
+    const [left, hasFocus] = scrolled[at] ?? [0, false];
+    one.scrollLeft = left;
+    if (hasFocus) one.focus();
+  });
   showTimes(fresh);
   showStars(fresh);
   // who was in the middle of something goes on from there
@@ -100,7 +108,6 @@ function take({ id, now, wall, parts }) {
   for (const [name, html] of parts) replace(name, html);
   showAsOf();
   tick();
-  if (parts.length) document.dispatchEvent(new CustomEvent("console:changed", { detail: parts.map(([name]) => name) }));
 }
 
 // A browser opens six connections to one host. Were all of them streams, no page would load any more: of many windows
@@ -134,7 +141,8 @@ async function ask() {
   // signed out: the page leads to where one signs in
   if (answer?.redirected || answer?.status === 401) location.reload();
   else if (answer?.ok && isWanted()) take(await answer.json());
-  setTimeout(connect, ASK_MS);
+  clearTimeout(timer);
+  timer = setTimeout(connect, ASK_MS);
 }
 
 function listen(release) {
