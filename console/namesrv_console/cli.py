@@ -6,6 +6,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    made.add_argument("--version", action="version", version=f"{PROGRAM} {version('namesrv')}")
     says = "NameServer to ask (repeatable; default: NAMESRV_ADDR, else 127.0.0.1:9876)"
     made.add_argument("-s", "--server", dest="servers", metavar="HOST[:PORT]", action="append", default=[], help=says)
     says = "where to serve the pages (default: 127.0.0.1:9878; port 0 takes any free one)"
