@@ -109,7 +109,7 @@ def test_command_compares_two_summaries(
 ) -> None:
     """Page and JSON; a gate that is met ends with 1."""
     out = tmp_path / "out"
-    gates = ["--fail-if", "p99>+10%", "--fail-if", "p99>+30s", "--fail-if", "client.p99>60s"]
+    gates = ["--fail-if", "p99>+10%", "--fail-if", "p99>+30s", "--fail-if", "client.p99>60s", "--fail-if-worse"]
 
     assert 1 == main(["compare", *summaries, "--out", str(out), *gates])
 
@@ -117,6 +117,7 @@ def test_command_compares_two_summaries(
     assert [
         "FAILED p99>+10%: registry.p99 went from 128 s (128 s) to 150 s (150 s)",
         "FAILED client.p99>60s: client.p99 is 157 s (157 s)",
+        "FAILED worse: Worse: registry.p99.",
     ] == said.err.splitlines()
     assert "registry.p99     128 s    150 s  WORSE\n" in said.out
     assert said.out.endswith(f"Worse: registry.p99.\n\n{out}/comparison.html\n")
@@ -124,11 +125,13 @@ def test_command_compares_two_summaries(
     page = (out / "comparison.html").read_text()
     assert "+22.0 s (+17 %)" in page
     assert "From A to B: p50 110 s to 110 s;" in page
-    assert [True, False, True] == [
+    assert [True, False, True, True] == [
         gate["failed"] for gate in json.loads((out / "comparison.json").read_text())["gates"]
     ]
     # it is a report of ours, and may be replaced
-    assert 0 == main(["compare", *summaries[::-1], "--out", str(out), "--quiet", "--fail-if", "p99>+0"])
+    assert 0 == main(
+        ["compare", *summaries[::-1], "--out", str(out), "--quiet", "--fail-if", "p99>+0", "--fail-if-worse"]
+    )
     assert "better" == json.loads((out / "comparison.json").read_text())["verdict"]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from namesrv_spark_jobs import errors
 from namesrv_spark_jobs.command.arguments import Settings, moment_ms, read_settings
-from namesrv_spark_jobs.command.gates import Gate, judge, parse_gate
+from namesrv_spark_jobs.command.gates import Gate, Verdict, judge, parse_gate
 from namesrv_spark_jobs.command.output import about_run, out_directory, write_json, written_aside
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 from namesrv_spark_jobs.log_files import RUN_FILE, is_report, log_files
@@ -61,8 +61,12 @@ def compare(argv: Sequence[str], make_report: Callable[[Settings], int]) -> int:
     with written_aside(out) as aside:
         codes = [_make(name, side, aside, make_report) for name, side in sides.items()]
         before, after = (side.summary or _read(aside / name / _SUMMARY) for name, side in sides.items())
+        found = comparison(before, after)
         verdicts = judge(after, own.gates, before=before)
-        made = {**comparison(before, after), "gates": [asdict(verdict) for verdict in verdicts]}
+        if own.fail_if_worse:
+            is_worse = found["verdict"] in {"worse", "mixed"}
+            verdicts.append(Verdict("worse", failed=is_worse, says=f"worse: {found['says']}"))
+        made = {**found, "gates": [asdict(verdict) for verdict in verdicts]}
         names = {name: side.name for name, side in sides.items()}
         reports = {name: f"{name}/report.html" for name, side in sides.items() if side.settings is not None}
         write_json(aside / "comparison.json", made)
@@ -103,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
         " 'client.p99>+5s', 'client.p99>+10%%' or 'false>+0' (repeatable)"
     )
     made.add_argument("--fail-if", dest="gates", metavar="COND", type=_gate, action="append", default=[], help=says)
+    says = "end with code 1 if anything got worse, whatever got better"
+    made.add_argument("--fail-if-worse", action="store_true", help=says)
     return made
 
 
