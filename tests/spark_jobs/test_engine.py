@@ -1,5 +1,6 @@
 """Which engine is taken when nobody says so, and that the embedded one needs nothing of Spark's."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from namesrv_spark_jobs.command.arguments import read_settings
 from namesrv_spark_jobs.command.engine import choose
+from tests.support.peer import until
 from tests.support.spark_logs import SMALL_GRID, write_log
 
 
@@ -66,3 +68,21 @@ sys.exit(code or ", ".join(sorted(found)) or 0)
 
     assert (0, "", "") == (ended.returncode, ended.stdout, ended.stderr)
     assert (tmp_path / "report" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
+    """While DuckDB works: exit code 130, one line, and no half-written directory."""
+    logs = tmp_path / "logs"
+    make_log = (sys.executable, "-m", "tools.heartbeat_logs", "--lines", "300000", "--out", str(logs))
+    subprocess.run(make_log, check=True, capture_output=True)
+    command = (sys.executable, "-m", "namesrv_spark_jobs", str(logs), "--out", str(tmp_path / "r"))
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        until(lambda: any(tmp_path.glob(".r.tmp-*/.staging/read-*/*.gz")))
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate()
+
+    assert 130 == running.returncode, said
+    assert said.endswith("\nnamesrv-staleness: interrupted; nothing was written\n")
+    assert "Traceback" not in said
+    assert ["logs"] == [path.name for path in tmp_path.iterdir()]

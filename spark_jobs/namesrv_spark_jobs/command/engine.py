@@ -19,6 +19,8 @@ from namesrv_spark_jobs.log_files import is_url
 _PACKAGES: Final = {EMBEDDED: ("duckdb", "report"), SPARK: ("pyspark", "spark")}
 # how many bytes of JSON one of a compressed log stands for
 _INFLATED: Final = 15
+# what DuckDB says when a signal came while it worked
+_INTERRUPTED: Final = "Query interrupted"
 # less than that is read sooner than Java's second compiler has made the code for it, and needs fewer tasks
 _SMALL: Final = 400_000_000
 _SOON_DONE: Final = {
@@ -107,6 +109,11 @@ def _embedded(staging: Path) -> Iterator[Engine]:
     try:
         with EmbeddedEngine(staging) as engine:
             yield engine
+    except RuntimeError as error:
+        if str(error) != _INTERRUPTED:
+            raise
+        # our handler has raised this, and DuckDB has made something else of it
+        raise KeyboardInterrupt from error
     except duckdb.Error as error:
         raise EngineError(f"DuckDB failed: {str(error).partition(chr(10))[0]}") from error
 
