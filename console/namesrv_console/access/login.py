@@ -105,9 +105,10 @@ class Login:
         address = self._identity.address_of(request)
         wait = self._limit.wait_seconds(address, name, now)
         if wait > 0 or self._waiting >= _MAX_WAITING:
-            self._tell_refused(name, address, "rate", f"too many attempts, next in {wait:.0f} s")
-            answer = self._page(request, target, 429, error="wait", seconds=max(1, math.ceil(wait)), name=name)
-            answer.headers["Retry-After"] = str(max(1, math.ceil(wait)))
+            seconds = max(1, math.ceil(wait))
+            self._tell_refused(name, address, "rate", f"too many attempts, next in {seconds} s")
+            answer = self._page(request, target, 429, error="wait", seconds=seconds, name=name)
+            answer.headers["Retry-After"] = str(seconds)
             return answer
         self._limit.attempted(address, name, now)
         users = self._users
