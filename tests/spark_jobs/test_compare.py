@@ -163,6 +163,13 @@ def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.Ca
     [
         (["{a}"], "compare takes A and B, or one log with --before and --after; 1 given"),
         (["{a}", "{b}", "--before", "2026-03-01/2026-03-02"], "--before needs --after"),
+        (
+            [
+                "{a}",
+                *("--before", "2026-03-01/2026-03-02", "--after", "2026-03-02/2026-03-03", "--since", "2026-03-01"),
+            ],
+            "--before and --after take the place of --since and --until",
+        ),
         (["{a}", "{b}", "--follow"], "compare has neither --follow nor --print-submit"),
         (["{a}", "{tmp}/none.json"], "{tmp}/none.json: no such file or directory"),
         (["{a}", "{tmp}/other.json"], "{tmp}/other.json: not a summary of namesrv-staleness"),

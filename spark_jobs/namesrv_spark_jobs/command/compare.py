@@ -26,7 +26,7 @@ _USAGE: Final = f"""{PROGRAM} {COMMAND} A B --out DIR [options]
        {PROGRAM} {COMMAND} LOGS --before FROM/TO --after FROM/TO --out DIR [options]"""
 _EPILOG: Final = f"""\
 A and B are directories of logs, reports of this program, or their summary.json; from logs, a report is made in DIR/a
-and DIR/b. The options of a report apply to both: `{PROGRAM} --help` lists them.
+and DIR/b. The options of a report apply to the logs: `{PROGRAM} --help` lists them.
 
 examples:
   {PROGRAM} {COMMAND} last-week/ this-week/ --out changes
@@ -138,6 +138,8 @@ def _sides(settings: Settings, before: tuple[str, Window] | None, after: tuple[s
         return {name: _side(settings, given) for name, given in zip("ab", settings.inputs, strict=True)}
     if before is None or after is None:
         raise UsageError(f"--{'before' if before else 'after'} needs --{'after' if before else 'before'}")
+    if settings.options.since_ms is not None or settings.options.until_ms is not None:
+        raise UsageError("--before and --after take the place of --since and --until")
     sides = {}
     for name, (text, (since_ms, until_ms)) in (("a", before), ("b", after)):
         options = replace(settings.options, since_ms=since_ms, until_ms=until_ms)
