@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -77,6 +78,7 @@ async def _content(
         return {}
     query = dict.fromkeys(_FIELDS, "") | {name: text[:_MOST_TEXT] for name, text in visit.query.items()}
     values = {"state": "no_logs", "why": "", "query": query, "path": page.path, "sliders": SLIDERS}
+    values["logs"] = shlex.join(visit.console.past.logs)
     if not visit.console.past.logs:
         return values
     try:

@@ -68,8 +68,12 @@ _BEFORE_MS: Final = HOUR_MS
 _ANY_SETTING: Final = WhatIf(expiry_ms=(LEAST_EXPIRY_MS,), scan_ms=(1,), poll_ms=(1,), phi=())
 # what one reading may have in memory; beyond it goes to disk
 _MEMORY: Final = "1GB"
+# a heartbeat is hardly ever later than that
+_USUAL_PERIODS: Final = 1.25
 # how long what was read of logs that are being written is good for
 _FRESH_SECONDS: Final = 60.0
+# and not less than so many times as long as it took to read
+_REST: Final = 10
 _MOST_READINGS: Final = 2
 # more lives than that are one grey band
 _MOST_LIVES: Final = 20_000
@@ -87,11 +91,14 @@ class _Read:
     kept: ExitStack
     about: Reading
     tables: pipeline.Tables
-    # see `replay.gaps`
+    # see `replay.gaps`: all of them, and the few that are longer than usual
     gaps: DataFrame
-    # how often brokers are usually heard, microseconds
-    period: int
+    long_gaps: DataFrame
+    # up to this long most silences are, microseconds
+    usual: int
+    # when it was begun, and how long it took
     began: float
+    seconds: float
 
     @property
     def offsets(self) -> dict[int, int]:
@@ -137,7 +144,7 @@ class Readings:
     def _reading(self, asked: Span, *, is_exact: bool) -> _Read:
         span = _read_for(asked)
         for read in reversed(self._kept):
-            is_fresh = time.monotonic() - read.began < _FRESH_SECONDS
+            is_fresh = time.monotonic() - read.began < max(_FRESH_SECONDS, _REST * read.seconds)
             is_wanted = span == read.about.span if is_exact else span in read.about.span
             if is_wanted and (is_fresh or span.to_ms <= read.about.read_ms - HOUR_MS):
                 self._kept.remove(read)
@@ -195,6 +202,8 @@ class Readings:
                 gaps = engine.stored(replay.gaps(tables.points, tables.lives, begun, tables.boots), "gaps")
                 middle = F.percentile("period", F.array(F.lit(0.5))).alias("middle")
                 [[period]] = [row["middle"] for row in tables.lives.agg(middle).collect()]
+                usual = round((period or 0) * _USUAL_PERIODS)
+                long_gaps = engine.stored(gaps.filter(_is_longer(usual)), "long_gaps")
             return _Read(
                 engine=engine,
                 kept=kept.pop_all(),
@@ -203,8 +212,10 @@ class Readings:
                 ),
                 tables=tables,
                 gaps=gaps,
-                period=round(period or 0),
+                long_gaps=long_gaps,
+                usual=usual,
                 began=began,
+                seconds=time.monotonic() - began,
             )
 
 
@@ -489,11 +500,11 @@ def _told(
 def _what_ifs(read: _Read, question: WhatIfQuestion) -> WhatIfs:
     """The report's own replay of the silences that any setting might have taken for a death."""
     # with shorter ones than they beat, all brokers would be evicted again and again, which says nothing and takes long
-    others_ms = (it for it in OTHER_EXPIRIES_MS if it * 1000 >= read.period)
+    others_ms = (it for it in OTHER_EXPIRIES_MS if it * 1000 >= read.usual)
     expiries = sorted({question.expiry_ms, *others_ms})
     evictions = read.tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
     for expiry_ms in expiries:
-        evictions = evictions.unionByName(_evictions(read.gaps, expiry_ms, question.scan_ms))
+        evictions = evictions.unionByName(_evictions(read, expiry_ms, question.scan_ms))
     rows = read.engine.collected(
         {"judged": replay.judged(evictions), "polled": replay.with_polls(evictions, (question.poll_ms,))}
     )
@@ -510,12 +521,18 @@ def _what_ifs(read: _Read, question: WhatIfQuestion) -> WhatIfs:
     )
 
 
-def _evictions(gaps: DataFrame, expiry_ms: int, scan_ms: int) -> DataFrame:
+def _evictions(read: _Read, expiry_ms: int, scan_ms: int) -> DataFrame:
     """Those of one setting; only gaps that are longer than it are replayed: nearly all are not."""
-    length = F.col("next_live") - F.col("live")
-    is_long = F.col("next_live").isNull() | (length > F.least("expiry", F.lit(expiry_ms * 1000)))
+    gaps = read.long_gaps if expiry_ms * 1000 >= read.usual else read.gaps
     grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(1,), phi=())
-    return replay.replayed(gaps.filter(is_long), grid).withColumn("policy", F.lit(expiry_ms))
+    found = replay.replayed(gaps.filter(_is_longer(expiry_ms * 1000)), grid)
+    return found.withColumn("policy", F.lit(expiry_ms))
+
+
+def _is_longer(expiry: int) -> Column:
+    """Whether a gap outlasts an expiry, or the broker's own if that is shorter."""
+    length = F.col("next_live") - F.col("live")
+    return F.col("next_live").isNull() | (length > F.least("expiry", F.lit(expiry)))
 
 
 def _outcome(judged: Row | None, polled: Row | None, expiry_ms: int | None, scan_ms: int | None) -> Outcome:
