@@ -33,7 +33,8 @@ console: setup-run ## serve the web console on 127.0.0.1:9878 until Ctrl-C: make
 .PHONY: screenshots
 screenshots: setup ## take the pictures of the console in docs/images anew (needs a browser)
 	@sh tests/spark_jobs/setup_browser.sh
-	@NAMESRV_PICTURES="$(CURDIR)/docs/images" $(PY) -m pytest -q tests/console/browser/test_pictures.py $(ARGS)
+	@NAMESRV_PICTURES="$(CURDIR)/docs/images" $(PY) -m pytest -q tests/console/browser/test_pictures.py \
+		tests/console/browser/test_acting.py $(ARGS)
 
 .PHONY: test
 test: setup ## run the quick tests: every capability once, in three minutes

@@ -1,0 +1,84 @@
+"""Signing in and acting in a real browser, under the policy that pages have."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.console.browser.test_pages import TOO_WIDE, violations
+from tests.console.browser.test_pictures import DESK, PHONE, pictures
+from tests.console.test_cli import COMMAND
+from tests.support.browser import console, show, take_picture
+from tests.support.console_access import PASSWORD, write_users
+from tests.support.daemon import Daemon
+from tests.support.peer import Broker, Peer
+from tests.support.talking_process import PatternProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A console with users and actions, of two servers and a broker."""
+    users = write_users(tmp_path / "users")
+    flags = [f"--users={users}", f"--audit-log-dir={tmp_path / 'trail'}", "--actions"]
+    with ExitStack() as stack:
+        for name in ("ns1", "ns2"):
+            server = stack.enter_context(Daemon(tmp_path / name).listening())
+            flags.append(f"--server={server.where}")
+            Broker(cluster="shop").register(stack.enter_context(Peer(server.address)))
+        process = stack.enter_context(PatternProcess([*COMMAND, *flags]))
+        yield process.wait_for("^namesrv-console: http").removeprefix("namesrv-console: ")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")])
+def test_operator_signs_in_acts_and_leaves(
+    opened: webdriver.Chrome, tmp_path: Path, url: str, size: tuple[int, int], scheme: str
+) -> None:
+    """A link to a broker leads to the page to sign in and on; its write permission goes; all can use the pages."""
+    wait = WebDriverWait(opened, 60, 0.05, [StaleElementReferenceException])
+
+    def see(css: str, text: str) -> None:
+        wait.until(lambda page: any(text in found.text for found in page.find_elements(By.CSS_SELECTOR, css)))
+
+    def looks_good(name: str | None = None) -> None:
+        """Its picture is taken if it has a name."""
+        assert [] == opened.execute_script(TOO_WIDE)
+        assert [] == violations(opened)
+        if name is not None and size == DESK:
+            take_picture(opened, pictures(tmp_path / "pictures") / f"console-{name}.png", clip=(*size, 0.7))
+
+    def press(css: str) -> None:
+        wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, css))[0].click()
+
+    show(opened, f"{url}broker?cluster=shop&name=broker-a", size=size, scheme=scheme)
+    see("h1", "Sign in")
+    looks_good("login")
+    opened.find_element(By.ID, "name").send_keys("olga")
+    opened.find_element(By.ID, "password").send_keys(f"{PASSWORD} of olga")
+    press("form.fields button")
+    see("h1", "broker-a")
+    see(".user", "olga (operator)")
+
+    press("a[href^='/actions/wipe-write-perm']")
+    see("table", "RW-")
+    looks_good("action")
+    opened.find_element(By.ID, "confirm").send_keys("broker-a")
+    press("button.danger")
+    see("p.good", "Done on 2 of 2 servers.")
+    see("#command", " wipe-write-perm broker-a")
+    looks_good()
+    press("[data-copies]")
+    see("[data-copies]", "Copied")
+
+    press("a[href='/actions']")
+    see("h2", "Delete topic")
+    looks_good()
+    press(".user button")
+    see("h1", "Sign in")
+    assert [] == console(opened)
