@@ -87,7 +87,7 @@ spark-data: setup ## write heartbeat logs with known truth: make spark-data N=20
 	@$(PY) -m tools.heartbeat_logs --lines $(N) --out $(OUT) --seed $(SEED) $(ARGS)
 
 .PHONY: demo
-demo: setup ## a cluster on this machine: brokers die, hang and leave; who notices, and when?
+demo: setup ## a cluster on this machine: brokers die, hang and leave; who notices, and when? The console shows it
 	@$(PY) -m demo $(ARGS)
 
 .PHONY: docker-check

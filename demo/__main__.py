@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from demo.console import console, keep
 from demo.report import report
 from demo.screen import Screen
-from demo.stage import stage
+from demo.stage import Stage, stage
 from demo.story import SCENES, play
 from demo.times import Times
 from demo.witness import NothingCameError
@@ -22,6 +23,7 @@ _EXIT_OK: Final = 0
 _EXIT_FAILED: Final = 1
 _EXIT_INTERRUPTED: Final = 130
 _FACTOR: Final = 20.0
+_KEEP_SECONDS: Final = 600.0
 _DIRECTORY: Final = "build/demo"
 
 
@@ -40,9 +42,21 @@ async def demo(options: argparse.Namespace, screen: Screen) -> int:
         f"So a client sees a dead broker for at most {times.bound_seconds:g} s instead of 160."
     )
     screen.heading("Everybody finds everybody.")
-    async with stage(directory, times, screen) as playing:
+    async with (
+        stage(directory, times, screen) as playing,
+        console(playing.servers.values(), screen, playing.witness) as url,
+    ):
         await play(playing, options.scenes)
-        servers, producer, consumer = list(playing.servers.values()), playing.producer, playing.consumer
+        if options.keep:
+            code = await _end(playing, options, times, screen)
+            await keep(url, options.keep, screen)
+            return code
+    return await _end(playing, options, times, screen)
+
+
+async def _end(playing: Stage, options: argparse.Namespace, times: Times, screen: Screen) -> int:
+    """What came of it; the exit code."""
+    servers, producer, consumer = list(playing.servers.values()), playing.producer, playing.consumer
     screen.heading("Who noticed the loss of a broker, and after how long?")
     for line in playing.witness.table([*playing.servers, producer.name, consumer.name], times.bound_seconds):
         screen.note(f"  {line}")
@@ -54,7 +68,7 @@ async def demo(options: argparse.Namespace, screen: Screen) -> int:
     )
     if not options.report:
         return _EXIT_OK
-    return await report([server.log_directory for server in servers], directory / "report", times, screen)
+    return await report([server.log_directory for server in servers], options.directory / "report", times, screen)
 
 
 async def _until_told(options: argparse.Namespace, screen: Screen) -> int:
@@ -82,6 +96,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--directory", type=_directory, default=str(_DIRECTORY), help="for logs and report (build/demo)"
     )
     parser.add_argument("--report", action=argparse.BooleanOptionalAction, default=True, help="the staleness report")
+    parser.add_argument(
+        "--keep",
+        type=float,
+        default=_KEEP_SECONDS if sys.stdout.isatty() else 0.0,
+        metavar="SECONDS",
+        help="let everything run on at the end, for the console (600 on a terminal, else 0)",
+    )
     options = parser.parse_args(argv)
     # what the libraries log is for operators; here it is told in other words
     logging.getLogger().addHandler(logging.NullHandler())

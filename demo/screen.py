@@ -5,7 +5,15 @@ import time
 from typing import Final, TextIO
 
 # Who speaks -> the colour of it. Colours that can be told apart on dark and on light ground.
-_COLOURS: Final = {"you": "1;35", "ns1": "36", "ns2": "34", "producer": "32", "consumer": "33", "report": "36"}
+_COLOURS: Final = {
+    "you": "1;35",
+    "ns1": "36",
+    "ns2": "34",
+    "producer": "32",
+    "consumer": "33",
+    "report": "36",
+    "console": "36",
+}
 _BAD: Final = "31"
 _DIM: Final = "2"
 _BOLD: Final = "1"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.support.peer import until
@@ -141,3 +142,18 @@ def test_demo_ends_with_the_report(tmp_path: Path) -> None:
     page = tmp_path / "report" / "report.html"
     assert f"Look at it: {page.as_uri()}" == demo.lines[-1].strip()
     assert page.exists()
+
+
+@pytest.mark.parametrize("demo", [("--no-report", "--scenes", "--keep=300")], indirect=True)
+def test_console_stays_until_ctrl_c(demo: Demo) -> None:
+    """It shows what happens from the beginning; at the end everything runs on, and Ctrl-C is the ordinary end."""
+    url = demo.wait_for(r"console    shows all of it: http").rpartition(" ")[2]
+    demo.wait_for("Ctrl-C ends it")
+
+    page = httpx2.get(url, timeout=30).text
+
+    assert "demo/broker-a/0" in page
+    assert "All 2 servers agree." in page
+    demo.send_signal(signal.SIGINT)
+    assert 0 == demo.finished(), demo.lines
+    assert [] == demo.said("Traceback|interrupted")
