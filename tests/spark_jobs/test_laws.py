@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_spark_jobs.analysis import analyse
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.options import Options
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.lives import Routes
 from tests.support.staleness_laws import Deaths, Law, settings_for
@@ -42,6 +45,12 @@ class Sample:
         self.removed_after_last_beat = [(found.life.said.at - found.life.last_ok) / S for found in exposed]
         self.seen_after_removal = [(found.at - found.life.said.at) / S for found in exposed]
         self.seen_after_last_beat = [found.staleness / S for found in exposed]
+        with EmbeddedEngine(tmp_path / "staging") as engine:
+            report = analyse(engine, deaths.paths, Options(), lambda _step: None)
+            self.reported = {
+                "removed": [round(row["upper_ms"] / 1000, 6) for row in report.intervals.collect()],
+                "seen": [round(row["staleness_ms"] / 1000, 6) for row in report.clients.collect()],
+            }
         # with the truth: when each of them died
         self.removed_after_death = [boot.wall(found.life.said.at) / S - at for found, at in died.items()]
         self.seen_after_death = [boot.wall(found.at) / S - at for found, at in died.items()]
@@ -71,6 +80,9 @@ def test_who_falls_silent_waits_for_expiry_scan_and_poll(tmp_path: Path, scan: f
     assert 120 < min(found.removed_after_last_beat)
     Law(0, (30,)).check(found.seen_after_removal)
     Law(120, (scan, 30)).check(found.seen_after_last_beat)
+    # which the report says, too
+    assert sorted(found.removed_after_last_beat) == sorted(found.reported["removed"])
+    assert sorted(found.seen_after_last_beat) == sorted(found.reported["seen"])
 
 
 def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_spark_jobs.analysis import analyse
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.options import Options
 from tests.spark_jobs.reference import Analysis
+from tests.spark_jobs.reference.analysis import comparable
 from tests.spark_jobs.reference.lines import percentile
 from tests.support.staleness_truth import AGENTS, CLIENTS, HEARTBEAT, Death, Experiment
 
@@ -45,6 +49,11 @@ def test_the_reference_knows_the_truth(tmp_path: Path) -> None:
     plain = {path: gzip.decompress(data) if path.suffix == ".gz" else data for path, data in files.items()}
     analysis = Analysis({str(path): data.split(b"\n") for path, data in plain.items()})
 
+    # and so does the report
+    with EmbeddedEngine(tmp_path / "staging") as engine:
+        report = comparable(analyse(engine, [str(path) for path in files], Options(), lambda _step: None).summary)
+    for part in ("registry", "client", "false_evictions", "as_logged"):
+        assert analysis.summary[part] == report[part]
     # how long each broker was registered after its death, and each client had it if that was not announced
     check([at - death.at for death in deaths for at in death.removed.values()], analysis.summary["registry"]["all"])
     seen = [at - death.at for death in deaths if death.kind in UNANNOUNCED for at in death.seen.values()]
