@@ -15,6 +15,7 @@ from namesrv_console.past import lanes
 from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
 from namesrv_console.past.files import last_hour
 from namesrv_console.past.model import (
+    LEAST_EXPIRY_MS,
     MOST_LANES,
     Answer,
     Failed,
@@ -55,7 +56,11 @@ class Slider:
 
 # of the forms
 _FIELDS: Final = ("from", "to", "q", "topic", "at", "days", "expiry", "scan", "poll")
-SLIDERS: Final = (Slider("expiry", 10, 300, 5, 120), Slider("scan", 1, 60, 1, 5), Slider("poll", 1, 120, 1, 30))
+SLIDERS: Final = (
+    Slider("expiry", LEAST_EXPIRY_MS // 1000, 300, 5, 120),
+    Slider("scan", 1, 60, 1, 5),
+    Slider("poll", 1, 120, 1, 30),
+)
 
 
 @dataclass(frozen=True, slots=True)

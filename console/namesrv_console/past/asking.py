@@ -89,6 +89,8 @@ class Past:
             *(sys.executable, "-m", "namesrv_console.past.worker", self._folder.name, *self.logs),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            # Ctrl-C is for the console, which ends it
+            start_new_session=True,
             limit=_MOST_ANSWER_BYTES,
         )
         return self._worker

@@ -10,6 +10,8 @@ from namesrv_console.past.spans import Span
 MOST_LANES: Final = 300
 MOST_CLIENTS: Final = 500
 MOST_CHANGES: Final = 500
+# the shortest expiry that can be tried
+LEAST_EXPIRY_MS: Final = 10_000
 # of the strip: ten minutes each of a day
 STRIP_BINS: Final = 144
 

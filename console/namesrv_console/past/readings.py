@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from namesrv_console.past.files import LogsError, files_of
 from namesrv_console.past.model import (
+    LEAST_EXPIRY_MS,
     MOST_CHANGES,
     MOST_CLIENTS,
     MOST_LANES,
@@ -48,7 +49,7 @@ from namesrv_console.past.spans import HOUR_MS, Span, written
 from namesrv_spark_jobs import pipeline
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
-from namesrv_spark_jobs.errors import NothingToReadError
+from namesrv_spark_jobs.errors import MissingFileError, NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W, written_in
 from namesrv_spark_jobs.options import Options, WhatIf
 from namesrv_spark_jobs.report.page import page
@@ -58,8 +59,7 @@ from namesrv_spark_jobs.transforms.output_rows import whole_ms
 
 Row = Mapping[str, Any]
 
-# the sliders' ranges; below these expiries nothing is replayed
-LEAST_EXPIRY_MS: Final = 5_000
+# what is shown beside the expiry that is tried
 OTHER_EXPIRIES_MS: Final = (10_000, 20_000, 30_000, 45_000, 60_000, 90_000, 120_000, 180_000, 240_000, 300_000)
 # What was heard before a span says who is registered when it begins.
 _BEFORE_MS: Final = HOUR_MS
@@ -126,6 +126,16 @@ class Readings:
 
     def answer(self, question: Question) -> Answer:
         """Read what is missing, and answer. Raises LogsError."""
+        try:
+            return self._answer(question)
+        except MissingFileError:
+            # closed or removed since it was listed; if closed, it has another name now
+            try:
+                return self._answer(question)
+            except MissingFileError as error:
+                raise LogsError(f"{error}; try again") from error
+
+    def _answer(self, question: Question) -> Answer:
         if isinstance(question, ReportQuestion):
             return self._report(question)
         # a replay is of all that was read: it must not depend on what was asked before

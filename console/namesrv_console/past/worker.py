@@ -21,18 +21,21 @@ def main(argv: Sequence[str]) -> None:
     """Answer a line of JSON with another one until there are no more: `worker FOLDER-FOR-TABLES LOGS ...`."""
     os.nice(_NICENESS)
     # nothing that a library prints may stand among answers
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     questions: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
     with ExitStack() as kept:
         answer = _answering(argv[0], argv[1:], kept)
         for line in sys.stdin.buffer:
             answers.write(msgspec.json.encode(answer(questions.decode(line))) + b"\n")
+            answers.flush()
 
 
 def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Question], Answer]:
     try:
-        from namesrv_console.past.readings import Readings  # noqa: PLC0415 - installed with the extra only
+        import duckdb  # noqa: PLC0415 - installed with the extra only
+
+        from namesrv_console.past.readings import Readings  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
@@ -45,6 +48,8 @@ def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Q
             return readings.answer(question)
         except LogsError as error:
             return Failed(why=str(error))
+        except duckdb.OutOfMemoryException:
+            return Failed(why="that takes more memory than there is; choose a shorter time")
 
     return answer
 
