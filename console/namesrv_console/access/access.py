@@ -35,6 +35,8 @@ class Access:
         self.settings = settings
         self.trail = trail
         users = None if settings.users is None else UsersFile(settings.users)
+        if users is not None:
+            users.warn_if_open()
         sessions = Sessions(settings.session_hours * 3600, clock)
         self.identity = Identity(settings, users, sessions)
         self._login = Login(

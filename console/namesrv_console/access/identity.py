@@ -75,8 +75,8 @@ class Identity(AuthenticationBackend):
     def _by_proxy(self, conn: HTTPConnection) -> User | None:
         if not self.is_trusted_proxy(conn):
             return None
-        said = conn.headers.getlist(self._settings.proxy_user_header)
-        groups = conn.headers.getlist(self._settings.proxy_groups_header)
+        said = _texts(conn, self._settings.proxy_user_header)
+        groups = _texts(conn, self._settings.proxy_groups_header)
         # two would mean that one of them passed the proxy
         if len(said) != 1 or len(groups) > 1:
             return None
@@ -93,6 +93,15 @@ def is_public(path: str) -> bool:
 def is_name(name: object) -> bool:
     """Whether somebody else's name of a user can be shown and audited."""
     return isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()
+
+
+def _texts(conn: HTTPConnection, header: str) -> list[str]:
+    """The values of a header; Starlette takes them for Latin-1, and today's proxies send UTF-8."""
+    values = conn.headers.getlist(header)
+    try:
+        return [value.encode("latin-1").decode() for value in values]
+    except UnicodeDecodeError:
+        return values
 
 
 def _split(texts: Iterable[str]) -> tuple[str, ...]:

@@ -145,11 +145,14 @@ class UsersFile:
         self._users = read_users(path)
         if not self._users:
             raise ValueError(f"{path}: no users (namesrv-console passwd {path} NAME adds one)")
-        if path.stat().st_mode & 0o004:
-            event(logger, logging.WARNING, "users_file_readable_by_all", path=path, advice="chmod 600")
 
     def __repr__(self) -> str:
         return f"<UsersFile {self._path} [{', '.join(sorted(self._users))}]>"
+
+    def warn_if_open(self) -> None:
+        """Say so if everybody on this machine can read the hashes."""
+        if self._path.stat().st_mode & 0o004:
+            event(logger, logging.WARNING, "users_file_readable_by_all", path=self._path, advice="chmod 600")
 
     def find(self, name: str) -> Entry | None:
         """The user of a name, as the file says now."""

@@ -17,6 +17,11 @@ async def test_proxy_says_who_asks() -> None:
     async with small_console(FakeClock(), trusted_proxies=("127.0.0.0/8",), **SETTINGS) as url, browser(url) as proxy:
         who = (await proxy.get("/", headers=OLGA)).json()
         assert ("olga", "operator", "proxy") == (who["name"], who["role"], who["source"])
+        jose = (
+            await proxy.get("/", headers={b"x-forwarded-user": "José 名".encode(), b"x-forwarded-groups": b"sre"})
+        ).json()
+        assert "José 名" == jose["name"]
+        who = (await proxy.get("/", headers=OLGA)).json()
         sent = {"csrf": who["csrf"], "topic": "T"}
         assert 200 == (await proxy.post("/actions/x", data=sent, headers=OLGA)).status_code
         # the token was olga's

@@ -10,6 +10,7 @@ import pytest
 from namesrv_console.access.passwd import passwd
 from namesrv_console.access.users import Entry, UsersFile, parse_users, read_users
 from tests.support.console_access import PASSWORD, write_users
+from tests.support.logged import logged
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$dGFnZ2dnZ2dnZ2dnZ2c"
 
@@ -75,6 +76,16 @@ def test_file_without_users_is_refused(tmp_path: Path) -> None:
         UsersFile(tmp_path / "users")
     with pytest.raises(ValueError, match="other: no such file or directory"):
         UsersFile(tmp_path / "other")
+
+
+def test_file_that_everybody_can_read_is_worth_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Hashes are for the console alone."""
+    users = write_users(tmp_path / "users")
+    UsersFile(users).warn_if_open()
+    assert [] == logged(caplog, "users_file_readable_by_all")
+    users.chmod(0o644)
+    UsersFile(users).warn_if_open()
+    assert [{"path": users, "advice": "chmod 600"}] == logged(caplog, "users_file_readable_by_all")
 
 
 def test_unknown_user_costs_as_much_as_a_wrong_password(tmp_path: Path) -> None:
