@@ -181,6 +181,8 @@ def sentence(line: Line) -> str:
         case {"event": "refusals"}:
             addresses = ", ".join(f"{address} ({count})" for address, count in (line.get("by_address") or {}).items())
             return f"{line.get('count')} others refused{f': {addresses}' if addresses else ''}"
+        case {"event": "sign_in"}:
+            return f"signed in to the console ({line.get('source')})"
         case {"event": "dropped"}:
             return f"{line.get('count')} lines lost"
     return ""

@@ -140,7 +140,8 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         )
         assert said == line["command"]
         # namesrvctl reads it, as it does a server's
-        *_, said_of = (await ctl("audit", str(console.trail))).cells
+        *_, signed_in, said_of = (await ctl("audit", str(console.trail))).cells
+        assert "signed in to the console (password)" == signed_in[-1]
         assert ["change", "olga"] == said_of[1:3]
         assert 'write permission broker-a: "RW-" -> "R--"' in said_of[-1]
         assert f"not done on {console.down}: no connection" in said_of[-1]
