@@ -1,9 +1,10 @@
 """A process of its own that reads logs, so that a long question never delays a live page, and can be ended."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final
 
 import msgspec
@@ -24,7 +25,9 @@ def main(argv: Sequence[str]) -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     questions: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
-    with ExitStack() as kept:
+    # the console may have been killed: then nobody reads, and nobody else removes the folder
+    with ExitStack() as kept, suppress(BrokenPipeError):
+        kept.callback(shutil.rmtree, argv[0], ignore_errors=True)
         answer = _answering(argv[0], argv[1:], kept)
         for line in sys.stdin.buffer:
             answers.write(msgspec.json.encode(answer(questions.decode(line))) + b"\n")

@@ -1,9 +1,12 @@
 """The process that reads logs: questions wait their turn, and it may end at any time."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from namesrv_console.past.asking import Past
@@ -76,3 +79,17 @@ async def test_nothing_is_left_of_a_console_that_ends(tmp_path: Path) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+def test_a_process_whose_console_is_gone_leaves_nothing(tmp_path: Path) -> None:
+    """A console that was killed removes no folder; there is one answer for each line, and nothing else."""
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    command = [sys.executable, "-m", "namesrv_console.past.worker", str(tables), str(write_log(tmp_path / "logs"))]
+    asked = msgspec.json.encode(question(5)) + b"\n"
+
+    done = subprocess.run(command, input=asked, capture_output=True, check=True)
+
+    assert "timeline" == msgspec.json.decode(done.stdout)["type"]
+    assert b"" == done.stderr
+    assert not tables.exists()
