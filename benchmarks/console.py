@@ -29,6 +29,8 @@ TOPICS: Final = 10_000
 _SPREAD: Final = 8
 _NAME: Final = "topic-of-some-length-%d"
 _PATIENCE_SECONDS: Final = 60.0
+# what a console computes in half a second while nothing happens but heartbeats' ages
+_QUIET_SECONDS: Final = 0.1
 # calls back with the milliseconds from the click to the first paint of something
 _PAINTED: Final = """
 new PerformanceObserver((seen) => arguments[0](seen.getEntriesByName("first-contentful-paint")[0].startTime))
@@ -66,6 +68,7 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         ]
         paints = _paints(bench, console)
         delays = list(_delays(bench, console, wires, brokers[7]))
+        _until(lambda: _is_quiet(console))
         used = [server.cpu_seconds() for server in servers]
         time.sleep(5)
         shares = [(server.cpu_seconds() - before) / 5 for server, before in zip(servers, used, strict=True)]
@@ -161,7 +164,7 @@ def _until(condition: Callable[[], bool]) -> None:
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > _PATIENCE_SECONDS:
-            raise BenchError(f"the console does not know all topics within {_PATIENCE_SECONDS:g} s")
+            raise BenchError(f"the console is not done within {_PATIENCE_SECONDS:g} s")
         time.sleep(0.2)
 
 
@@ -170,8 +173,7 @@ def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) ->
     with _stream(console, "/") as overview, _stream(console, f"/topic?name={broker.topics[0].topic_name}") as topic:
         changed = broker
         for number in itertools.islice(itertools.cycle((3, 5, 7, 9)), bench.effort.rounds):
-            # whatever came before is on the screens
-            time.sleep(2)
+            _until(lambda: _is_quiet(console))
             changed = changed.changed(number)
             frame = changed.json_frame()
             is_event, is_route = _event_after(time.time()), _queues_of(number)
@@ -183,6 +185,13 @@ def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) ->
             yield event, time.perf_counter() - began
             for wire in wires[1:]:
                 wire.ask_well(frame)
+
+
+def _is_quiet(console: Server) -> bool:
+    """Whether whatever came before is on the screens."""
+    before = console.cpu_seconds()
+    time.sleep(0.5)
+    return console.cpu_seconds() - before < _QUIET_SECONDS
 
 
 def _event_after(wall: float) -> Callable[[Any], bool]:
