@@ -91,6 +91,17 @@ def test_bar_drains_until_nothing_is_left(share: float, drawn: str) -> None:
     assert drawn == bar(share)
 
 
+@pytest.mark.parametrize(("age", "colour"), [(30, "32"), (37, "33"), (89, "33"), (91, "31"), (121, "31")])
+def test_bar_turns_as_in_the_console(age: float, colour: str) -> None:
+    """Green, yellow, red; grey on a server that does not answer."""
+    for now, expected in ((100.0, colour), (103.0, "2")):
+        console = Console(width=200, color_system="standard", force_terminal=True)
+        with console.capture() as captured:
+            for part in page([seen("s", broker("a", age))], now):
+                console.print(part)
+        assert f"\x1b[{expected}m{bar((120 - age - now + 100) / 120)}" in captured.get()
+
+
 async def test_once_says_it_to_scripts(tmp_path: Path) -> None:
     """With the same ages and verdicts; 1 if one of the servers does not have a broker, or is not there."""
     async with two_asked(tmp_path) as (first, _, one, two):

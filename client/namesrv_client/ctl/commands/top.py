@@ -29,14 +29,10 @@ _ASK_SECONDS: Final = 1.0
 _PAINT_SECONDS: Final = 0.25
 _SILENT_SECONDS: Final = 2.5
 
-_STYLES: Final = {
-    "fine": "green",
-    "late": "yellow",
-    "overdue": "red",
-    "missing": "red",
-    "not yet": "dim",
-    "unknown": "",
-}
+_STYLES: Final = {"missing": "red", "not yet": "dim", "unknown": ""}
+# of the time that a broker may be silent, what is left when its bar turns, as in the console
+_YELLOW: Final = 0.7
+_RED: Final = 0.25
 # what stands first, because somebody should look at it
 _URGENT: Final = ("missing", "overdue", "late")
 _SERVER: Final = ("server", "state", "brokers", "topics", "connections", "revision")
@@ -224,10 +220,17 @@ def _broker_cells(row: BrokerRow, silent: Container[str], said: Callable[[LiveBr
     return [
         *row.key,
         *(
-            Text(verdict if live is None else said(live), style="dim" if server in silent else _STYLES[verdict])
+            Text(verdict if live is None else said(live), style="dim" if server in silent else _style(verdict, live))
             for server, (verdict, live) in row.on.items()
         ),
     ]
+
+
+def _style(verdict: str, live: LiveBroker | None) -> str:
+    if live is None or live.expires_in_seconds is None or not live.expiry_seconds:
+        return _STYLES.get(verdict, "")
+    share = live.expires_in_seconds / live.expiry_seconds
+    return "red" if share < _RED else "yellow" if share < _YELLOW else "green"
 
 
 def _age(live: LiveBroker) -> str:
