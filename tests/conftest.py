@@ -6,6 +6,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -26,6 +27,9 @@ else:
 # A script's background ignores Ctrl-C, and hands that on to every process that a test starts and ends by it.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# contexts that a developer has saved for namesrvctl are none of the tests'
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 HERE = Path(__file__).parent
 # all that is in these folders is slow; a file or a test elsewhere says so by its own mark

@@ -208,6 +208,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")},
             "PATH": os.pathsep.join((str(BIN), os.environ["PATH"])),
+            "XDG_CONFIG_HOME": str(directory / "config"),
             "PYTHONUNBUFFERED": "1",
             # for namesrvctl; a namesrv that is started without a flag finds the rest
             "NAMESRV_ADDR": everyone,

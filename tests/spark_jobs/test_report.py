@@ -92,3 +92,17 @@ def _check_page(page: str, logs: str) -> None:
     assert logs not in page
     assert not [found for found in ("<b onload", "\x1b", "\u202e") if found in page]
     assert "&lt;/script&gt;&lt;b onload=&#39;x&#39;&gt;\\x1b[31m\\u202e" in page
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("spark")
+def test_connector_that_spark_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line names it, and says what to do; nothing is written."""
+    assert 2 == main(["s3a://bucket/heartbeats", "--out", str(tmp_path / "report")])
+
+    said = capsys.readouterr().err
+    missing = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    assert f"namesrv-staleness: Spark lacks {missing}: add its jars with --conf spark.jars.packages=" in said
+    assert "\tat " not in said
+    assert [] == list(tmp_path.iterdir())

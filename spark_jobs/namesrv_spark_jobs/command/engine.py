@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from namesrv_spark_jobs.log_files import is_url
 
 # what the package of each engine is called, and the extra that brings it
 _PACKAGES: Final = {EMBEDDED: ("duckdb", "report"), SPARK: ("pyspark", "spark")}
+# a connector that does not come with Spark
+_MISSING_CLASS: Final = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
 # how many bytes of JSON one of a compressed log stands for
 _INFLATED: Final = 15
 # what DuckDB says when a signal came while it worked
@@ -129,4 +132,10 @@ def _spark(settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterat
         try:
             yield SparkEngine(session, f"file://{staging}")
         except (PySparkException, Py4JJavaError) as error:
-            raise EngineError(f"Spark failed: {first_line(error)}") from error
+            said = first_line(error)
+            if missing := _MISSING_CLASS.search(said):
+                raise UsageError(
+                    f"Spark lacks {missing[1]}: add its jars with --conf spark.jars.packages=...; "
+                    "spark_jobs/README.md names those of s3a://"
+                ) from error
+            raise EngineError(f"Spark failed: {said}") from error
