@@ -30,6 +30,8 @@ class Disagreement:
     since: float | None
     # None: nothing explains it
     reason: Reason | None = None
+    # the servers that explain it
+    blamed: frozenset[str] = frozenset()
 
     @property
     def key(self) -> Key:
@@ -70,18 +72,25 @@ def disagreements(
     found = []
     for one, brokers in (*_of_brokers(views), *_of_topics(told, table)):
         since = None if known_since is None else known_since.get((one.kind, one.name, one.fact), now)
-        lacking = [server for server, value in one.values.items() if value in (False, None)]
+        lacking = _lacking(one)
         having = one.values.keys() - lacking
-        if not lacking:
-            reason: Reason | None = None
-        elif any(_is_starting(cluster.server(server), now) for server in lacking):
-            reason = "starting"
-        elif brokers and all((server, broker) in late for server in having for broker in brokers):
-            reason = "leaving"
+        starting = frozenset(server for server in lacking if _is_starting(cluster.server(server), now))
+        if starting:
+            found.append(Disagreement(one, since, "starting", starting))
+        elif lacking and brokers and all((server, broker) in late for server in having for broker in brokers):
+            found.append(Disagreement(one, since, "leaving", frozenset(having)))
+        elif lacking and since is not None and now - since < REGISTERING_SECONDS:
+            found.append(Disagreement(one, since, "registering", lacking))
         else:
-            reason = "registering" if since is not None and now - since < REGISTERING_SECONDS else None
-        found.append(Disagreement(one, since, reason))
+            found.append(Disagreement(one, since))
     return found
+
+
+def _lacking(one: Difference) -> frozenset[str]:
+    """The servers that have less: not the thing at all, or no queues on a broker. Another value is not less."""
+    if one.fact != PRESENT and not one.fact.startswith("queues on "):
+        return frozenset()
+    return frozenset(server for server, value in one.values.items() if value in (False, None))
 
 
 def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disagreement]:
@@ -90,7 +99,9 @@ def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disag
     for one in found:
         values = {server: value for server, value in one.difference.values.items() if server in servers}
         if len(set(values.values())) > 1:
-            left.append(replace(one, difference=replace(one.difference, values=values)))
+            part = replace(one, difference=replace(one.difference, values=values))
+            # what excuses one server excuses no other
+            left.append(part if part.blamed & values.keys() else replace(part, reason=None))
     return left
 
 

@@ -110,3 +110,18 @@ def test_some_servers_can_be_compared() -> None:
 
     assert [{"s1": True, "s3": False}] == [one.difference.values for one in among(said, {"s1", "s3"})]
     assert [] == among(said, {"s2", "s3"})
+
+
+def test_what_excuses_one_server_excuses_no_other() -> None:
+    """One has just started; the other two have no such reason to disagree."""
+    said = found(server("s1", live("a")), server("s2"), server("s3", uptime=5.0))
+
+    assert ["starting"] == [one.reason for one in said]
+    assert [None] == [one.reason for one in among(said, {"s1", "s2"})]
+
+
+def test_a_wiped_permission_is_not_still_registering() -> None:
+    """Somebody wiped it on one server alone, and no heartbeat will mend that."""
+    said = found(server("s1", live("a", wiped=True)), server("s2", live("a")), known={})
+
+    assert [("wiped", None)] == [(one.difference.fact, one.reason) for one in said]
