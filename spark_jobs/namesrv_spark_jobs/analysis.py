@@ -1,7 +1,7 @@
-"""From the files of heartbeat logs to everything that a report says: the one entry into the Spark part.
+"""From the files of heartbeat logs to everything that a report says: the one entry into the analysis.
 
-`analyse` and what it has from `pipeline` are the only places that run Spark's jobs; what they call takes and returns
-DataFrames. The session is the caller's, and is best built with `SESSION_CONF`.
+`analyse` and what it has from `pipeline` are the only places that have an engine do something; what they call takes and
+returns DataFrames. The engine is the caller's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +25,9 @@ _NAMES: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """What was found. All that has a bounded size is a plain value, the rest is a DataFrame over `staging`.
+    """What was found. All that has a bounded size is a plain value, the rest is a DataFrame of the engine.
 
-    The DataFrames live as long as the folder `staging` and the session do: write them before these go.
+    The DataFrames live as long as the engine does: write them before it ends.
     """
 
     # the content of summary.json: plain dicts, lists, str, int, bool, None; dump it with sort_keys=True

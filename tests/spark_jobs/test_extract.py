@@ -38,7 +38,12 @@ def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path
         HeartbeatLines("g").add("dropped", 1, count=(1 << 63) - 1),
     ]
     missing = b'{"v":1,"seq":1,"event":"heartbeat"}'
-    lines = [b"", invalid, newer, unknown, missing, *(text(one).rstrip() for one in huge), b"x[]", torn]
+    wrong = [
+        HeartbeatLines("h").add("scan", 1, seq="1").lines[0].encode(),
+        HeartbeatLines("h").add("scan", 1, seq=1.5).lines[0].encode(),
+        HeartbeatLines("h").add("scan", 1, mono_ms=[1]).lines[0].encode(),
+    ]
+    lines = [b"", invalid, newer, unknown, missing, *(text(one).rstrip() for one in huge), b"x[]", *wrong, torn]
     (folder / "a.jsonl.open").write_bytes(text(good) + b"\n".join(lines))
     (folder / "b.jsonl").write_bytes(text(good))
     (folder / "c.jsonl.gz").write_bytes(gzip.compress(text(HeartbeatLines("e").start().beat(1)) * 500)[:-30])
@@ -49,7 +54,7 @@ def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path
 
     names = ("file", "bad", "duplicates", "newer_version", "unknown_events", "truncated")
     a, b, c, empty = [[row[name] for name in names] for row in found.summary["input"]["per_file"]]
-    assert ["dt=2026-03-01/hour=00 [x]/a.jsonl.open", 7, 0, 1, 1, False] == a
+    assert ["dt=2026-03-01/hour=00 [x]/a.jsonl.open", 10, 0, 1, 1, False] == a
     assert ["dt=2026-03-01/hour=00 [x]/b.jsonl", 0, 4, 0, 0, False] == b
     assert ["dt=2026-03-01/hour=00 [x]/empty.jsonl", 0, 0, 0, 0, False] == empty
     assert c[-1] is True

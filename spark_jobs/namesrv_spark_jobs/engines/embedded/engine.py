@@ -31,7 +31,7 @@ MEMORY: Final = "2GB"
 # milliseconds as the daemon writes them
 _EXACT: Final = "DECIMAL(18, 3)"
 _MACROS: Final = (
-    # 64 bits, as a number that may be negative
+    # a hash has 64 bits and no sign, whole numbers have 63 and one
     "number_of(x) AS CAST(x >> 1 AS BIGINT)",
     "shiftleft(x, bits) AS CASE bits WHEN 63 THEN -9223372036854775808 ELSE x << bits END",
     # Spark's own formula

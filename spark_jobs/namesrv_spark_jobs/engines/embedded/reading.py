@@ -119,7 +119,8 @@ def of_tables(paths: Sequence[str], kinds: dict[str, str]) -> str:
 def parquet(paths: Sequence[str]) -> str:
     """What reads these tables, or folders of tables."""
     found = [str(each) for path in paths for each in _files_of(Path(path.removeprefix("file://")))]
-    return f"read_parquet([{', '.join(text(each) for each in found)}], union_by_name = true, filename = true)"
+    listed = ", ".join(text(each) for each in found)
+    return f"read_parquet([{listed}], union_by_name = true, filename = true, hive_partitioning = false)"
 
 
 def _files_of(path: Path) -> list[Path]:

@@ -5,7 +5,6 @@ A line is read as Spark reads it: its fields have the types of the contract, and
 
 import gzip
 import json
-import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,8 @@ _DECODER: Final = json.JSONDecoder()
 _LONG: Final = range(-(1 << 63), 1 << 63)
 # texts that are numbers
 _NAMED: Final = frozenset({"NaN", "Infinity", "-Infinity", "+INF", "INF", "-INF"})
+# no time is of that size
+_FAR: Final = 1e300
 _NUMBERS: Final = {name: kind for name, kind in LINE.items() if kind != "string"}
 
 
@@ -57,27 +58,33 @@ def split(file: Path, clean: Path, bad: Path, name: str) -> None:
                 shown = {"file": name, "corrupt_line": line.decode(errors="replace")}
                 others.write(json.dumps(shown) + "\n")
             else:
-                good.write(json.dumps(read) + "\n")
+                good.write(read + "\n")
 
 
-def _read(line: bytes) -> dict[str, object] | None:
-    """The fields of a line; None when it is no line of a log."""
+def _read(line: bytes) -> str | None:
+    """The line as DuckDB reads it, too; None when it is no line of a log."""
     try:
         read, _ = _DECODER.raw_decode(line.decode().strip())
+        if not isinstance(read, dict) or not all(_fits(read.get(name), kind) for name, kind in _NUMBERS.items()):
+            return None
+        text = json.dumps({name: _finite(value) if name in _NUMBERS else value for name, value in read.items()})
+        # half of a pair of characters is none, although JSON has an escape for it
+        json.dumps(read, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
-    if not isinstance(read, dict):
-        return None
-    for name, kind in _NUMBERS.items():
-        value = read.get(name)
-        if value is None:
-            continue
-        if kind == "bigint":
-            if type(value) is not int or value not in _LONG:
-                return None
-        elif type(value) not in {int, float} and value not in _NAMED:
-            return None
-        elif isinstance(value, str) or not math.isfinite(value):
-            # no time is of that size
-            read[name] = None if name != "mono_ms" else 1e300
-    return read
+    return text
+
+
+def _fits(value: object, kind: str) -> bool:
+    if value is None:
+        return True
+    if kind == "bigint":
+        return type(value) is int and value in _LONG
+    return type(value) in {int, float} or (isinstance(value, str) and value in _NAMED)
+
+
+def _finite(value: float | str | None) -> float | None:
+    """A number that is one; others are farther away than any time."""
+    if value is None or (not isinstance(value, str) and abs(value) < _FAR):
+        return value
+    return _FAR
