@@ -91,6 +91,7 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
     text = "\n".join(demo.lines)
     assert "Time runs 60 times faster than by default" in text
     assert "\x1b" not in text
+    assert demo.said(r"console    shows all of it: http://127\.0\.0\.1:\d+/$")
     assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-b, after .*: its connection was closed$")
     assert demo.said(r"^ +\d+\.\d\d s  ns2        drops broker-c, after .*: silent for \d+\.\d\d s$")
     assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-a, after .*: it said goodbye$")
@@ -144,6 +145,7 @@ def test_demo_ends_with_the_report(tmp_path: Path) -> None:
     assert page.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("demo", [("--no-report", "--scenes", "--keep=300")], indirect=True)
 def test_console_stays_until_ctrl_c(demo: Demo) -> None:
     """It shows what happens from the beginning; at the end everything runs on, and Ctrl-C is the ordinary end."""

@@ -59,6 +59,7 @@ def test_brokers_stand_beside_each_other_and_the_worst_first() -> None:
     [
         (seen("s", broker("a", 1)), 102.4, "ready", "heard 3.4 s ago"),
         (seen("s", broker("a", 1)), 102.5, "no answer for 2.5 s", "heard 3.5 s ago"),
+        (seen("s"), 103.0, "no answer for 3.0 s", "unknown"),
         (Seen("s", 100.0), 102.5, "no answer for 2.5 s", "unknown"),
         (Seen("s", 100.0), 100.0, "connecting", "unknown"),
         (Seen("s", 100.0, error=RequestTimeoutError("3 s")), 105.0, "no answer for 5.0 s", "unknown"),

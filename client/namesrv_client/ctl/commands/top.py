@@ -77,7 +77,7 @@ class Seen:
     def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
         """How alive a broker is for this server, and what it says of it, as old as that is now."""
         found = self.brokers.get(key)
-        if found is None and self.state is None:
+        if found is None and (self.state is None or self.is_silent(now)):
             return "unknown", None
         if found is None:
             # it may still have to register
