@@ -76,9 +76,13 @@ class Stream:
                 return
             if not (command.is_response or command.is_oneway):
                 self._due_for(command)
-        if self._reader.error is not None or _is_too_large(data[end:]):
+        error = self._reader.error
+        if error is not None or _is_too_large(data[end:]):
             self.frames += 1
             self.is_broken = True
+        if error is not None and error.reason == "tls":
+            # the peer is told in plain text that this is what is spoken here
+            self.may_wait[JSON, 0] += 1
         self.is_cut_off = self._reader.is_inside_frame
 
     def _due_for(self, command: RemotingCommand) -> None:
