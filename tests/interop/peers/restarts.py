@@ -54,7 +54,8 @@ class Restarts:
         snapshot = self._running[number].data_dir / "snapshot.json"
         with Peer(self._running[number].address) as peer:
             Lost(name="lost", addr=f"{HOST}:1", cluster="lost").register(peer)
-            until(lambda: '"lost"' in snapshot.read_text(encoding="utf-8"))
+            # the first is written a moment after the registration
+            until(lambda: snapshot.exists() and '"lost"' in snapshot.read_text(encoding="utf-8"))
             self.kill(number)
         self.start_again(number, "--wait-for-service-seconds", "600")
 
