@@ -101,6 +101,7 @@ def test_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
     assert 130 == running.returncode, said
     assert java
     _wait_until(lambda: not any(Path("/proc", process).exists() for process in java))
-    assert "namesrv-staleness: interrupted; nothing was written" == _last(said)
+    # Java may have a line to add, before it or after it
+    assert 1 == said.splitlines().count("namesrv-staleness: interrupted; nothing was written"), said
     assert "Traceback" not in said
     assert ["logs"] == [path.name for path in tmp_path.iterdir()]
