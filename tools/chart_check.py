@@ -41,17 +41,21 @@ _SECURED: Final = (
     *("access.secret=namesrv-access", "takeover=refuse"),
 )
 _LOGS: Final = ("heartbeatLogs.existingClaim=namesrv-heartbeats",)
+_CONSOLE: Final = (
+    *("console.enabled=true", "console.usersSecret=namesrv-users"),
+    "console.publicUrl=https://console.example",
+)
 # what people install: the values that differ from the defaults
 VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "plain": (),
     "secured": _SECURED,
-    "console": ("console.enabled=true", "console.usersSecret=namesrv-users", "console.actions=true"),
+    "console": (*_CONSOLE, "console.actions=true"),
     "report": (*_LOGS, "report.enabled=true", "report.outputClaim=namesrv-report"),
     "all": (
         *("image.repository=registry.example/namesrv", f"image.digest=sha256:{'0' * 64}"),
         *_SECURED,
         *_LOGS,
-        *("console.enabled=true", "console.usersSecret=namesrv-users"),
+        *_CONSOLE,
         *("report.enabled=true", "report.outputClaim=namesrv-report"),
         *("serviceMonitor.enabled=true", "alerts.enabled=true", "antiAffinity=required", "replicas=5"),
         *("settings.broker_expiry_seconds=60", "settings.notify_min_broker_id_changed=true"),

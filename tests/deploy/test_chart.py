@@ -1,5 +1,7 @@
 """The Helm chart: what Kubernetes' own schemas and a policy checker say of it, and what its pods are started with."""
 
+import http.client
+import socket
 import subprocess
 import sys
 import tomllib
@@ -11,6 +13,7 @@ import pytest
 import yaml
 
 from tests.support.certificates import Authority
+from tests.support.talking_process import TalkingProcess
 from tools import chart_check
 from tools.chart_check import VARIANTS, ChartError, check, rendered, tool
 
@@ -60,6 +63,7 @@ def test_unknown_field_is_found(tmp_path: Path, helm: Path) -> None:
         ("tls.mode=enforcing", "tls.secret: name the secret"),
         ("settings.listen_port=1", "settings.listen_port: this chart sets it itself"),
         ("console.enabled=true", "console.usersSecret"),
+        ("console.enabled=true,console.usersSecret=u", "console.publicUrl"),
         ("report.enabled=true", "heartbeatLogs.existingClaim"),
     ],
 )
@@ -92,3 +96,27 @@ def test_server_takes_its_settings(helm: Path, tmp_path: Path, variant: str) -> 
 
     assert 0 == done.returncode, done.stderr
     assert "0.0.0.0,::" == tomllib.loads(text)["listen_host"]
+
+
+def test_console_takes_its_arguments(helm: Path, tmp_path: Path) -> None:
+    """It starts beyond loopback with what the pod gives it, and answers the probe."""
+    (pod,) = by_kind(rendered(helm, VARIANTS["console"]))["Deployment"]["spec"]["template"]["spec"]["containers"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    places = {"/etc/namesrv": tmp_path, "/var/lib/namesrv": tmp_path, "0.0.0.0:9878": f"0.0.0.0:{port}"}
+    words = [word for word in pod["args"] if not word.startswith("--server")]
+    for place, here in places.items():
+        words = [word.replace(place, str(here)) for word in words]
+    passwd = [sys.executable, "-m", "namesrv_console", "passwd", str(tmp_path / "users.toml"), "olga"]
+    subprocess.run(passwd, input="correct horse battery\n", text=True, check=True, capture_output=True)
+    probe = pod["readinessProbe"]["httpGet"]
+    headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
+
+    with TalkingProcess(sys.executable, "-m", "namesrv_console", *words, "--server=127.0.0.1:1") as console:
+        console.wait_for("https://console.example")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", probe["path"], headers=headers)
+
+        assert 200 == connection.getresponse().status
+        connection.close()
