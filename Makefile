@@ -122,6 +122,10 @@ mutation: setup ## change tables, wire, link and keeper in MUTANTS (100) small w
 lock: ## write locks/ anew from pyproject.toml (ARGS=--upgrade for the newest versions)
 	@sh locks/compile.sh $(ARGS)
 
+.PHONY: docs
+docs: setup ## build the documentation as a site into build/site (ARGS=serve: serve it on 127.0.0.1:8000, always current)
+	@sh tools/site.sh $(ARGS)
+
 .PHONY: clean
 clean: ## remove .venv, the data of `make run` and everything generated
 	rm -rf .venv .venv.lock .state .interop spark-data build dist .coverage .coverage.* htmlcov \
