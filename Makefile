@@ -75,6 +75,11 @@ interop: setup-interop ## run real RocketMQ brokers, clients and tools against t
 setup-spark: setup ## get the Java that the staleness report needs on Spark, from the system's packages where that may be done
 	@sh spark_jobs/setup_spark.sh
 
+.PHONY: dist
+dist: setup ## write dist/: the sources and a wheel of each part
+	@rm -rf dist
+	@$(PY) -m tools.dist dist
+
 .PHONY: spark-zip
 spark-zip: setup ## write dist/namesrv_spark_jobs.zip, for spark-submit --py-files
 	@$(PY) -m namesrv_spark_jobs.command.submit dist/namesrv_spark_jobs.zip

@@ -3,24 +3,20 @@
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tools import dist
+
 ROOT = Path(__file__).parent.parent
 LOCKS = ROOT / "locks"
-
-
-def build(target: str, to: Path) -> Path:
-    """Build one distribution of this tree, with the installed hatchling and no network."""
-    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(to)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = to.iterdir()
-    return built
 
 
 def pinned(lock: Path) -> dict[str, frozenset[str]]:
@@ -30,51 +26,104 @@ def pinned(lock: Path) -> dict[str, frozenset[str]]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    """The wheel of this tree."""
-    with zipfile.ZipFile(build("wheel", tmp_path_factory.mktemp("wheel"))) as archive:
-        yield archive
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, zipfile.ZipFile]]:
+    """The wheels of this tree by their names."""
+    with ExitStack() as stack:
+        built = dist.build_wheels(tmp_path_factory.mktemp("wheels"))
+        yield {path.name.split("-")[0]: stack.enter_context(zipfile.ZipFile(path)) for path in built}
+
+
+def of_metadata(wheel: zipfile.ZipFile, file: str) -> str:
+    """A file of what a wheel says of itself; empty if it has none."""
+    (found,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    path = PurePosixPath(found).parent / file
+    return wheel.read(str(path)).decode() if str(path) in wheel.namelist() else ""
 
 
 PACKAGES = {
-    f"namesrv{part}"
-    for part in ("", "_broker_agent", "_client", "_console", "_remoting", "_runtime", "_spark_jobs", "_testing")
+    "runtime/namesrv_runtime",
+    "remoting/namesrv_remoting",
+    "namesrv/namesrv",
+    "broker_agent/namesrv_broker_agent",
+    "client/namesrv_client",
+    "testing/namesrv_testing",
+    "console/namesrv_console",
+    "spark_jobs/namesrv_spark_jobs",
 }
 
 
-def test_the_wheel_ships_our_import_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """No `tests`, no folder name of the tree lands in anyone's site-packages; each package is importable and typed."""
-    names = set(wheel.namelist())
+def test_the_wheels_ship_our_import_packages_and_nothing_else(wheels: dict[str, zipfile.ZipFile]) -> None:
+    """Every file once, so that any of them can be installed side by side; no `tests`, no folder name of the tree."""
+    shipped = [name for wheel in wheels.values() for name in wheel.namelist() if ".dist-info/" not in name]
+    ours = [
+        str(file.relative_to((ROOT / package).parent))
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    ]
 
-    assert {*PACKAGES, "namesrv-0.1.0.dist-info"} == {PurePosixPath(name).parts[0] for name in names}
-    assert {f"{package}/{file}" for package in PACKAGES for file in ("__init__.py", "py.typed")} <= names
-    assert "namesrv-0.1.0.dist-info/licenses/LICENSE" in names
-    # what the console's pages are made of
-    console = ("templates/base.html", "static/console.css", "static/console.js", "locales/en.toml", "locales/zh.toml")
-    assert {f"namesrv_console/{file}" for file in console} <= names
+    assert sorted(ours) == sorted(shipped)
+    assert [] == [
+        name for name, wheel in wheels.items() if "Apache License" not in of_metadata(wheel, "licenses/LICENSE")
+    ]
 
 
-def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
-    """One command for each component that runs by itself and no other, and what others find by its name."""
-    entry_points = wheel.read("namesrv-0.1.0.dist-info/entry_points.txt").decode().split("\n")
+def test_each_wheel_installs_what_it_can_run(wheels: dict[str, zipfile.ZipFile]) -> None:
+    """A command comes with the wheel that has all it needs, and so does what others find by its name."""
+    entry_points = {name: of_metadata(wheel, "entry_points.txt").split("\n") for name, wheel in wheels.items()}
 
-    assert [
-        "[console_scripts]",
-        "namesrv = namesrv_runtime.program:namesrv",
-        "namesrv-broker-agent = namesrv_runtime.program:namesrv_broker_agent",
-        "namesrv-console = namesrv_runtime.program:namesrv_console",
-        "namesrv-staleness = namesrv_spark_jobs.command.cli:main",
-        "namesrvctl = namesrv_runtime.program:namesrvctl",
-        "[namesrvctl.logs]",
-        "topic_past = namesrv_console.past.history:topic_past",
-        "[pytest11]",
-        "namesrv = namesrv_testing.plugin",
-    ] == [line for line in entry_points if line]
+    assert {
+        "namesrv_wire": [],
+        "namesrv_client": [],
+        "namesrv_agent": ["[console_scripts]", "namesrv-broker-agent = namesrv_runtime.program:namesrv_broker_agent"],
+        "namesrv": ["[console_scripts]", "namesrv = namesrv_runtime.program:namesrv"],
+        "namesrv_ctl": ["[console_scripts]", "namesrvctl = namesrv_runtime.program:namesrvctl"],
+        "namesrv_console": [
+            "[console_scripts]",
+            "namesrv-console = namesrv_runtime.program:namesrv_console",
+            "[namesrvctl.logs]",
+            "topic_past = namesrv_console.past.history:topic_past",
+        ],
+        "namesrv_report": ["[console_scripts]", "namesrv-staleness = namesrv_spark_jobs.command.cli:main"],
+        "namesrv_testing": ["[pytest11]", "namesrv = namesrv_testing.plugin"],
+    } == {name: [line for line in lines if line] for name, lines in entry_points.items()}
+
+
+def test_the_wheels_need_what_the_project_needs(wheels: dict[str, zipfile.ZipFile]) -> None:
+    """There is one list of dependencies, and no part of it is left out; of ours each needs the same version."""
+    needed = {
+        name: re.findall(r"^Requires-Dist: (.*)", of_metadata(wheel, "METADATA"), re.MULTILINE)
+        for name, wheel in wheels.items()
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+
+    everything = set(chain(*needed.values()))
+    assert {"namesrv-wire==0.1.0"} == {*needed["namesrv_client"]}
+    assert {"namesrv-wire==0.1.0"} == {*needed["namesrv_agent"]}
+    assert {named(requirement) for requirement in listed} == {
+        named(requirement) for requirement in everything if not requirement.startswith("namesrv")
+    } | {"namesrv"}
+    assert {"0.1.0"} == {
+        re.split("==|;", requirement)[1] for requirement in everything if requirement.startswith("namesrv")
+    }
+
+
+def named(requirement: str) -> str:
+    """The package that a requirement is for."""
+    return re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
+
+
+def test_the_same_sources_make_the_same_wheels(wheels: dict[str, zipfile.ZipFile], tmp_path: Path) -> None:
+    """To the byte."""
+    again = {path.name.split("-")[0]: path.read_bytes() for path in dist.build_wheels(tmp_path)}
+
+    assert again == {name: Path(wheel.filename or "").read_bytes() for name, wheel in wheels.items()}
 
 
 def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
     """Who gets the sources gets what builds and tests them, too."""
-    with tarfile.open(build("sdist", tmp_path)) as archive:
+    with tarfile.open(dist.build_sources(tmp_path)) as archive:
         names = set(archive.getnames())
 
     assert {
@@ -117,6 +166,6 @@ def test_make_alone_lists_every_target_worth_calling() -> None:
     targets = {line.split()[0] for line in listed.splitlines() if not line.startswith("make")}
     assert {
         "help", "setup", "run", "test", "check", "format", "bench", "bench-peers", "fuzz", "lock", "clean", "demo",
-        "abuse", "mutation", "lint", "chart-check", "console", "docs", "screenshots",
+        "abuse", "mutation", "lint", "chart-check", "console", "docs", "screenshots", "dist",
         "interop", "docker-check", "test-all", "test-rest", "setup-spark", "spark-zip", "spark-data",
     } == targets  # fmt: skip

@@ -6,7 +6,6 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from namesrv_runtime import loops
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.log import configure, printable
 from namesrv_runtime.name_servers import parse_list
+from namesrv_runtime.program import version
 
 if TYPE_CHECKING:
     from namesrv_console.access.settings import AccessSettings
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--version", action="version", version=f"{PROGRAM} {version('namesrv')}")
+    made.add_argument("--version", action="version", version=f"{PROGRAM} {version()}")
     says = "NameServer to ask (repeatable; default: NAMESRV_ADDR, else 127.0.0.1:9876)"
     made.add_argument("-s", "--server", dest="servers", metavar="HOST[:PORT]", action="append", default=[], help=says)
     says = "where to serve the pages (default: 127.0.0.1:9878; port 0 takes any free one)"

@@ -1,4 +1,4 @@
-"""Start and end of each of our commands: standard streams, Ctrl-C, exit code.
+"""Start and end of each of our commands: standard streams, Ctrl-C, exit code, version.
 
 The commands are named here and not beside their code, because to import `namesrv_client.ctl.cli` is to import all of
 the client first, and Ctrl-C meanwhile would be a traceback. So this file imports next to nothing itself.
@@ -45,6 +45,17 @@ namesrv = partial(run, "namesrv", "namesrv.cli")
 namesrv_broker_agent = partial(run, "namesrv-broker-agent", "namesrv_broker_agent.cli")
 namesrvctl = partial(run, "namesrvctl", "namesrv_client.ctl.cli")
 namesrv_console = partial(run, "namesrv-console", "namesrv_console.cli")
+
+
+def version() -> str:
+    """The version of what is installed: all of our wheels have the same, and this file is in the first one."""
+    from importlib import metadata  # noqa: PLC0415  # takes its time, and few ask for it
+
+    try:
+        return metadata.version("namesrv-wire")
+    except metadata.PackageNotFoundError:
+        # a clone, which installs everything under one name
+        return metadata.version("namesrv")
 
 
 def _open_streams(name: str) -> None:

@@ -21,18 +21,26 @@ class Daemon(Process):
     """`namesrv` on a free port of this machine, as a context manager; at its end the process is gone, whatever happens.
 
     Flags come after those given here, and the last of a kind counts. It listens once `listening()` returns.
+    `program` is a command that is installed elsewhere.
     """
 
     def __init__(
-        self, data_dir: Path, *flags: str, loop: LoopName = "auto", missing_packages: tuple[str, ...] = ()
+        self,
+        data_dir: Path,
+        *flags: str,
+        loop: LoopName = "auto",
+        missing_packages: tuple[str, ...] = (),
+        program: Path | None = None,
     ) -> None:
         self.data_dir = data_dir
         # every line that was logged so far
         self.log: list[LogLine] = []
         # no HTTP: its usual port is free for one server of this machine only
         place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
-        python = _python(*_MISSING[loop], *missing_packages)
-        super().__init__([sys.executable, *python, *place, "--drain-seconds=0", "--log-format=json", *flags])
+        python = (sys.executable, *_python(*_MISSING[loop], *missing_packages))
+        super().__init__(
+            [*(python if program is None else (program,)), *place, "--drain-seconds=0", "--log-format=json", *flags]
+        )
 
     def _note(self, line: str) -> None:
         super()._note(line)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import typer
 
 from namesrv_client.ctl import PROGRAM
+from namesrv_runtime.program import version
 
 if TYPE_CHECKING:
     # imported where they are used: what needs no server, help above all, does without pydantic and asyncio
@@ -39,9 +40,7 @@ def _option(*names: str, **values: Any) -> Any:
 
 def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - how typer calls it
     if is_wanted:
-        from importlib.metadata import version  # noqa: PLC0415  # takes its time, and few ask for it
-
-        typer.echo(f"{PROGRAM} {version('namesrv')}")
+        typer.echo(f"{PROGRAM} {version()}")
         raise typer.Exit
 
 

@@ -139,14 +139,9 @@ def run_json(
 
 def about_run(argv: Sequence[str], seconds: float, verdicts: Sequence[Verdict]) -> dict[str, object]:
     """What run.json says of every run; it began so many seconds ago."""
-    try:
-        known = version("namesrv")
-    except PackageNotFoundError:
-        # the package is a zip or a folder on the path
-        known = None
     return {
         "program": PROGRAM,
-        "version": known,
+        "version": _installed_version(),
         "began": (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
         "arguments": list(argv),
@@ -155,6 +150,14 @@ def about_run(argv: Sequence[str], seconds: float, verdicts: Sequence[Verdict]) 
         "python": platform.python_version(),
         "platform": sys.platform,
     }
+
+
+def _installed_version() -> str | None:
+    # the wheel of the report, or a clone; neither where the package is a zip or a folder on the path
+    for distribution in ("namesrv-report", "namesrv"):
+        with suppress(PackageNotFoundError):
+            return version(distribution)
+    return None
 
 
 def _size(file: str) -> int | None:

@@ -1,0 +1,173 @@
+"""What people install: each wheel by itself, in an environment with nothing else, does what it is for."""
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.support.daemon import Daemon
+from tests.support.talking_process import TalkingProcess
+from tools import dist
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("installs")]
+
+ROOT = Path(__file__).parents[2]
+
+
+class Environment:
+    """A virtual environment with one of our wheels and what that needs."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.bin = directory / "bin"
+        (self._packages,) = directory.glob("lib/python*/site-packages")
+
+    def distributions(self) -> set[str]:
+        """The names of what is installed."""
+        return {path.name.split("-")[0] for path in self._packages.glob("*.dist-info")}
+
+    def size(self) -> int:
+        """In bytes, without what Python compiled."""
+        files = (path for path in self._packages.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        return sum(file.stat().st_size for file in files)
+
+    def run(self, program: str, *arguments: str | Path, **environ: str) -> str:
+        """What a command says, which has to end well."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("NAMESRV_", "PYTHON"))}
+        done = subprocess.run(
+            [self.bin / program, *arguments],
+            cwd=self._directory,
+            env={**ours, **environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert 0 == done.returncode, (done.stdout, done.stderr)
+        return done.stdout
+
+
+Install = Callable[[str], Environment]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """Makes an environment for a wheel, once, with what `make dist` writes."""
+    built = tmp_path_factory.mktemp("dist")
+    dist.main([str(built)])
+    made: dict[str, Environment] = {}
+
+    def install(wheel: str) -> Environment:
+        if wheel not in made:
+            directory = tmp_path_factory.mktemp(wheel)
+            venv.create(directory)
+            pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", directory / "bin/python", "--disable-pip-version-check"]
+            command = [*pip, "--quiet", "install", "--no-compile", "--requirement", built / f"{wheel}.txt"]
+            subprocess.run(command, check=True)
+            made[wheel] = Environment(directory)
+        return made[wheel]
+
+    return install
+
+
+@pytest.fixture(scope="module")
+def daemon(installed: Install, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A NameServer of the wheel `namesrv`."""
+    data = tmp_path_factory.mktemp("data")
+    with Daemon(data, "--http-listen=127.0.0.1:0", program=installed("namesrv").bin / "namesrv") as daemon:
+        yield daemon.listening()
+
+
+@pytest.fixture(scope="module")
+def agent(installed: Install, daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A broker with a topic, kept registered by the wheel `namesrv-agent`."""
+    config = tmp_path_factory.mktemp("agent") / "agent.toml"
+    config.write_text((ROOT / "broker_agent/examples/agent.toml").read_text().replace("127.0.0.1:9876", daemon.where))
+    with TalkingProcess(str(installed("namesrv-agent").bin / "namesrv-broker-agent"), "--config", str(config)):
+        daemon.wait_for("broker_registered", broker_name="broker-a")
+        yield
+
+
+def test_the_server_serves_its_health_and_metrics(daemon: Daemon) -> None:
+    """Nothing is missing that a server in production needs."""
+    assert "nameserver_brokers" in httpx2.get("http://{}:{}/metrics".format(*daemon.http_address)).text
+    assert [] == daemon.lines("http_is_off")
+
+
+CLIENT = """
+import sys
+from namesrv_client import SyncRouteClient
+
+with SyncRouteClient([sys.argv[1]]) as client:
+    print(*client.route("orders").brokers)
+"""
+
+
+@pytest.mark.usefixtures("agent")
+def test_the_client_finds_a_route(installed: Install, daemon: Daemon) -> None:
+    """Of the broker that the agent registered."""
+    assert "broker-a\n" == installed("namesrv-client").run("python", "-c", CLIENT, daemon.where)
+
+
+@pytest.mark.parametrize("library", ["namesrv-client", "namesrv-agent"])
+def test_who_embeds_a_library_gets_neither_server_nor_report(installed: Install, library: str) -> None:
+    """Nothing but the wire and what that needs, 12 MB at most."""
+    environment = installed(library)
+
+    wire = {"namesrv_wire", "msgpack", "msgspec", "pydantic", "pydantic_core", "annotated_types", "typing_extensions"}
+    assert {*wire, "typing_inspection", library.replace("-", "_")} == environment.distributions()
+    assert environment.size() <= 12_000_000
+
+
+@pytest.mark.usefixtures("agent")
+def test_namesrvctl_shows_the_servers(installed: Install, daemon: Daemon) -> None:
+    """As in the README."""
+    assert "broker-a" in installed("namesrv-ctl").run("namesrvctl", "brokers", NAMESRV_ADDR=daemon.where, COLUMNS="200")
+
+
+@pytest.mark.usefixtures("agent")
+def test_the_console_serves_its_page(installed: Install, daemon: Daemon) -> None:
+    """The broker is on it."""
+    program = installed("namesrv-console").bin / "namesrv-console"
+    with TalkingProcess(str(program), "--listen=127.0.0.1:0", "--server", daemon.where) as console:
+        url = console.wait_for(r"^namesrv-console: http://\S+/$").removeprefix("namesrv-console: ")
+        assert daemon.where in httpx2.get(url).text
+
+
+@pytest.mark.usefixtures("agent")
+def test_the_report_is_made_without_java(installed: Install, daemon: Daemon, tmp_path: Path) -> None:
+    """Of the log of that server."""
+    logs = daemon.data_dir / "heartbeats"
+    installed("namesrv-report").run("namesrv-staleness", logs, "--out", tmp_path / "report", PATH="/nonexistent")
+
+    assert (tmp_path / "report/report.html").is_file()
+
+
+KIT = """
+def test_a_broker_is_registered(namesrv, namesrv_broker):
+    namesrv_broker("broker-a", ["orders"])
+    assert namesrv.broker_names == {"broker-a"}
+"""
+
+
+def test_the_kit_gives_pytest_its_fixtures(installed: Install, tmp_path: Path) -> None:
+    """Without any conftest.py."""
+    (tmp_path / "test_it.py").write_text(KIT)
+
+    assert "1 passed" in installed("namesrv-testing").run("pytest", "-q", "-p", "no:cacheprovider", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wheel", [name for name, config in dist.wheels(dist.read_project()).items() if config["project"]["scripts"]]
+)
+def test_every_command_that_is_installed_runs(installed: Install, wheel: str) -> None:
+    """That of the wheel, and those of the wheels that it needs."""
+    environment = installed(wheel)
+    ours = {path.name for path in environment.bin.glob("namesrv*")}
+
+    assert dist.wheels(dist.read_project())[wheel]["project"]["scripts"].keys() <= ours
+    assert [] == [name for name in ours if "usage" not in environment.run(name, "--help").lower()]

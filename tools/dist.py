@@ -1,0 +1,133 @@
+"""Builds what is given away: the sources, and a wheel of each part that people install by itself.
+
+pyproject.toml says which wheels there are. The same sources and SOURCE_DATE_EPOCH make the same bytes.
+"""
+
+import argparse
+import os
+import subprocess
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+from tools.locked import Locked, package_of, read_lock
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+# of the project, true of each of its wheels
+_SHARED: Final = ("version", "requires-python", "license", "license-files", "keywords", "classifiers")
+
+
+def read_project() -> dict[str, Any]:
+    """pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def wheels(pyproject: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The wheels by name, each as the pyproject.toml that would build it alone."""
+    return {name: _wheel(pyproject["project"], name, of) for name, of in pyproject["tool"]["namesrv"]["wheels"].items()}
+
+
+def build_wheels(to: Path) -> Iterator[Path]:
+    """Build every wheel into a directory."""
+    for config in wheels(read_project()).values():
+        yield from map(Path, WheelBuilder(str(ROOT), config=config).build(directory=str(to)))
+
+
+def build_sources(to: Path) -> Path:
+    """Build the source distribution of the whole tree into a directory."""
+    (built,) = SdistBuilder(str(ROOT)).build(directory=str(to))
+    return Path(built)
+
+
+def write_requirements(built: Iterable[Path], to: Path) -> Iterator[Path]:
+    """Write of each wheel what pip needs to install it: every package that belongs to it, by version and hash."""
+    hashes = {path.name.split("-")[0].replace("_", "-"): sha256(path.read_bytes()).hexdigest() for path in built}
+    configs = wheels(read_project())
+    locked = read_lock(ROOT / "locks/dev.txt")
+    for name in hashes:
+        parts = needed_wheels(name, configs)
+        ours = [f"{part}=={configs[part]['project']['version']} --hash=sha256:{hashes[part]}" for part in parts]
+        theirs = [locked[package].text for package in needed_packages(parts, configs, locked)]
+        path = to / f"{name}.txt"
+        path.write_text("\n".join((f"# pip install -r {path.name}", "--find-links .", *ours, *theirs, "")))
+        yield path
+
+
+def needed_wheels(name: str, configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The wheel and those of ours that it needs, at any remove."""
+    needed = (package_of(requirement) for requirement in configs[name]["project"]["dependencies"])
+    ours = [part for one in needed if one in configs for part in needed_wheels(one, configs)]
+    return list(dict.fromkeys([*ours, name]))
+
+
+def needed_packages(
+    parts: Sequence[str], configs: Mapping[str, Mapping[str, Any]], locked: Mapping[str, Locked]
+) -> list[str]:
+    """The locked packages that wheels of ours need, at any remove."""
+    listed = (requirement for part in parts for requirement in configs[part]["project"]["dependencies"])
+    found = {package_of(requirement) for requirement in listed} - configs.keys()
+    while further := {name for name, package in locked.items() if package.via & found} - found:
+        found |= further
+    return sorted(found)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Build everything, and say what was built."""
+    options = argparse.ArgumentParser(prog="python -m tools.dist", description=__doc__)
+    options.add_argument("directory", type=Path, help="where to; what stands there under other names is left alone")
+    to: Path = options.parse_args(argv).directory.resolve()
+    os.environ.setdefault("SOURCE_DATE_EPOCH", _last_change())
+    built_wheels = list(build_wheels(to))
+    for built in (build_sources(to), *built_wheels, *write_requirements(built_wheels, to)):
+        print(f"{built.stat().st_size:>9,} {built.name}")  # noqa: T201 - what it is called for
+
+
+def _last_change() -> str:
+    """When the sources were committed. A tree without its history has the time that hatchling gives all files."""
+    command = ("git", "log", "-1", "--format=%ct")
+    try:
+        return subprocess.run(  # noqa: S603  # a fixed command
+            command, cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "1580601600"
+
+
+def _wheel(project: Mapping[str, Any], name: str, of: Mapping[str, Any]) -> dict[str, Any]:
+    extras: Mapping[str, list[str]] = project["optional-dependencies"]
+
+    ours = [f"{wheel}=={project['version']}" for wheel in of.get("needs", ())]
+    base = project["dependencies"] if of.get("base") else []
+    required = [requirement for extra in of.get("extras", ()) for requirement in extras[extra]]
+    # an extra of the project may name another one, which the wheel requires anyway
+    optional = {
+        extra: [requirement for requirement in extras[extra] if not requirement.startswith("namesrv[")]
+        for extra in of.get("optional", ())
+    }
+    files = {
+        "only-include": of["packages"],
+        "sources": sorted({package.split("/")[0] for package in of["packages"]}),
+        "exclude": of.get("without", []),
+    }
+    return {
+        "project": {
+            **{key: project[key] for key in _SHARED},
+            "name": name,
+            "description": of["description"],
+            "readme": of["readme"],
+            "dependencies": [*ours, *base, *required],
+            "optional-dependencies": optional,
+            "scripts": {script: project["scripts"][script] for script in of.get("scripts", ())},
+            "entry-points": {group: project["entry-points"][group] for group in of.get("entry-points", ())},
+        },
+        "tool": {"hatch": {"build": {"targets": {"wheel": files}}}},
+    }
+
+
+if __name__ == "__main__":
+    main()
