@@ -13,6 +13,7 @@ from namesrv.routeinfo.records import (
     BrokerLiveInfo,
     Evicted,
     Fenced,
+    HeldBroker,
     HeldUp,
     Registered,
     Scanned,
@@ -36,6 +37,13 @@ class RegisteredWith(NamedTuple):
 
     effect: Registered
     topics: int
+
+
+class HeldAt(NamedTuple):
+    """A broker is held by a scan."""
+
+    held: HeldBroker
+    scan: int
 
 
 @dataclass(slots=True)
@@ -131,6 +139,8 @@ class HeartbeatLines:
                 return b"evict", {**broker, **fields, "last_seq": last_seq, "scan": what.scan}
             case Fenced():
                 return b"fenced", {**self._broker(what), "reason": what.reason, "scan": what.scan}
+            case HeldAt(held, scan):
+                return b"held", {**self._broker(held), "scan": scan, "hold_ms": _ms(held.seconds)}
             case Scanned():
                 return b"scan", {"scan": what.scan, "brokers": what.brokers}
             case HeldUp(seconds):
@@ -139,7 +149,7 @@ class HeartbeatLines:
         raise TypeError(what)
 
     def _broker(
-        self, effect: Registered | Unregistered | Evicted | Fenced, topics: int | None = None
+        self, effect: Registered | Unregistered | Evicted | Fenced | HeldBroker, topics: int | None = None
     ) -> dict[str, Any]:
         if topics is None:
             beating = self._beating.get(effect.key)

@@ -27,6 +27,7 @@ from namesrv.routeinfo.admission import (
     over_quota,
 )
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
+from namesrv.routeinfo.holding import HoldPolicy, Holds
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
@@ -92,6 +93,7 @@ class RouteInfoManager:
         on_publish: Callable[[int, Rerouted], None] | None = None,
         policy: TakeoverPolicy | None = None,
         quotas: TableQuotas | None = None,
+        hold_policy: HoldPolicy | None = None,
     ) -> None:
         self.tables = tables
         self.lock = ReadWriteLock()
@@ -100,6 +102,8 @@ class RouteInfoManager:
         self.limits = limits
         self._policy = policy or TakeoverPolicy()
         self._quotas = quotas or TableQuotas()
+        # silent brokers that are not evicted yet, since they are many
+        self.holds = Holds(hold_policy or HoldPolicy())
         # what has to forget a topic as soon as its route changes
         self._caches = caches
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
@@ -406,9 +410,15 @@ class RouteInfoManager:
             now = self.now()
             self.scans += 1
             effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
-            for key, live in silent_brokers(self.tables, now):
+            due, told = self.holds.sort_out(
+                self.tables.broker_live_table, silent_brokers(self.tables, now), now, self.scans, self._is_connected
+            )
+            effects.extend(told)
+            for key, live in due:
                 # another connection alone is no sign of life
-                evicted += await self._remove(key, live, "silent", effects, last_update=live.last_update)
+                is_out = await self._remove(key, live, "silent", effects, last_update=live.last_update)
+                self.holds.end(key, "evicted" if is_out else "heard")
+                evicted += is_out
         return evicted
 
     def leave_connection(self, connection_id: int) -> None:

@@ -26,6 +26,7 @@ from namesrv.kv import KVConfig
 from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
 from namesrv.processors.broker import note_unread
+from namesrv.routeinfo.holding import HoldPolicy
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
@@ -230,7 +231,8 @@ class NamesrvController:
         snapshot_path = data_dir / "snapshot.json"
         was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
         tables, counters = RouteTables(), Counters()
-        liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
+        longest_life = settings.broker_expiry_seconds + settings.mass_silence_hold_seconds
+        liveness = LivenessClock(clock.monotonic, longest_life + settings.scan_interval_seconds)
         tables.wiped.update(name for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
         readiness = Readiness(
@@ -270,6 +272,13 @@ class NamesrvController:
             on_publish=None if log is None else log.routes_published,
             policy=limits.takeover,
             quotas=limits.quotas,
+            hold_policy=HoldPolicy(
+                settings.mass_silence_hold_seconds,
+                settings.mass_silence_percent,
+                settings.mass_silence_brokers,
+                settings.mass_silence_evictions_per_scan,
+                settings.scan_interval_seconds,
+            ),
         )
         return Namesrv(
             settings=settings,

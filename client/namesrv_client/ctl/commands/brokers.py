@@ -34,13 +34,18 @@ BrokerName = Annotated[
 Role = Literal["broker", "client", "admin"]
 
 
+def _expires_in(broker: LiveBroker) -> str | None:
+    left = lasting(broker.expires_in_seconds)
+    return left if broker.held_seconds is None else f"{left} (held)"
+
+
 _LIVE: Final[Columns[LiveBroker]] = {
     "cluster": lambda broker: broker.cluster,
     "broker": lambda broker: broker.broker_name,
     "id": lambda broker: broker.broker_id,
     "address": lambda broker: broker.broker_addr,
     "heard": lambda broker: ago(broker.age_seconds),
-    "expires in": lambda broker: lasting(broker.expires_in_seconds),
+    "expires in": _expires_in,
     "topics": lambda broker: broker.topics,
     "wiped": lambda broker: broker.write_wiped,
     "version": lambda broker: broker.data_version and broker.data_version.counter,

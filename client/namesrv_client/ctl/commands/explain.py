@@ -27,12 +27,15 @@ _UNTOLD: Final = LiveBroker("", "", 0, "")
 
 
 def liveness(live: LiveBroker) -> str:
-    """How alive a broker is by what a server says of it: fine, late, overdue; unknown from Apache's."""
+    """How alive a broker is by what a server says of it: fine, late, held, overdue; unknown from Apache's."""
     age, left, expiry = live.age_seconds, live.expires_in_seconds, live.expiry_seconds
     if age is None or left is None or expiry is None:
         return "unknown"
     if left < 0:
         return "overdue"
+    if live.held_seconds is not None:
+        # silent for longer than it may be, like many others
+        return "held"
     return "late" if age > expiry * _LATE else "fine"
 
 
@@ -63,7 +66,7 @@ class Instance:
 
     @property
     def verdict(self) -> str:
-        """In a word: fine, late, overdue; gone, if it is in the route and not alive; missing, if others have it."""
+        """In a word: as `liveness` says; gone, if it is in the route and not alive; missing, if others have it."""
         if self.queues is None:
             return "missing"
         if self.live is None and self.tells_liveness:

@@ -229,6 +229,8 @@ def _broker_cells(row: BrokerRow, silent: Container[str], said: Callable[[LiveBr
 def _style(verdict: str, live: LiveBroker | None) -> str:
     if live is None or live.expires_in_seconds is None or not live.expiry_seconds:
         return _STYLES.get(verdict, "")
+    if live.held_seconds is not None:
+        return "red"
     share = live.expires_in_seconds / live.expiry_seconds
     return "red" if share < _RED else "yellow" if share < _YELLOW else "green"
 
@@ -244,7 +246,7 @@ def _sentence(live: LiveBroker) -> str:
     age, left = live.age_seconds, live.expires_in_seconds
     if age is None or left is None or not live.expiry_seconds:
         return _age(live)
-    fate = "overdue" if left < 0 else f"evicted in {lasting(left)}"
+    fate = "overdue" if left < 0 else f"evicted in {lasting(left)}{'' if live.held_seconds is None else ' (held)'}"
     return f"{bar(left / live.expiry_seconds)} heard {lasting(age)} ago, {fate}"
 
 
