@@ -104,9 +104,8 @@ def make(engine: Engine, lines: Lines, options: Options, progress: Callable[[str
     )
     life_table, begun, routes = first["lives"], first["beginnings"], first["routes"]
     progress("clients")
-    late = moments.filter(F.col("event") == "late")
     second = engine.all_stored(
-        intervals=lives.intervals(life_table, boot_table, late, begun),
+        intervals=lives.intervals(life_table, boot_table, moments, begun),
         gaps=replay.gaps(points, life_table, begun, boot_table),
     )
     intervals, gaps = second["intervals"], second["gaps"]

@@ -138,7 +138,7 @@ def replayed_as_logged(gaps: DataFrame, moments: DataFrame) -> DataFrame:
     scans = moments.filter(F.col("event") == "scan").select(
         "boot", "scan", F.col("live").alias("at"), F.row_number().over(order).alias("turn")
     )
-    asked = gaps.filter(F.col("expiry").isNotNull()).withColumn("deadline", F.col("live") + F.col("expiry"))
+    asked = _asked(gaps.filter(F.col("expiry").isNotNull()), moments)
     asked = asked.filter(F.col("next_live").isNull() | (F.col("deadline") < F.col("next_live")))
     due = _first_scan(asked, scans).join(F.broadcast(_fenced(moments, scans)), on="key", how="left")
     # the first turn that is not fenced: at most as many are skipped as there are fenced ones
@@ -147,6 +147,19 @@ def replayed_as_logged(gaps: DataFrame, moments: DataFrame) -> DataFrame:
     chosen = due.withColumn("turn", F.when(F.col("fenced").isNull(), F.col("turn")).otherwise(not_fenced))
     found = _evicted(chosen.join(scans, on=["boot", "turn"], how="inner"))
     return found.select("boot", "key", "who", "life", "seq", "scan", "at", "staleness", "is_false")
+
+
+def _asked(gaps: DataFrame, moments: DataFrame) -> DataFrame:
+    """Each beat with its `deadline`: its expiry, and the hold of a line that was logged in the silence after it."""
+    held = moments.filter((F.col("event") == "held") & F.col("hold").isNotNull()).select(
+        F.col("key").alias("held_key"), F.col("live").alias("held_live"), "hold"
+    )
+    during = (F.col("key") == F.col("held_key")) & (F.col("held_live") >= F.col("live"))
+    during &= F.col("next_live").isNull() | (F.col("held_live") < F.col("next_live"))
+    silences = gaps.select("key", "seq", "live", "next_live").join(F.broadcast(held), on=during, how="inner")
+    holds = silences.groupBy("key", "seq").agg(F.max("hold").alias("hold"))
+    asked = gaps.join(holds, on=["key", "seq"], how="left")
+    return asked.withColumn("deadline", F.col("live") + F.col("expiry") + F.coalesce("hold", F.lit(0)))
 
 
 def _first_scan(asked: DataFrame, scans: DataFrame) -> DataFrame:

@@ -5,12 +5,12 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
 from typing import Any
 
 from namesrv_spark_jobs.options import WhatIf
 from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, Boot, Line
-from tests.spark_jobs.reference.lives import is_same_process, lines_of_brokers, next_of_same
+from tests.spark_jobs.reference.lives import held_lines, is_same_process, lines_of_brokers, next_of_same
 
 # before that many gaps are known, the phi policy goes by the logged expiry
 FIRST_GAPS = 10
@@ -37,6 +37,24 @@ def fixed(expiry: int | None = None) -> Policy:
         if said is None:
             return None
         return boot.live[beat.seq] + (expiry if expiry is not None and said == boot.expiry else said)
+
+    return deadline
+
+
+def as_told(boot: Boot) -> Policy:
+    """So long after each beat as it says, and longer by what a line says that holds the broker in the silence."""
+    silences = {
+        line.seq: None if after is None else boot.live[after.seq]
+        for lines in lines_of_brokers(boot).values()
+        for beats in [[line for line in lines if line.event in BEATS]]
+        for line, after in zip_longest(beats, beats[1:])
+    }
+
+    def deadline(boot: Boot, beat: Line, gaps: Sequence[int]) -> float | None:
+        said, end = fixed()(boot, beat, gaps), silences[beat.seq]
+        times = ((boot.live[line.seq], line.time("hold_ms") or 0) for line in held_lines(boot, beat))
+        holds = (hold for at, hold in times if boot.live[beat.seq] <= at and (end is None or at < end))
+        return None if said is None else said + max(holds, default=0)
 
     return deadline
 
@@ -152,7 +170,7 @@ def client_staleness(eviction: Eviction, poll: int) -> list[float]:
 
 def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
     """The evictions under the logged settings."""
-    return [eviction for boot in boots for eviction in replay(boot, fixed(), logged_scans(boot))]
+    return [eviction for boot in boots for eviction in replay(boot, as_told(boot), logged_scans(boot))]
 
 
 def trials(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
