@@ -4,6 +4,7 @@ from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.dialects import MasterInfo
 from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.sync import SyncBrokerAgent
 from namesrv_broker_agent.topics import TopicStateError
 from namesrv_remoting.bodies.topic import TopicConfig
@@ -11,6 +12,7 @@ from namesrv_remoting.codes import Permission
 
 __all__ = [
     "AgentSettings",
+    "AgentStatus",
     "BrokerAgent",
     "MasterInfo",
     "Permission",

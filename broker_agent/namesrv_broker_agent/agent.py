@@ -11,6 +11,7 @@ from typing import Final, Self, TypeVar
 from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
 from namesrv_broker_agent.link import ServerLink, ServerState, report_bug
 from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.topics import TopicChange, TopicTable
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
@@ -23,7 +24,7 @@ from namesrv_runtime.name_servers import NameServerList
 
 T = TypeVar("T")
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_agent")
 
 
 class BrokerAgent:
@@ -158,7 +159,24 @@ class BrokerAgent:
     @property
     def servers(self) -> Mapping[str, ServerState]:
         """What is known of each NameServer, by address."""
-        return {address: link.state for address, link in self._links.items()}
+        return {address: link.status() for address, link in tuple(self._links.items())}
+
+    def status(self) -> AgentStatus:
+        """All that is known of the broker and its servers at this moment, from any thread."""
+        servers = tuple(self.servers.values())
+        return AgentStatus(
+            cluster_name=self.settings.cluster_name,
+            broker_name=self.settings.broker_name,
+            broker_id=self.broker_id,
+            broker_addr=self.settings.broker_addr,
+            is_started=not self._is_stopped,
+            is_ready=bool(servers) and all(server.is_settled for server in servers),
+            topics=len(self._table.topics),
+            data_version=self._table.data_version.counter,
+            master=self.master,
+            name_servers_error=self.name_servers_error,
+            servers=servers,
+        )
 
     @property
     def name_servers_error(self) -> str | None:

@@ -26,7 +26,7 @@ _RELOAD_SECONDS: Final = 0.25
 # at the end, for threads that still read a file
 _THREADS_SECONDS: Final = 2.0
 
-logger: Final = logging.getLogger("namesrv_broker_agent")
+logger: Final = logging.getLogger("namesrv_agent.sidecar")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,6 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write("configuration is valid\n")
         return EXIT_OK
     log.configure(options.log_level, options.log_format)
+    if options.log_level != "debug":
+        for logger_name in ("namesrv_agent.connection", "namesrv_agent.registration"):
+            # what they say is said with fields, as `name_server_changed`
+            logging.getLogger(logger_name).setLevel(logging.ERROR)
     try:
         with ExitDeadline() as deadline:
             loops.run(lambda: SideCar(options.config, config, stamp).run(deadline))

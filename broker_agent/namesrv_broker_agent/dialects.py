@@ -23,7 +23,7 @@ from namesrv_remoting.codes import PERM_READ, PERM_WRITE, RequestCode, Serialize
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import QueryNotFoundError
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
 # From this size on a registration is compressed. Apache's server has 16 MiB for a frame; ten thousand topics are 2 MB
 # of JSON and 60 KB compressed, and sixty thousand still fit.

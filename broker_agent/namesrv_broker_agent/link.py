@@ -21,7 +21,9 @@ from namesrv_remoting.errors import ConnectionClosedError, QueryNotFoundError, R
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock, timeout_on
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_agent.connection")
+_registration_logger: Final = logging.getLogger("namesrv_agent.registration")
+_heartbeat_logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
 Status = Literal["connecting", "registered", "unreachable", "stopped"]
 # The shortest period is this part of the setting: four always fit into four times the setting.
@@ -37,6 +39,8 @@ _MAX_PATIENCE: Final = 4.0
 # how long a client's close() may take
 CLOSE_SECONDS: Final = 1.0
 _LOST: Final = "was lost"
+# a heartbeat that comes so much too late is worth a warning; one lost attempt takes less
+_LATE_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,21 @@ class ServerState:
     boot_id: str | None = None
     last_answer: float | None = None
     last_error: str | None = None
+    # that were taken, as heartbeats were
     registrations: int = 0
+    heartbeats: int = 0
+    # registrations and heartbeats that the server did not want
+    refusals: int = 0
+    # attempts to connect or register that failed, and connections that ended
+    failures: int = 0
+    # registrations over another connection than the first one
+    reconnects: int = 0
+    # a registration is one, too
+    last_heartbeat: float | None = None
+    # how much longer than heartbeat_seconds ago that was, or the start if there was none
+    lateness_seconds: float = 0.0
+    # it knows all that it should
+    is_settled: bool = False
 
 
 class ServerLink:
@@ -70,6 +88,11 @@ class ServerLink:
     ) -> None:
         self.address = address
         self.state = ServerState(address, "connecting", clock.wall())
+        # monotonic: when the server last took a registration or a heartbeat, or the start
+        self._heard_at = clock.monotonic()
+        # connections over which the server took a registration, and whether the present one is of them
+        self._connections = 0
+        self._is_counted = False
         # what a slave was last told of its master here
         self.master: MasterInfo | None = None
         self._identity = identity
@@ -103,6 +126,11 @@ class ServerLink:
 
     def __repr__(self) -> str:
         return f"<ServerLink [{self.address} | {self.state.status} | {len(self._pending)} pending]>"
+
+    def status(self) -> ServerState:
+        """The state at this moment, for any thread."""
+        late = self._clock.monotonic() - self._heard_at - self._settings.heartbeat_seconds
+        return replace(self.state, lateness_seconds=max(0.0, late), is_settled=self.settled.is_set())
 
     def socket_descriptors(self) -> list[int]:
         """File descriptors of the open connections: the current one, and the one before it while that is kept."""
@@ -156,7 +184,7 @@ class ServerLink:
                 took = self._clock.monotonic() - began
                 has_no_time = took >= _SLOW_SECONDS or isinstance(error, ConnectionClosedError)
                 self._slow_failures = self._slow_failures + 1 if has_no_time and not was_registered else 0
-                self._becomes("unreachable", error=str(error) or type(error).__name__)
+                self._fails(str(error) or type(error).__name__)
             except Exception as bug:
                 self._becomes("unreachable", error=f"crashed: {bug!r}")
                 raise
@@ -219,6 +247,7 @@ class ServerLink:
         longest = min(2.0**self._slow_failures, _MAX_PATIENCE)
         self._patience = 1.0 if longest == 1.0 else 1.0 + (longest - 1.0) * self._random_unit()
         self._former, self._client = self._client, self._new_client()
+        self._is_counted = False
         self._useless = None
         self._needs_full = True
         self._pending.clear()
@@ -267,7 +296,7 @@ class ServerLink:
             registered = await dialect.register(client, change)
         except ResponseError as error:
             self._needs_full = True
-            self._answered(error=f"registration refused: {error}")
+            self._refused(f"registration refused: {error}")
             if isinstance(error, QueryNotFoundError) and change is not None:
                 # it does not know whose change this is
                 self._wake.set()
@@ -276,7 +305,12 @@ class ServerLink:
                 self._becomes("connecting", error=self.state.last_error)
             return
         boot_id = registered.boot_id or self.state.boot_id
-        self._answered(boot_id=boot_id, registrations=self.state.registrations + 1)
+        if not self._is_counted:
+            self._is_counted = True
+            self._connections += 1
+        self._heard(boot_id=boot_id, registrations=self.state.registrations + 1, reconnects=self._connections - 1)
+        what = "everything" if change is None else f"{len(change.changed) + len(change.deleted)} changed topics"
+        _registration_logger.debug("%s was told %s", self.address, what)
         self._becomes("registered")
         if not (self._needs_full or self._pending or self._useless):
             self.settled.set()
@@ -290,7 +324,7 @@ class ServerLink:
             self.register_again()
             return
         except ResponseError as error:
-            self._answered(error=f"heartbeat refused: {error}")
+            self._refused(f"heartbeat refused: {error}")
             return
         if boot_id is not None and boot_id != self.state.boot_id:
             # another run of the server, behind the same connection (a proxy)
@@ -298,7 +332,7 @@ class ServerLink:
         elif self._identity.broker_id != MASTER_ID:
             # masters come and go, and only the answer to a registration says where they are
             self.ask_for_master()
-        self._answered()
+        self._heard(heartbeats=self.state.heartbeats + 1)
 
     def _period(self) -> float:
         return self._settings.heartbeat_seconds * (_SHORTEST_PERIOD + (1 - _SHORTEST_PERIOD) * self._random_unit())
@@ -306,12 +340,33 @@ class ServerLink:
     def _becomes(self, status: Status, error: str | None = None) -> None:
         if status != "registered":
             self.settled.clear()
+        if status == "registered" != self.state.status:
+            logger.info("registered with %s", self.address)
         since = self.state.since if self.state.status == status else self._clock.wall()
         protocol = None if self._dialect is None else self._dialect.name
         self.state = replace(self.state, status=status, since=since, protocol=protocol, last_error=error)
 
     def _answered(self, *, error: str | None = None, **news: Any) -> None:
         self.state = replace(self.state, last_answer=self._clock.wall(), last_error=error, **news)
+
+    def _heard(self, **news: Any) -> None:
+        """The server took a registration or a heartbeat."""
+        now = self._clock.monotonic()
+        if (late := now - self._heard_at - self._settings.heartbeat_seconds) > _LATE_SECONDS:
+            _heartbeat_logger.warning("%s was last told %.1f s too late that the broker lives", self.address, late)
+        self._heard_at = now
+        self._answered(last_heartbeat=self._clock.wall(), **news)
+
+    def _refused(self, error: str) -> None:
+        if error != self.state.last_error:
+            _registration_logger.warning("%s: %s", self.address, error)
+        self._answered(error=error, refusals=self.state.refusals + 1)
+
+    def _fails(self, error: str) -> None:
+        if error != self.state.last_error:
+            logger.info("%s: %s", self.address, error)
+        self.state = replace(self.state, failures=self.state.failures + 1)
+        self._becomes("unreachable", error=error)
 
 
 def report_bug(task: asyncio.Task[None]) -> None:

@@ -10,6 +10,7 @@ from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.dialects import MasterInfo
 from namesrv_broker_agent.link import ServerState
 from namesrv_broker_agent.settings import AgentSettings
+from namesrv_broker_agent.status import AgentStatus
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_runtime.background_loop import StoppedError, Threaded, waited
 
@@ -83,6 +84,22 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         """What is known of each NameServer, by address; empty while not started."""
         self._check_other_thread()
         return {} if self._inner is None else self._read(lambda agent: agent.servers)
+
+    def status(self) -> AgentStatus:
+        """What BrokerAgent.status says, also in callbacks; of one that is not started, that it is not."""
+        agent, settings = self._inner, self.settings
+        if agent is not None:
+            return agent.status()
+        return AgentStatus(
+            cluster_name=settings.cluster_name,
+            broker_name=settings.broker_name,
+            broker_id=settings.broker_id,
+            broker_addr=settings.broker_addr,
+            is_started=False,
+            is_ready=False,
+            topics=len(self._topics),
+            data_version=0,
+        )
 
     @property
     def master(self) -> MasterInfo | None:

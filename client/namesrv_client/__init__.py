@@ -17,11 +17,13 @@ if TYPE_CHECKING:
         TopicNotFoundError,
     )
     from namesrv_client.settings import ClientSettings
+    from namesrv_client.status import ClientStatus, RouteStatus, ServerStatus, WatchStatus
     from namesrv_client.sync import SyncRouteClient
 
 __all__ = [
     "BrokerAddress",
     "ClientSettings",
+    "ClientStatus",
     "MessageQueue",
     "NoQueueError",
     "PublishInfo",
@@ -30,9 +32,12 @@ __all__ = [
     "RouteChanges",
     "RouteClient",
     "RouteError",
+    "RouteStatus",
     "RouteUnavailableError",
+    "ServerStatus",
     "SyncRouteClient",
     "TopicNotFoundError",
+    "WatchStatus",
     "allocate",
 ]
 
@@ -40,6 +45,7 @@ __all__ = [
 _MODULES: Final = {
     "BrokerAddress": "client",
     "ClientSettings": "settings",
+    "ClientStatus": "status",
     "MessageQueue": "queues.topic_queues",
     "NoQueueError": "routes.route",
     "PublishInfo": "queues.topic_queues",
@@ -48,9 +54,12 @@ _MODULES: Final = {
     "RouteChanges": "routes.route",
     "RouteClient": "client",
     "RouteError": "routes.route",
+    "RouteStatus": "status",
     "RouteUnavailableError": "routes.route",
+    "ServerStatus": "status",
     "SyncRouteClient": "sync",
     "TopicNotFoundError": "routes.route",
+    "WatchStatus": "status",
     "allocate": "queues.allocation",
 }
 

@@ -16,12 +16,13 @@ from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteL
 from namesrv_client.routes.session import ServerSession
 from namesrv_client.routes.snapshot import RouteSnapshot
 from namesrv_client.settings import ClientSettings
+from namesrv_client.status import ClientStatus
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.name_servers import NameServerList
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class RouteClient:
             self._snapshot = RouteSnapshot(path, clock, cache)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_started = self._is_closed = False
+        # route changes so far
+        self._changes = 0
 
     def __repr__(self) -> str:
         return f"<RouteClient [{self.chosen_server or 'no server'} | {self._cache!r} | {self._keeper!r}]>"
@@ -118,6 +121,7 @@ class RouteClient:
             raise RuntimeError("the client is not started")
 
     def _changed(self, change: RouteChange) -> None:
+        self._changes += 1
         self._selector.forget(change.topic)
         if self._snapshot is not None:
             self._snapshot.changed()
@@ -186,6 +190,22 @@ class RouteClient:
     def name_servers_error(self) -> str | None:
         """Why the list of NameServers could not be read the last time; None if it could."""
         return self._name_servers.last_error
+
+    def status(self) -> ClientStatus:
+        """All that is known of servers and routes at this moment, without asking anybody; from any thread."""
+        session = self._session
+        return ClientStatus(
+            client_name=self.settings.client_name,
+            is_started=self._is_started and not self._is_closed,
+            is_ready=session.is_ready and not self._is_closed,
+            name_servers_error=self.name_servers_error,
+            servers=session.statuses(),
+            routes=self._cache.statuses(self._keeper.in_use),
+            watches=session.watches(),
+            failovers=session.failovers,
+            unanswered=session.unanswered,
+            changes=self._changes,
+        )
 
     def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
         """Call back with every change, on the loop; the callback must not block. Call what is returned to end that."""

@@ -13,7 +13,7 @@ from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
 from namesrv_runtime.line_log import Item, LineLog, encoded
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_client.heartbeat_log")
 
 SCHEMA_VERSION: Final = 2
 # An application should not have to think of it.

@@ -9,6 +9,7 @@ from namesrv_client.client import RouteClient
 from namesrv_client.queues.topic_queues import MessageQueue
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges
 from namesrv_client.settings import ClientSettings
+from namesrv_client.status import ClientStatus
 from namesrv_runtime.background_loop import StoppedError, Threaded, direct, waited
 
 
@@ -69,6 +70,13 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         with contextlib.suppress(StoppedError):
             self._wait_for(changes.arrival(), None)
         return changes.take()
+
+    def status(self) -> ClientStatus:
+        """What RouteClient.status says; of one that is not started, that it is not."""
+        client = self._inner
+        if client is None:
+            return ClientStatus(self.settings.client_name, is_started=False, is_ready=False)
+        return client.status()
 
     refresh = waited(RouteClient.refresh)
     publish_info = waited(RouteClient.publish_info)

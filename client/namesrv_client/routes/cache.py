@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from namesrv_client.routes.route import Route, RouteChange, Source, difference
+from namesrv_client.status import RouteStatus
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_runtime.clock import Clock
 
@@ -172,6 +173,25 @@ class RouteCache:
         """All routes that exist, as far as anybody knows."""
         routes = (self.get(topic) for topic in self._routes)
         return [route for route in routes if route is not None and route.confirmed_absent_since is None]
+
+    def statuses(self, in_use: Collection[str]) -> tuple[RouteStatus, ...]:
+        """Each route, in the order in which they became known, for any thread."""
+        point, now = self.point, self._clock.monotonic()
+        found = []
+        for topic in tuple(self._routes):
+            if (route := self.get(topic)) is not None:
+                absent_since = route.confirmed_absent_since
+                found.append(
+                    RouteStatus(
+                        topic,
+                        route.source,
+                        max(0.0, now - route.confirmed_at),
+                        point.revision if topic in point.topics else None,
+                        None if absent_since is None else now - absent_since,
+                        topic in in_use,
+                    )
+                )
+        return tuple(found)
 
     def broker(self, name: str) -> BrokerData | None:
         """A broker group, as the last answer told it that had it."""

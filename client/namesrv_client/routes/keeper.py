@@ -25,7 +25,8 @@ from namesrv_client.settings import ClientSettings
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_client.pull")
+_watch_logger: Final = logging.getLogger("namesrv_client.watch")
 
 # Polls come this much earlier or later, so that clients that started together part.
 _JITTER: Final = 0.1
@@ -211,7 +212,7 @@ class RouteKeeper:
             try:
                 has_news = await self._watch_once(topics)
             except RemotingError as error:
-                logger.info("watch ended: %s", error)
+                _watch_logger.info("watch ended: %s", error)
                 has_news = False
             if not has_news and self.clock.monotonic() - began < _WATCH_RETRY_SECONDS:
                 await self.clock.sleep(_WATCH_RETRY_SECONDS * (1 + self.random_unit()) / 2)
@@ -241,4 +242,4 @@ class RouteKeeper:
                     # the one that holds the watch is gone, and its connection may be a proxy's
                     self._watch_again.set()
             except RemotingError as error:
-                logger.info("server lost: %s", error)
+                _watch_logger.info("server lost: %s", error)

@@ -13,7 +13,7 @@ from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_client.callback")
 
 # what an iterator keeps for somebody who does not look
 _KEPT: Final = 10_000

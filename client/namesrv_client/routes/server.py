@@ -7,11 +7,13 @@ what is wrong with one topic never touches the others.
 import asyncio
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from namesrv_client.routes.cache import Answer, SyncPoint
 from namesrv_client.settings import ClientSettings
+from namesrv_client.status import ServerStatus
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.dialects import NATIVE
@@ -34,7 +36,7 @@ from namesrv_remoting.errors import (
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_client.connection")
 
 # gets each answer as it comes
 Take = Callable[[Answer], None]
@@ -84,6 +86,12 @@ class Server:
         self.error: str | None = None
         # connections on which it turned out to speak RocketMQ's protocol
         self._rocketmq_connections = 0
+        # connections on which it has answered, and whether there is one now, and since when (wall clock)
+        self.connections = 0
+        self.is_connected = False
+        self._since = clock.wall()
+        # questions about routes by how they ended
+        self.pulls: Counter[str] = Counter()
 
     def __repr__(self) -> str:
         protocol = {None: "not identified", True: "native", False: "rocketmq"}[self.is_native]
@@ -98,6 +106,22 @@ class Server:
     def can_deny(self) -> bool:
         """Whether a topic that it does not know does not exist."""
         return self._clock.monotonic() >= self._denies_at
+
+    def status(self, *, is_chosen: bool) -> ServerStatus:
+        """What is known of it, for any thread."""
+        run, now = self.run, self._clock.monotonic()
+        return ServerStatus(
+            address=self.address,
+            state="connected" if self.is_connected else "disconnected" if self.connections or self.error else "unused",
+            since=self._since,
+            is_chosen=is_chosen,
+            protocol=None if self.is_native is None else "native" if self.is_native else "rocketmq",
+            boot_id=None if run is None or run.startswith(f"{self.address}#") else run,
+            last_answer=self._clock.wall() - (now - self.answered_at) if self.answered_at > float("-inf") else None,
+            last_error=self.error,
+            pulls=dict(self.pulls),
+            reconnects=max(0, self.connections - 1),
+        )
 
     def note(self, failure: object) -> str:
         """Keep what went wrong, in words."""
@@ -161,7 +185,7 @@ class Server:
         self._is_run(info.boot_id, info.uptime_seconds)
 
     def _is_run(self, boot_id: str, uptime_seconds: float) -> None:
-        self.answered_at = self._clock.monotonic()
+        self._answers()
         if boot_id != self.run:
             self.run = boot_id
             self._warm_at = self._denies_at = self.answered_at + self._settings.warm_up_seconds - uptime_seconds
@@ -174,6 +198,23 @@ class Server:
         now = self._clock.monotonic()
         self._warm_at = now + self._settings.warm_up_seconds
         self._denies_at = now if self._rocketmq_connections == 1 else self._warm_at
+
+    def _answers(self) -> None:
+        self.answered_at = self._clock.monotonic()
+        # an answer may be looked at after its connection has ended
+        if not self.is_connected and self._client.connected:
+            self.is_connected = True
+            self.connections += 1
+            self._since = self._clock.wall()
+            logger.info("connected to %s", self.address)
+
+    def _ends(self, why: str) -> None:
+        # another one may answer next
+        self.is_native = None
+        if self.is_connected:
+            self.is_connected = False
+            self._since = self._clock.wall()
+            logger.info("disconnected from %s: %s", self.address, why)
 
     def _new_client(self) -> RemotingClient:
         return RemotingClient(
@@ -188,9 +229,7 @@ class Server:
         )
 
     def _lost(self, error: ConnectionClosedError) -> None:
-        logger.info("%s", error)
-        # another one may answer next
-        self.is_native = None
+        self._ends(str(error))
 
     @property
     def socket_descriptor(self) -> int | None:
@@ -200,7 +239,7 @@ class Server:
     async def disconnect(self) -> None:
         """Fail what waits for an answer and close the connection; the next question makes another."""
         old, self._client = self._client, self._new_client()
-        self.is_native = None
+        self._ends(self.error or "given up")
         await old.close()
 
     async def close(self) -> None:
@@ -208,6 +247,7 @@ class Server:
         if (asking := self._identifying) is not None:
             asking.cancel()
             await asyncio.wait([asking])
+        self._ends("no longer used")
         await self._client.close()
 
     async def pull(
@@ -256,9 +296,9 @@ class Server:
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
             )
             route = read_route(answer.body)
-            self.answered_at = self._clock.monotonic()
+            self._answers()
         except ResponseError as error:
-            self.answered_at = self._clock.monotonic()
+            self._answers()
             if not isinstance(error, TopicNotExistError):
                 raise
         # The connection may have been lost and made again in between: then nobody knows who answered.

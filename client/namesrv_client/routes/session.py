@@ -5,17 +5,28 @@ each server once. A server that answers "not ready" or "go away" has failed as w
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any
+from typing import Any, Final
 
 from namesrv_client.routes.cache import Answer, SyncPoint
 from namesrv_client.routes.route import RouteUnavailableError
 from namesrv_client.routes.server import PART_REFUSED, SERVER_FAILED, Server, Take
 from namesrv_client.settings import ClientSettings
+from namesrv_client.status import ServerStatus, WatchStatus
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError
+from namesrv_remoting.errors import (
+    ConnectError,
+    ConnectionClosedError,
+    RemoteProtocolError,
+    RemotingError,
+    RequestTimeoutError,
+    ResponseError,
+)
 from namesrv_runtime.clock import Clock, timeout_on
+
+logger: Final = logging.getLogger("namesrv_client.connection")
 
 # asks a server, with so many seconds for each question
 Ask = Callable[[Server, float], Awaitable[None]]
@@ -23,6 +34,22 @@ Ask = Callable[[Server, float], Awaitable[None]]
 
 class _CannotTellError(RemotingError):
     """The server is too young to deny a topic, or does not want to be asked about it; another one may tell."""
+
+
+# how a question about routes ended, by what it was answered with; the first that fits
+_RESULTS: Final[tuple[tuple[tuple[type[RemotingError], ...], str], ...]] = (
+    (SERVER_FAILED, "not_ready"),
+    ((_CannotTellError,), "undecided"),
+    ((ResponseError,), "refused"),
+    ((RequestTimeoutError,), "timeout"),
+    ((ConnectError,), "unreachable"),
+    ((ConnectionClosedError,), "closed"),
+    ((RemoteProtocolError,), "malformed"),
+)
+
+
+def _result(error: RemotingError) -> str:
+    return next((word for classes, word in _RESULTS if isinstance(error, classes)), "failed")
 
 
 class ServerSession:
@@ -48,6 +75,12 @@ class ServerSession:
         self._watched: str | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        # a server answered the last question
+        self.is_ready = False
+        # times that another server became the chosen one; questions that none answered
+        self.failovers = self.unanswered = 0
+        # the question that a server is to hold now, if there is one: who, since when (wall clock), how many topics
+        self._held: tuple[Server, float, int] | None = None
 
     @property
     def chosen(self) -> str | None:
@@ -58,6 +91,18 @@ class ServerSession:
     def errors(self) -> dict[str, str]:
         """Why each server failed the last time, by address."""
         return {server.address: server.error for server in self._servers if server.error is not None}
+
+    def statuses(self) -> tuple[ServerStatus, ...]:
+        """Each server, for any thread."""
+        return tuple(server.status(is_chosen=not number) for number, server in enumerate(tuple(self._servers)))
+
+    def watches(self) -> tuple[WatchStatus, ...]:
+        """The question that a server holds, if there is one, for any thread."""
+        held = self._held
+        if held is None or not held[0].is_connected:
+            return ()
+        server, since, topics = held
+        return (WatchStatus(server.address, since, topics),)
 
     def use(self, addresses: tuple[str, ...]) -> None:
         """Take another list: the chosen server stays if it is in it, the others come in random order."""
@@ -135,10 +180,16 @@ class ServerSession:
                 known, others = self._point.known(server.run, topics)
                 if not others:
                     self._watched, since = server.run, self._point.revision
-                    answer = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
+                    self._held = (server, self._clock.wall(), len(known))
+                    try:
+                        answer = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
+                    finally:
+                        self._held = None
+                    self._was_answered(server)
                     take(answer)
                     return bool(answer.routes)
         except RemotingError as error:
+            server.pulls[_result(error)] += 1
             self._failed(server, error)
             if not isinstance(error, PART_REFUSED) or isinstance(error, SERVER_FAILED):
                 raise
@@ -172,6 +223,7 @@ class ServerSession:
         waiting = list(self._servers)
         patience = min(settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(waiting))))
         reasons: dict[Server, str] = {}
+        has_refused = False
         asking: dict[asyncio.Task[RemotingError | None], Server] = {}
 
         async def attempt(server: Server) -> RemotingError | None:
@@ -181,7 +233,9 @@ class ServerSession:
                 await server.identify(until - clock.monotonic())
                 await ask(server, max(0.0, until - clock.monotonic()))
             except RemotingError as error:
+                server.pulls[_result(error)] += 1
                 return error
+            self._was_answered(server)
             return None
 
         try:
@@ -198,13 +252,20 @@ class ServerSession:
                     if (error := task.result()) is None:
                         self._overtaken(server, asking.values(), patience)
                         return
+                    has_refused = has_refused or _has_only_refused(error)
                     reasons[server] = self._failed(server, error)
         finally:
             for task in asking:
                 task.cancel()
             if asking:
                 await asyncio.wait(asking)
+        self.unanswered += 1
+        self.is_ready = self.is_ready and has_refused
         raise RouteUnavailableError(self._nobody(reasons))
+
+    def _was_answered(self, server: Server) -> None:
+        server.pulls["answered"] += 1
+        self.is_ready = True
 
     async def _done_or_silent(
         self, asking: Mapping[asyncio.Task[RemotingError | None], Server], patience: float | None
@@ -223,25 +284,36 @@ class ServerSession:
     def _overtaken(self, winner: Server, silent: Collection[Server], patience: float) -> None:
         """Choose a server that answered before those that were asked earlier."""
         for server in silent:
+            server.pulls["overtaken"] += 1
             server.note(f"no answer within {patience:g} s, and {winner.address} answered")
         if silent and winner in self._servers:
-            self._servers.remove(winner)
-            self._servers.insert(0, winner)
+            self._move(winner, 0)
 
     def _failed(self, server: Server, error: RemotingError) -> str:
         """Not the chosen one any more, unless it has only refused this question. Why it failed, in words."""
         reason = server.note(error)
-        has_only_refused = isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, SERVER_FAILED)
-        if not has_only_refused and server in self._servers:
-            self._servers.remove(server)
-            self._servers.append(server)
+        if not _has_only_refused(error) and server in self._servers:
+            self._move(server, len(self._servers))
             if isinstance(error, RequestTimeoutError):
                 # it may hang on this connection only, and what it was asked is not wanted any more
                 self._finish(server.disconnect())
         return reason
+
+    def _move(self, server: Server, place: int) -> None:
+        before = self.chosen
+        self._servers.remove(server)
+        self._servers.insert(place, server)
+        if self.chosen != before:
+            self.failovers += 1
+            logger.info("%s is asked first from now on, and not %s", self.chosen, before)
 
     def _nobody(self, reasons: Mapping[Server, str]) -> str:
         if not self._servers:
             return "the client is closed" if self._is_closed else "no NameServer is known"
         said = sorted(f"{server.address}: {reasons.get(server, 'not asked')}" for server in self._servers)
         return f"no NameServer could answer: {'; '.join(said)}"
+
+
+def _has_only_refused(error: RemotingError) -> bool:
+    """Whether the server is well, and only did not want to answer, or could not yet."""
+    return isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, SERVER_FAILED)

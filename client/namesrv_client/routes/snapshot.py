@@ -18,7 +18,7 @@ from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.durable_file import unseal, write_sealed
 
-logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger("namesrv_client.snapshot")
 
 VERSION: Final = 1
 # after a change, together with whatever else has changed by then

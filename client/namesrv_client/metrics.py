@@ -1,0 +1,126 @@
+"""The metrics of a route client, for Prometheus' library or OpenTelemetry, whichever the application has."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from namesrv_client.client import RouteClient
+from namesrv_client.status import ClientStatus
+from namesrv_client.sync import SyncRouteClient
+from namesrv_runtime.metrics import Metric, MetricTable
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+    from prometheus_client import CollectorRegistry
+
+# what does not say whether there are more of them
+DEFAULT_NAME: Final = "default"
+
+TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
+    "namesrv_client",
+    "client",
+    (
+        Metric(
+            "ready",
+            "gauge",
+            "Whether a server answered the last question about routes.",
+            lambda status: status.is_ready,
+        ),
+        Metric(
+            "connected",
+            "gauge",
+            "Whether there is a connection on which the server has answered.",
+            lambda status: {server.address: server.state == "connected" for server in status.servers},
+            ("server",),
+        ),
+        Metric(
+            "reconnects",
+            "counter",
+            "Connections after the first one.",
+            lambda status: {server.address: server.reconnects for server in status.servers},
+            ("server",),
+        ),
+        Metric(
+            "pulls",
+            "counter",
+            "Questions about routes, each for any number of topics, by how they ended.",
+            lambda status: {
+                (server.address, result): count for server in status.servers for result, count in server.pulls.items()
+            },
+            ("server", "result"),
+        ),
+        Metric(
+            "unanswered",
+            "counter",
+            "Questions about routes that no server answered.",
+            lambda status: status.unanswered,
+        ),
+        Metric(
+            "failovers",
+            "counter",
+            "Times that another server was chosen because the one before failed or was silent.",
+            lambda status: status.failovers,
+        ),
+        Metric(
+            "servers_unreadable",
+            "gauge",
+            "Whether the list of NameServers could not be read the last time; the one before stays in use.",
+            lambda status: status.name_servers_error is not None,
+        ),
+        Metric(
+            "routes",
+            "gauge",
+            "Known routes, by where they come from.",
+            lambda status: {
+                "pull": 0,
+                "watch": 0,
+                "disk": 0,
+                **Counter(route.source for route in status.routes if route.absent_seconds is None),
+            },
+            ("source",),
+        ),
+        Metric(
+            "routes_absent",
+            "gauge",
+            "Routes that are still served although a server says that the topic is gone.",
+            lambda status: sum(route.absent_seconds is not None for route in status.routes),
+        ),
+        Metric(
+            "oldest_route_age",
+            "gauge",
+            "Time since a server last confirmed the route that was confirmed longest ago, of those in use.",
+            lambda status: max((route.age_seconds for route in status.routes if route.is_in_use), default=0.0),
+            unit="seconds",
+        ),
+        Metric(
+            "route_changes",
+            "counter",
+            "Changes of routes.",
+            lambda status: status.changes,
+        ),
+        Metric(
+            "watches",
+            "gauge",
+            "Questions that a server holds until something changes.",
+            lambda status: len(status.watches),
+        ),
+    ),
+)
+
+
+def export_prometheus(
+    client: RouteClient | SyncRouteClient, registry: "CollectorRegistry | None" = None, *, name: str = DEFAULT_NAME
+) -> Callable[[], None]:
+    """Have a registry of prometheus_client, or its own one, read the client; call what is returned to end that.
+
+    Each client of a process needs a name of its own, the value of the label `client`. Raises ValueError when one of
+    this name is there, ImportError without the library.
+    """
+    return TABLE.to_prometheus(name, client.status, registry)
+
+
+def export_opentelemetry(
+    client: RouteClient | SyncRouteClient, meter: "Meter | None" = None, *, name: str = DEFAULT_NAME
+) -> Callable[[], None]:
+    """The same for a meter of OpenTelemetry, or one of its global provider."""
+    return TABLE.to_opentelemetry(name, client.status, meter)

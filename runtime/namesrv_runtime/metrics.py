@@ -1,0 +1,164 @@
+"""Metrics of what is embedded in an application: declared once, read when somebody looks, by either of two libraries.
+
+A table says what a status is worth in numbers. The libraries are the application's: neither is imported before it is
+asked for, and nothing is counted for their sake.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric as Family
+
+S = TypeVar("S")
+
+# a single value, or those by label value or tuple of them
+Values: TypeAlias = float | Mapping[Any, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(Generic[S]):
+    """One metric: what it is called, and what a status is worth in it."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    documentation: str
+    read: Callable[[S], Values]
+    labels: tuple[str, ...] = ()
+    unit: Literal["", "seconds"] = ""
+
+    def values(self, status: S) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Each value of a status, with those of its labels."""
+        found = self.read(status)
+        for of, value in found.items() if isinstance(found, Mapping) else [((), found)]:
+            yield ((of,) if isinstance(of, str) else of), float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTable(Generic[S]):
+    """All metrics of one kind of thing; its label tells several of them in one process apart."""
+
+    prefix: str
+    label: str
+    metrics: tuple[Metric[S], ...]
+
+    def to_prometheus(
+        self, name: str, status: Callable[[], S], registry: "CollectorRegistry | None" = None
+    ) -> Callable[[], None]:
+        """Have a registry, by default the library's own, read it with each scrape; call what is returned to end that.
+
+        Raises ValueError when one of this name is there.
+        """
+        from prometheus_client import REGISTRY  # noqa: PLC0415  # the application's, if it has it
+
+        registry = REGISTRY if registry is None else registry
+        collector: _Collector[S] | None = _collectors.get((registry, self.prefix))
+        if collector is None:
+            collector = _Collector(self)
+            registry.register(collector)
+            _collectors[registry, self.prefix] = collector
+        return self._added(collector.statuses, name, status)
+
+    def to_opentelemetry(self, name: str, status: Callable[[], S], meter: "Meter | None" = None) -> Callable[[], None]:
+        """Have a meter, by default one of the global provider, observe it; call what is returned to end that.
+
+        Raises ValueError when one of this name is there.
+        """
+        from opentelemetry.metrics import get_meter  # noqa: PLC0415  # the application's, if it has it
+
+        if meter is None:
+            # kept: the provider that is set later knows its meters only as long as somebody has them
+            meter = _own_meters.setdefault(self.prefix, get_meter(self.prefix))
+        observer: _Observer[S] | None = _observers.get((meter, self.prefix))
+        if observer is None:
+            observer = _observers[meter, self.prefix] = _Observer(self, meter)
+        return self._added(observer.statuses, name, status)
+
+    def _added(self, statuses: dict[str, Callable[[], S]], name: str, status: Callable[[], S]) -> Callable[[], None]:
+        if name in statuses:
+            raise ValueError(f"the metrics of {self.label} {name!r} are exported already")
+        statuses[name] = status
+
+        def end() -> None:
+            if statuses.get(name) is status:
+                del statuses[name]
+
+        return end
+
+    def samples(self, metric: Metric[S], read: Mapping[str, S]) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Each value of a metric, with those of its labels, the name first."""
+        for name, status in read.items():
+            for of, value in metric.values(status):
+                yield (name, *of), value
+
+
+def _read(statuses: Mapping[str, Callable[[], S]]) -> dict[str, S]:
+    # a copy: others come and go in threads of their own
+    return {name: status() for name, status in dict(statuses).items()}
+
+
+class _Collector(Generic[S]):
+    """What Prometheus' library asks with each scrape; one for a table and a registry, since names come once."""
+
+    def __init__(self, table: MetricTable[S]) -> None:
+        self._table = table
+        self.statuses: dict[str, Callable[[], S]] = {}
+
+    def collect(self) -> Iterator["Family"]:
+        """All metrics, of one moment."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415  # see above
+
+        table, read = self._table, _read(self.statuses)
+        for metric in table.metrics:
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            full_name = "_".join(filter(None, (table.prefix, metric.name, metric.unit)))
+            family = kind(full_name, metric.documentation, labels=(table.label, *metric.labels))
+            for of, value in table.samples(metric, read):
+                family.add_metric(of, value)
+            yield family
+
+
+class _Observer(Generic[S]):
+    """What OpenTelemetry asks, instrument by instrument, and from then on: there is no way to take one back.
+
+    All of one collection are of one moment: an instrument that asks for the second time begins the next one.
+    """
+
+    def __init__(self, table: MetricTable[S], meter: "Meter") -> None:
+        self._table = table
+        self.statuses: dict[str, Callable[[], S]] = {}
+        self._read: dict[str, S] = {}
+        # metrics that this reading has served
+        self._served: set[str] = set()
+        for metric in table.metrics:
+            create = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
+            create(
+                f"{table.prefix.replace('_', '.', 1)}.{metric.name}",
+                [self._observing(metric)],
+                unit="s" if metric.unit == "seconds" else "1",
+                description=metric.documentation,
+            )
+
+    def _observing(self, metric: Metric[S]) -> "Callable[[CallbackOptions], list[Observation]]":
+        from opentelemetry.metrics import Observation  # noqa: PLC0415  # see above
+
+        labels = (self._table.label, *metric.labels)
+
+        def observe(_: "CallbackOptions") -> list[Observation]:
+            if metric.name in self._served or not self._served:
+                self._read = _read(self.statuses)
+                self._served.clear()
+            self._served.add(metric.name)
+            samples = self._table.samples(metric, self._read)
+            return [Observation(value, dict(zip(labels, of, strict=True))) for of, value in samples]
+
+        return observe
+
+
+# of each registry and meter that anything was exported to
+_collectors: Final[dict[tuple[Any, str], _Collector[Any]]] = {}
+_observers: Final[dict[tuple[Any, str], _Observer[Any]]] = {}
+_own_meters: "Final[dict[str, Meter]]" = {}

@@ -1,0 +1,113 @@
+"""What an agent says of itself, as a value and through the metrics libraries that brokers have."""
+
+import json
+import logging
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from namesrv_broker_agent import AgentStatus, ServerState, SyncBrokerAgent
+from namesrv_broker_agent.metrics import export_opentelemetry, export_prometheus
+from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, native_answer, played, real
+from tests.support.exported import OpenTelemetry, scraped
+from tests.support.fake_clock import until
+
+START = 1_700_000_000.0
+STOPPED = AgentStatus(CLUSTER, NAME, 0, ADDR, is_started=False, is_ready=False, topics=2, data_version=0)
+
+
+async def test_status_tells_of_the_broker_and_each_server(tmp_path: Path) -> None:
+    """Registered since when, last heard when, what came of it; of one that is gone, how late it is told."""
+    async with real(tmp_path) as it:
+        await it.agent.registered()
+        known = ServerState(
+            it.proxy.address,
+            "registered",
+            START,
+            "native",
+            it.server.namesrv.boot_id,
+            START,
+            registrations=1,
+            last_heartbeat=START,
+            is_settled=True,
+        )
+        started = replace(STOPPED, is_started=True, is_ready=True, servers=(known,))
+        assert started == it.agent.status()
+        json.dumps(asdict(started))
+
+        # the first heartbeat comes after half a period, the next ones after 28.5 s
+        await it.passing(lambda: it.state.heartbeats == 1)
+        assert pytest.approx(START + 14.25, abs=0.11) == it.state.last_heartbeat
+        it.proxy.cut()
+        await until(lambda: it.state.status == "unreachable")
+        assert (1, 0.0, False) == (it.state.failures, it.state.lateness_seconds, it.agent.status().is_ready)
+        it.clock.stall(START + 60 - it.clock.wall())
+        assert pytest.approx(60 - 30 - 14.25, abs=0.11) == it.state.lateness_seconds
+
+        await it.proxy.heal()
+        await it.passing(lambda: it.agent.status().is_ready)
+        assert (1, 2, 0.0) == (it.state.reconnects, it.state.registrations, it.state.lateness_seconds)
+    assert replace(STOPPED, broker_id=0) == it.agent.status()
+
+
+async def test_what_a_server_refuses_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A heartbeat or a registration; the logger says which kind of trouble it is."""
+    caplog.set_level(logging.INFO, "namesrv_agent")
+    async with played() as it:
+        peer = await it.registers()
+        # the first one comes after half a period
+        await it.clock.advance(15.0)
+        peer.send(native_answer(await peer.receive(), 1, remark="full"))
+        await until(lambda: it.state.refusals == 1)
+        await it.clock.advance(28.5)
+        peer.send(native_answer(await peer.receive(), 1, remark="full"))
+        await until(lambda: it.state.refusals == 2)
+        assert "heartbeat refused: full" == it.state.last_error
+        assert (0, 1) == (it.state.heartbeats, it.state.registrations)
+    said = [(record.name, record.getMessage()) for record in caplog.records if record.name.startswith("namesrv_agent")]
+    assert [
+        ("namesrv_agent.connection", f"registered with {it.server.address}"),
+        ("namesrv_agent.registration", f"{it.server.address}: heartbeat refused: full"),
+    ] == said
+
+
+async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
+    """One table for both; a server that is gone shows as late, and ended there is nothing to see."""
+    registry, telemetry = CollectorRegistry(), OpenTelemetry()
+    async with real(tmp_path) as it:
+        ends = [export_prometheus(it.agent, registry), export_opentelemetry(it.agent, telemetry.meter)]
+        it.proxy.cut()
+        await until(lambda: it.state.status == "unreachable")
+        it.clock.stall(42.0)
+
+        of_broker, of_server = f'broker="{NAME}"', f'broker="{NAME}",server="{it.proxy.address}"'
+        expected = [
+            f"namesrv_agent_failures_total{{{of_server}}} 1.0",
+            f"namesrv_agent_heartbeat_lateness_seconds{{{of_server}}} 12.0",
+            f"namesrv_agent_heartbeats_total{{{of_server}}} 0.0",
+            f"namesrv_agent_ready{{{of_broker}}} 0.0",
+            f"namesrv_agent_reconnects_total{{{of_server}}} 0.0",
+            f"namesrv_agent_refusals_total{{{of_server}}} 0.0",
+            f"namesrv_agent_registered{{{of_server}}} 0.0",
+            f"namesrv_agent_registrations_total{{{of_server}}} 1.0",
+            f"namesrv_agent_servers_unreadable{{{of_broker}}} 0.0",
+            f"namesrv_agent_settled{{{of_server}}} 0.0",
+            f"namesrv_agent_topics{{{of_broker}}} 2.0",
+        ]
+        assert expected == scraped(registry) == telemetry.collected()
+        for end in ends:
+            end()
+        assert ([], []) == (scraped(registry), telemetry.collected())
+    telemetry.close()
+
+
+def test_an_agent_that_is_not_started_has_a_status() -> None:
+    """Metrics may be exported before it is started: a scrape must not fail for it."""
+    agent = SyncBrokerAgent(agent_settings("127.0.0.1:1"), TOPICS)
+    registry = CollectorRegistry()
+    export_prometheus(agent, registry, name="mine")
+
+    assert STOPPED == agent.status()
+    assert 'namesrv_agent_ready{broker="mine"} 0.0' in scraped(registry)
