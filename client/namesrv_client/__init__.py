@@ -16,8 +16,8 @@ if TYPE_CHECKING:
         RouteUnavailableError,
         TopicNotFoundError,
     )
+    from namesrv_client.routes.status import ClientStatus, RouteStatus, ServerStatus, WatchStatus
     from namesrv_client.settings import ClientSettings
-    from namesrv_client.status import ClientStatus, RouteStatus, ServerStatus, WatchStatus
     from namesrv_client.sync import SyncRouteClient
 
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
 _MODULES: Final = {
     "BrokerAddress": "client",
     "ClientSettings": "settings",
-    "ClientStatus": "status",
+    "ClientStatus": "routes.status",
     "MessageQueue": "queues.topic_queues",
     "NoQueueError": "routes.route",
     "PublishInfo": "queues.topic_queues",
@@ -54,12 +54,12 @@ _MODULES: Final = {
     "RouteChanges": "routes.route",
     "RouteClient": "client",
     "RouteError": "routes.route",
-    "RouteStatus": "status",
+    "RouteStatus": "routes.status",
     "RouteUnavailableError": "routes.route",
-    "ServerStatus": "status",
+    "ServerStatus": "routes.status",
     "SyncRouteClient": "sync",
     "TopicNotFoundError": "routes.route",
-    "WatchStatus": "status",
+    "WatchStatus": "routes.status",
     "allocate": "queues.allocation",
 }
 

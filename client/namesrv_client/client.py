@@ -15,8 +15,8 @@ from namesrv_client.routes.keeper import RouteKeeper
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges, RouteListeners, RouteUnavailableError
 from namesrv_client.routes.session import ServerSession
 from namesrv_client.routes.snapshot import RouteSnapshot
+from namesrv_client.routes.status import ClientStatus
 from namesrv_client.settings import ClientSettings
-from namesrv_client.status import ClientStatus
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_runtime.clock import Clock, SystemClock

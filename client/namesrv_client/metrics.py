@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from namesrv_client.client import RouteClient
-from namesrv_client.status import ClientStatus
+from namesrv_client.routes.status import ClientStatus
 from namesrv_client.sync import SyncRouteClient
 from namesrv_runtime.metrics import Metric, MetricTable
 

@@ -8,8 +8,8 @@ from typing import Any
 from namesrv_client.client import RouteClient
 from namesrv_client.queues.topic_queues import MessageQueue
 from namesrv_client.routes.route import Route, RouteChange, RouteChanges
+from namesrv_client.routes.status import ClientStatus
 from namesrv_client.settings import ClientSettings
-from namesrv_client.status import ClientStatus
 from namesrv_runtime.background_loop import StoppedError, Threaded, direct, waited
 
 

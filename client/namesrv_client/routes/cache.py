@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from namesrv_client.routes.route import Route, RouteChange, Source, difference
-from namesrv_client.status import RouteStatus
+from namesrv_client.routes.status import RouteStatus
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_runtime.clock import Clock
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from namesrv_client.routes.cache import Answer, SyncPoint
+from namesrv_client.routes.status import ServerStatus
 from namesrv_client.settings import ClientSettings
-from namesrv_client.status import ServerStatus
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.dialects import NATIVE

@@ -13,8 +13,8 @@ from typing import Any, Final
 from namesrv_client.routes.cache import Answer, SyncPoint
 from namesrv_client.routes.route import RouteUnavailableError
 from namesrv_client.routes.server import PART_REFUSED, SERVER_FAILED, Server, Take
+from namesrv_client.routes.status import ServerStatus, WatchStatus
 from namesrv_client.settings import ClientSettings
-from namesrv_client.status import ServerStatus, WatchStatus
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import (
     ConnectError,
