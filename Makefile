@@ -119,6 +119,11 @@ abuse: setup ## attack this NameServer as a hostile peer would, and say what tha
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)
 	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) -o faulthandler_timeout=0 tests/fuzz $(ARGS)
 
+.PHONY: simulate
+GIVEN = $(filter command environment,$(firstword $(origin $(1))))
+simulate: setup ## run the whole system in simulation, N (100,000) seeds, or one with its time line: make simulate SEED=7
+	@$(PY) -m tests.simulation $(if $(call GIVEN,SEED),--seed $(SEED)) $(if $(call GIVEN,N),--count $(subst _,,$(N))) $(ARGS)
+
 .PHONY: mutation
 mutation: setup ## change tables, wire, link and keeper in MUTANTS (100) small ways each: which do their tests notice?
 	@sh tools/mutation.sh $${MUTANTS:-100} $(ONLY)

@@ -282,7 +282,7 @@ class BrokerAgent:
                 )
                 self._links[address] = link
                 link.start()
-        for address in self._links.keys() - set(addresses):
+        for address in [address for address in self._links if address not in addresses]:
             link = self._links.pop(address)
             leaving = asyncio.ensure_future(link.leave(self.settings.stop_seconds))
             self._leaving[link] = leaving

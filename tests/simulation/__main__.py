@@ -1,0 +1,77 @@
+"""`make simulate`: runs many seeds on all cores, or one seed with its time line."""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.simulation.shrinking import shrunk
+from tests.simulation.simulation import Outcome, simulate
+
+_PROGRESS_SECONDS = 10.0
+
+
+def main() -> int:
+    """Simulate; 1 if an invariant was broken."""
+    parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one, and print its time line")
+    parser.add_argument("--count", type=int, default=100_000, help="run so many seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return _replay(options.seed)
+    return _run_all(range(options.first, options.first + options.count), keep_going=options.keep_going)
+
+
+def _replay(seed: int) -> int:
+    outcome = simulate(seed, keeps_lines=True)
+    _say(*outcome.lines)
+    if not outcome.invariant:
+        _say(f"seed {seed}: all invariants hold; checksum {outcome.checksum:08x}")
+        return 0
+    _tell(outcome)
+    return 1
+
+
+def _run_all(seeds: range, *, keep_going: bool) -> int:
+    began = told = time.monotonic()
+    failures = 0
+    for done, outcome in enumerate(_outcomes(seeds), start=1):
+        if outcome.invariant:
+            failures += 1
+            _tell(outcome)
+            if not keep_going:
+                break
+        now = time.monotonic()
+        if now - told >= _PROGRESS_SECONDS or done == len(seeds):
+            told = now
+            _say(f"{done} of {len(seeds)} seeds, {failures} failed, {done / (now - began):.1f} a second")
+    return min(failures, 1)
+
+
+def _outcomes(seeds: range) -> Iterator[Outcome]:
+    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+        yield from pool.imap_unordered(simulate, seeds, chunksize=4)
+
+
+def _tell(failed: Outcome) -> None:
+    """The failure, and the fewest faults that lead to it."""
+    small = shrunk(failed)
+    _say(
+        f"seed {failed.seed} failed after {len(failed.faults)} faults: {failed.message}",
+        f"with the fewest faults: {small.message}",
+        *(f"  {fault}" for fault in small.faults),
+        f"replay: make simulate SEED={failed.seed}",
+    )
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""A machine's disk: real files below one directory, of which a power cut leaves what was synced and only that.
+
+The calls of `os` are watched while a run lasts: who opened what, what is on disk for good, and which call is to fail.
+"""
+
+import errno
+import os
+import random
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Machine, World
+
+
+class ProcessDied(BaseException):
+    """The process was killed within this call; nothing of it runs any more."""
+
+
+class Disk:
+    """The files of one machine."""
+
+    def __init__(self, machine: "Machine", directory: Path, chosen: random.Random) -> None:
+        self.directory = directory
+        self._machine = machine
+        self._chosen = chosen
+        # descriptors that the process has open
+        self.open: set[int] = set()
+        # inode -> what is on disk of it; directory -> name -> inode, as it is on disk
+        self._contents: dict[int, bytes] = {}
+        self._names: dict[str, dict[str, int]] = {}
+        # an errno that writes fail with, for now
+        self.error = 0
+        # after so many calls that change something, the power goes
+        self.calls_left: int | None = None
+        # what work in threads takes longer, for now
+        self.slow_seconds = 0.0
+        directory.mkdir(parents=True)
+
+    def changes(self) -> None:
+        """Something is about to be changed on the disk."""
+        if self.calls_left is not None:
+            self.calls_left -= 1
+            if self.calls_left < 0:
+                self.calls_left = None
+                self._machine.on_torn()
+                raise ProcessDied
+
+    def check(self) -> None:
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
+
+    def synced(self, descriptor: int) -> None:
+        """What a descriptor stands for is on disk."""
+        status, path = os.fstat(descriptor), Path(f"/proc/self/fd/{descriptor}")
+        if stat.S_ISDIR(status.st_mode):
+            folder = str(path.readlink())
+            self._names[folder] = {entry.name: entry.inode() for entry in os.scandir(folder)}
+        else:
+            self._contents[status.st_ino] = path.read_bytes()
+
+    def close_all(self) -> None:
+        """The process is gone."""
+        for descriptor in self.open:
+            with suppress(OSError):
+                os.close(descriptor)
+        self.open.clear()
+
+    def lose_power(self) -> None:
+        """Keep what is on disk; of what is not, a disk may have got any part."""
+        if self._chosen.random() < 0.2:
+            return
+        for folder, _, files in sorted(os.walk(self.directory)):
+            names = self._names.get(folder, {})
+            for name in files:
+                path = Path(folder, name)
+                if names.get(name) != path.stat().st_ino:
+                    path.unlink()
+            for name, inode in sorted(names.items()):
+                path = Path(folder, name)
+                if path.is_dir():
+                    continue
+                data = self._contents.get(inode)
+                if data is None:
+                    if not path.exists():
+                        continue
+                    data = path.read_bytes()
+                    data = data[: self._chosen.randint(0, len(data))]
+                path.write_bytes(data)
+                self._contents[path.stat().st_ino] = data
+                names[name] = path.stat().st_ino
+
+
+class _Calls:
+    """The calls of `os` that our code makes, by way of the disk of whoever makes them."""
+
+    _open, _close, _write = staticmethod(os.open), staticmethod(os.close), staticmethod(os.write)
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def _disk(self) -> Disk | None:
+        machine = self._world.running
+        if machine is None or machine.disk is None:
+            return None
+        if machine.loop is None or self._world.is_over:
+            raise ProcessDied
+        return machine.disk
+
+    def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        disk = self._disk()
+        if disk is not None and flags & os.O_CREAT:
+            disk.changes()
+            disk.check()
+        descriptor = self._open(path, flags, mode, dir_fd=dir_fd)
+        if disk is not None:
+            disk.open.add(descriptor)
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        if self._world.is_over:
+            # who is buried closes nothing: the number may be somebody else's by now
+            return
+        disk = self._disk()
+        if disk is not None:
+            if descriptor not in disk.open:
+                raise OSError(errno.EBADF, "bad file descriptor")
+            disk.open.discard(descriptor)
+        self._close(descriptor)
+
+    def write(self, descriptor: int, data: Any) -> int:
+        disk = self._disk()
+        if disk is not None:
+            disk.changes()
+            if disk.error:
+                # a full disk takes a part, and then nothing
+                data = data[: len(data) // 2] if disk.error == errno.ENOSPC else b""
+                if not data:
+                    disk.check()
+        return self._write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        disk = self._disk()
+        if disk is not None:
+            disk.changes()
+            disk.check()
+            disk.synced(descriptor)
+
+    def change(self, name: str, *, may_fail: bool) -> Callable[..., Any]:
+        """One of those that change names."""
+        real = getattr(os, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            disk = self._disk()
+            if disk is not None:
+                disk.changes()
+                if may_fail:
+                    disk.check()
+            return real(*args, **options)
+
+        return call
+
+
+@contextmanager
+def simulated_disks(world: "World") -> Iterator[None]:
+    """Let file operations of processes go by way of their machines' disks."""
+    calls = _Calls(world)
+    replaced: dict[str, Callable[..., Any]] = {
+        "open": calls.open,
+        "close": calls.close,
+        "write": calls.write,
+        "fsync": calls.sync,
+        "fdatasync": calls.sync,
+        **{name: calls.change(name, may_fail=True) for name in ("replace", "rename", "mkdir", "ftruncate")},
+        **{name: calls.change(name, may_fail=False) for name in ("unlink", "rmdir")},
+    }
+    with ExitStack() as stack:
+        for name, function in replaced.items():
+            stack.enter_context(mock.patch.object(os, name, function))
+        yield

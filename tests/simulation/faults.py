@@ -1,0 +1,212 @@
+"""What goes wrong in a run: a list of faults, planned before it begins, so that it can be shrunk."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.simulation.cluster import BROKERS, TOPICS, BrokerNode, Cluster, Node
+
+# names of all machines, as a plan knows them
+SERVERS: Final = ("ns-1", "ns-2", "ns-3")
+AGENTS: Final = tuple(f"{name}-{number}" for name, number, _ in BROKERS)
+CLIENTS: Final = tuple(f"client-{number}" for number in range(1, 6))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong, when, and for how long."""
+
+    at: float
+    kind: str
+    where: tuple[str, ...]
+    seconds: float = 0.0
+    value: Any = None
+
+    @property
+    def until(self) -> float:
+        return self.at + self.seconds
+
+    @property
+    def way(self) -> tuple[str, str]:
+        """From where to where."""
+        begin, end = self.where
+        return begin, end
+
+    def __str__(self) -> str:
+        value = "" if self.value is None else f" {self.value}"
+        return f"{self.at:8.3f} {self.kind} {' -> '.join(self.where)}{value} for {self.seconds:.3f} s"
+
+
+# kind -> how often it is drawn, what is drawn of it
+_KINDS: Final[dict[str, int]] = {
+    "kill": 5,
+    "power": 3,
+    "leave": 3,
+    "freeze": 4,
+    "cut": 5,
+    "cut both": 4,
+    "isolate": 2,
+    "reset": 4,
+    "half-open": 3,
+    "crumbs": 3,
+    "slow way": 2,
+    "busy": 2,
+    "clock": 3,
+    "topic": 6,
+}
+# those that happen on the way from one machine to another
+_WAYS: Final = frozenset({"cut", "cut both", "reset", "half-open", "crumbs", "slow way"})
+
+
+def plan(chosen: random.Random, *, begin: float, end: float, most: int) -> list[Fault]:
+    """Draw a run's faults, in the order of time."""
+    kinds, weights = list(_KINDS), list(_KINDS.values())
+    faults = [_fault(chosen, kind, begin, end) for kind in chosen.choices(kinds, weights, k=chosen.randint(1, most))]
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _fault(chosen: random.Random, kind: str, begin: float, end: float) -> Fault:
+    at = chosen.uniform(begin, end)
+    # most are short; some last until all must have noticed
+    seconds = chosen.choice([chosen.uniform(0.01, 1.0), chosen.uniform(0.5, 6.0), chosen.uniform(6.0, 25.0)])
+    seconds = min(seconds, max(end - at, 0.5))
+    anybody = chosen.choice(SERVERS * 2 + AGENTS + CLIENTS)
+    way = (chosen.choice(AGENTS * 2 + CLIENTS), chosen.choice(SERVERS))
+    if chosen.random() < 0.5:
+        way = way[::-1]
+    where: tuple[str, ...] = way if kind in _WAYS else (anybody,)
+    value: Any = None
+    match kind:
+        case "crumbs":
+            value = chosen.choice([1, 2, 7, 100])
+        case "slow way":
+            value = round(chosen.uniform(0.02, 0.6), 3)
+        case "busy":
+            where, value = (chosen.choice(SERVERS),), round(chosen.uniform(0.01, 0.4), 3)
+        case "clock":
+            seconds, value = 0.0, round(chosen.choice([-1, 1]) * chosen.uniform(1, 100_000), 3)
+        case "topic":
+            where, seconds = (chosen.choice(AGENTS),), 0.0
+            value = (chosen.choice([*TOPICS, "news"]), chosen.choice([None, 2, 4, 8]))
+    return Fault(at, kind, where, seconds, value)
+
+
+class Injector:
+    """Has planned faults happen."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._network = cluster.world.network
+
+    def schedule(self, fault: Fault) -> None:
+        self._world.at(fault.at, lambda: self._inject(fault))
+
+    def _inject(self, fault: Fault) -> None:
+        self._world.note("fault", fault.kind, *fault.where, fault.value, f"for {fault.seconds:.3f} s")
+        begin: Callable[[Fault], Callable[[], None] | None] = {
+            "kill": self._down,
+            "power": self._down,
+            "leave": self._down,
+            "freeze": self._freeze,
+            "cut": self._cut,
+            "cut both": self._cut,
+            "isolate": self._isolate,
+            "reset": self._reset,
+            "half-open": self._reset,
+            "crumbs": self._crumbs,
+            "slow way": self._slow_way,
+            "busy": self._busy,
+            "clock": self._clock,
+            "topic": self._topic,
+        }[fault.kind]
+        end = begin(fault)
+
+        def over() -> None:
+            if end is not None:
+                end()
+                self._world.note("fault", "over:", fault.kind, *fault.where)
+
+        self._world.at(fault.until, over)
+
+    def _down(self, fault: Fault) -> Callable[[], None] | None:
+        node = self._cluster.node(fault.where[0])
+        if not node.is_wanted:
+            return None
+        {"kill": node.kill, "power": node.lose_power, "leave": node.stop}[fault.kind]()
+        return lambda: self._up(node)
+
+    def _up(self, node: Node) -> None:
+        if node.is_running:
+            # it is still leaving, or frozen meanwhile: what supervises it waits for its end
+            self._world.at(self._world.now + 0.5, lambda: self._up(node))
+        else:
+            node.start()
+
+    def _freeze(self, fault: Fault) -> None:
+        self._cluster.node(fault.where[0]).machine.freeze(fault.seconds)
+
+    def _cut(self, fault: Fault) -> Callable[[], None]:
+        ways = [fault.where] if fault.kind == "cut" else [fault.where, fault.where[::-1]]
+        return self._cut_ways(ways)
+
+    def _isolate(self, fault: Fault) -> Callable[[], None]:
+        name = fault.where[0]
+        others = [other for other in self._world.machines if other != name]
+        return self._cut_ways([way for other in others for way in ((name, other), (other, name))])
+
+    def _cut_ways(self, ways: Any) -> Callable[[], None]:
+        for way in ways:
+            self._network.cut(way)
+
+        def over() -> None:
+            for way in ways:
+                self._network.mend(way)
+
+        return over
+
+    def _reset(self, fault: Fault) -> None:
+        """Something on the way forgets the connections; with half-open ones, one side is not told."""
+        one, other = (self._cluster.node(name).machine for name in fault.where)
+        for end in self._network.ends_of(one, other):
+            peer = end.peer
+            end.break_off(ConnectionResetError("connection reset by peer"))
+            if fault.kind == "reset" and peer is not None and not peer.is_gone:
+                peer.break_off(ConnectionResetError("connection reset by peer"))
+
+    def _crumbs(self, fault: Fault) -> Callable[[], None]:
+        return _set(self._network.crumbs, fault)
+
+    def _slow_way(self, fault: Fault) -> Callable[[], None]:
+        return _set(self._network.extra_latency, fault)
+
+    def _busy(self, fault: Fault) -> Callable[[], None]:
+        machine = self._cluster.node(fault.where[0]).machine
+        machine.pass_seconds = fault.value
+
+        def over() -> None:
+            machine.pass_seconds = 0.0
+
+        return over
+
+    def _clock(self, fault: Fault) -> None:
+        self._cluster.node(fault.where[0]).machine.step_wall(fault.value)
+
+    def _topic(self, fault: Fault) -> None:
+        node = self._cluster.node(fault.where[0])
+        assert isinstance(node, BrokerNode)
+        # a group has the topics of its master
+        topic, queues = fault.value
+        for each in self._cluster.brokers:
+            if each.broker_name == node.broker_name:
+                each.change_topic(topic, queues)
+
+
+def _set(table: dict[tuple[str, str], Any], fault: Fault) -> Callable[[], None]:
+    table[fault.way] = fault.value
+
+    def over() -> None:
+        table.pop(fault.way, None)
+
+    return over

@@ -1,0 +1,502 @@
+"""Machines' TCP: latency, windows, retransmission, resets, partitions (one-way, too), and peers that are half gone.
+
+What is acknowledged, kept and resent is up to the kernels, which go on while a process is frozen and are silent when a
+machine has no power. A direction of a connection is a queue of segments; segments come in order, and one that meets a
+cut is tried again later.
+"""
+
+import asyncio
+import errno
+import itertools
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tests.simulation.loop import SimulatedLoop
+    from tests.simulation.world import Machine, World
+
+# what a kernel takes of a connection before the process has to wait: of both sides, and what is on its way
+WINDOW_BYTES: Final = 16 * 1024
+_SEGMENT_BYTES: Final = 1460
+_READ_BYTES: Final = 64 * 1024
+_FIRST_RETRY_SECONDS: Final = 0.2
+_MOST_RETRY_SECONDS: Final = 3.0
+_FIRST_DESCRIPTOR: Final = 1_000_000
+_FIRST_PORT: Final = 40_000
+# minute of silence, then four questions
+_KEEPALIVE_SECONDS: Final = 120.0
+_DEFAULT_HIGH: Final = 64 * 1024
+
+
+class SimulatedSocket:
+    """What our code asks a socket: family, options, number, name."""
+
+    family = socket.AF_INET
+
+    def __init__(self, descriptor: int, name: tuple[str, int]) -> None:
+        self._descriptor = descriptor
+        self._name = name
+        self.options: dict[int, int] = {}
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._name
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self.options[option] = value
+
+
+class Listener:
+    """A listening port, and the server object that asyncio would make of it."""
+
+    def __init__(
+        self, loop: "SimulatedLoop", factory: Callable[[], Any], name: tuple[str, int], network: "Network"
+    ) -> None:
+        self.loop = loop
+        self.factory = factory
+        self.sockets = [SimulatedSocket(-1, name)]
+        self._name = name
+        self._network = network
+
+    def close(self) -> None:
+        self._network.listeners.pop(self._name, None)
+
+
+class Network:
+    """All links, connections and listening ports."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.listeners: dict[tuple[str, int], Listener] = {}
+        # both ends of each connection that is not closed on both sides
+        self.ends: dict[int, End] = {}
+        # ways (from, to) that lead nowhere, and how many faults say so
+        self._cuts: dict[tuple[str, str], int] = {}
+        # what comes over these ways comes slowly, or in crumbs
+        self.extra_latency: dict[tuple[str, str], float] = {}
+        self.crumbs: dict[tuple[str, str], int] = {}
+        self.chosen = world.random("network")
+        self._numbers = itertools.count(_FIRST_DESCRIPTOR)
+        self._ports: dict[str, Iterator[int]] = {}
+        # told of each write that has arrived as a whole: (from, to, data's code)
+        self.on_arrival: Callable[[str, str, bytes], None] = lambda *_: None
+
+    # -- the wires ----------------------------------------------------------------------------------------------------
+
+    def cut(self, way: tuple[str, str]) -> None:
+        self._cuts[way] = self._cuts.get(way, 0) + 1
+
+    def mend(self, way: tuple[str, str]) -> None:
+        self._cuts[way] -= 1
+        if not self._cuts[way]:
+            del self._cuts[way]
+
+    def is_open(self, way: tuple[str, str]) -> bool:
+        machines = self.world.machines
+        return way not in self._cuts and machines[way[0]].is_on and machines[way[1]].is_on
+
+    def latency(self, way: tuple[str, str]) -> float:
+        return self.chosen.uniform(0.0002, 0.003) + self.extra_latency.get(way, 0.0)
+
+    # -- connecting ---------------------------------------------------------------------------------------------------
+
+    def machine_at(self, address: str) -> "Machine":
+        return next(each for each in self.world.machines.values() if each.address == address)
+
+    def listen(self, loop: "SimulatedLoop", factory: Callable[[], Any], port: int) -> Listener:
+        name = (loop.machine.address, port)
+        if name in self.listeners:
+            raise OSError(errno.EADDRINUSE, "address already in use")
+        self.listeners[name] = listener = Listener(loop, factory, name, self)
+        return listener
+
+    async def connect(self, loop: "SimulatedLoop", address: str, port: int) -> "End":
+        """Shake hands. Raises OSError; waits for ever where nothing answers, but for what limits its caller."""
+        machine = loop.machine
+        there = self.machine_at(address)
+        if machine.name not in self._ports:
+            self._ports[machine.name] = itertools.count(_FIRST_PORT)
+        local = (machine.address, next(self._ports[machine.name]))
+        end = End(self, loop, machine, there, local, (address, port))
+        connected = loop.create_future()
+        way, back = (machine.name, there.name), (there.name, machine.name)
+        tries = [_FIRST_RETRY_SECONDS]
+
+        def arrives() -> None:
+            if end.is_gone or connected.done():
+                return
+            if not (self.is_open(way) and self.is_open(back)):
+                self.world.at(self.world.now + tries[0], arrives)
+                tries[0] = min(2 * tries[0], _MOST_RETRY_SECONDS)
+                return
+            listener = self.listeners.get((address, port))
+            answered = self.world.now + self.latency(back)
+            if listener is None:
+                refused = ConnectionRefusedError(errno.ECONNREFUSED, f"connect to {address}:{port} refused")
+                self.world.at(answered, lambda: self._settle(connected, machine, loop, refused))
+                return
+            other = End(self, listener.loop, there, machine, (address, port), local)
+            end.peer, other.peer = other, end
+            self.ends[end.number], self.ends[other.number] = end, other
+            listener.loop.call_soon(self._accept, listener, other)
+            self.world.at(answered, lambda: self._settle(connected, machine, loop, None))
+
+        self.world.at(self.world.now + self.latency(way), arrives)
+        try:
+            await connected
+        except BaseException:
+            end.vanish()
+            raise
+        return end
+
+    def _accept(self, listener: Listener, end: "End") -> None:
+        if end.loop is not listener.loop or end.is_gone:
+            return
+        end.begin(listener.factory(), None)
+
+    def _settle(
+        self, future: "asyncio.Future[None]", machine: "Machine", loop: "SimulatedLoop", error: OSError | None
+    ) -> None:
+        if machine.loop is not loop:
+            return
+
+        def settle() -> None:
+            if not future.done():
+                future.set_result(None) if error is None else future.set_exception(error)
+
+        loop.call_soon(settle)
+
+    def ends_of(self, machine: "Machine", other: "Machine | None" = None) -> list["End"]:
+        """The ends on a machine of connections (to another one)."""
+        return [end for end in self.ends.values() if end.machine is machine and other in (None, end.there)]
+
+    def process_died(self, machine: "Machine") -> None:
+        """The kernel closes what the process had open."""
+        for name in [name for name, each in self.listeners.items() if each.loop.machine is machine]:
+            del self.listeners[name]
+        for end in self.ends_of(machine):
+            end.process_died()
+
+    def power_lost(self, machine: "Machine") -> None:
+        """Nobody says a word; whoever sends something after it is back is told that there is no such connection."""
+        for name in [name for name, each in self.listeners.items() if each.loop.machine is machine]:
+            del self.listeners[name]
+        for end in self.ends_of(machine):
+            end.lose_power()
+
+
+class End(asyncio.Transport):
+    """One end of a connection: the transport of a process, and the kernel's half below it."""
+
+    def __init__(
+        self,
+        network: Network,
+        loop: "SimulatedLoop",
+        machine: "Machine",
+        there: "Machine",
+        local: tuple[str, int],
+        remote: tuple[str, int],
+    ) -> None:
+        self.number = next(network._numbers)
+        super().__init__({"socket": SimulatedSocket(self.number, local), "peername": remote, "sockname": local})
+        self.loop = loop
+        self.machine = machine
+        self.there = there
+        self.peer: End | None = None
+        self._network = network
+        self._world = network.world
+        self._way = (machine.name, there.name)
+        self._back = (there.name, machine.name)
+        # the process's side
+        self._protocol: Any = None
+        self._buffer = bytearray()
+        self._high, self._low = _DEFAULT_HIGH, _DEFAULT_HIGH // 4
+        self._is_writing_paused = False
+        self._is_reading = True
+        self._is_closing = False
+        self._is_lost = False
+        # the kernel's side: what is received and not read, what is on its way or not read there
+        self._received = bytearray()
+        self._has_eof = False
+        self._read_planned = False
+        self._segments: deque[tuple[bytes | None, list[bytes]]] = deque()
+        self._is_pumping = False
+        self._retry = _FIRST_RETRY_SECONDS
+        self._blocked_since: float | None = None
+        self._outstanding = 0
+        self._last_arrival = 0.0
+        # writes that have not gone to the kernel as a whole: (bytes left, data)
+        self._writes: deque[list[Any]] = deque()
+        # closed for the kernel, too: nothing is received any more, and answered with a reset
+        self.is_gone = False
+
+    def __repr__(self) -> str:
+        return f"<End [{self.machine.name} to {self.there.name} | {'gone' if self.is_gone else 'open'}]>"
+
+    # -- the process's side -------------------------------------------------------------------------------------------
+
+    def begin(self, protocol: Any, made: "asyncio.Future[None] | None") -> None:
+        """Introduce the protocol, as asyncio does."""
+        self._protocol = protocol
+
+        def introduce() -> None:
+            protocol.connection_made(self)
+            self._plan_read()
+            if made is not None and not made.done():
+                made.set_result(None)
+
+        self.loop.call_soon(introduce)
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def is_reading(self) -> bool:
+        return self._is_reading and not self._is_closing
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+        self._plan_read()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = _DEFAULT_HIGH if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._buffer)
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def write(self, data: Any) -> None:
+        if self._is_closing or self._is_lost or not data:
+            return
+        data = bytes(data)
+        self._buffer += data
+        self._writes.append([len(data), data])
+        self._push()
+        if len(self._buffer) > self._high and not self._is_writing_paused:
+            self._is_writing_paused = True
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if not self._buffer:
+            self.loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        self._force_close(None)
+
+    def _force_close(self, error: Exception | None) -> None:
+        if self._is_lost:
+            return
+        self._buffer.clear()
+        self._writes.clear()
+        self._is_closing = self._is_lost = True
+        self.loop.call_soon(self._lose, error)
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._protocol is None:
+            return
+        protocol, self._protocol = self._protocol, None
+        self._is_lost = True
+        protocol.connection_lost(error)
+        self._close_socket()
+
+    def _close_socket(self) -> None:
+        """The kernel says goodbye: rudely when something was not read."""
+        if self.is_gone:
+            return
+        if self._received:
+            self.vanish()
+            self._send_reset()
+        else:
+            self.vanish()
+            self._segments.append((None, []))
+            self._pump()
+
+    def process_died(self) -> None:
+        self._buffer.clear()
+        self._writes.clear()
+        self._protocol = None
+        self._close_socket()
+
+    def lose_power(self) -> None:
+        self._segments.clear()
+        self._protocol = None
+        self.vanish()
+
+    def vanish(self) -> None:
+        """The kernel knows nothing of it any more."""
+        self.is_gone = True
+        self._network.ends.pop(self.number, None)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether there is something to read, as poll would say."""
+        return bool(self._received) or self._has_eof
+
+    def _plan_read(self) -> None:
+        is_due = self.has_unread and self._is_reading and not self._is_closing and self._protocol is not None
+        if is_due and not self._read_planned and self.loop is self.machine.loop:
+            self._read_planned = True
+            self.loop.call_soon(self._read)
+
+    def _read(self) -> None:
+        self._read_planned = False
+        if not self._is_reading or self._is_closing or self._protocol is None:
+            return
+        if self._received:
+            most = self._network.crumbs.get(self._back, _READ_BYTES)
+            data = bytes(self._received[:most])
+            del self._received[:most]
+            self._protocol.data_received(data)
+            self._acknowledge(len(data))
+            self._plan_read()
+        elif self._has_eof:
+            self._has_eof = False
+            if not self._protocol.eof_received():
+                self.close()
+
+    def _acknowledge(self, size: int) -> None:
+        peer = self.peer
+        assert peer is not None
+        self._world.at(self._world.now + self._network.latency(self._way), lambda: peer._window_opened(size))
+
+    def _window_opened(self, size: int) -> None:
+        self._outstanding -= size
+        if not self.is_gone and self._buffer:
+            self.loop.call_soon(self._write_on)
+
+    def _write_on(self) -> None:
+        self._push()
+        if self._is_writing_paused and len(self._buffer) <= self._low and self._protocol is not None:
+            self._is_writing_paused = False
+            self._protocol.resume_writing()
+        if self._is_closing and not self._buffer and not self._is_lost:
+            self._lose(None)
+
+    # -- the kernel's side --------------------------------------------------------------------------------------------
+
+    def _push(self) -> None:
+        """Hand the kernel what it takes."""
+        while self._buffer and self._outstanding < WINDOW_BYTES:
+            segment = bytes(self._buffer[:_SEGMENT_BYTES])
+            del self._buffer[: len(segment)]
+            self._outstanding += len(segment)
+            self._segments.append((segment, self._whole_writes(len(segment))))
+        self._pump()
+
+    def _whole_writes(self, size: int) -> list[bytes]:
+        """The writes whose last byte is in the next so many bytes."""
+        whole = []
+        while size and self._writes:
+            taken = min(size, self._writes[0][0])
+            self._writes[0][0] -= taken
+            size -= taken
+            if not self._writes[0][0]:
+                whole.append(self._writes.popleft()[1])
+        return whole
+
+    def _pump(self) -> None:
+        if self._segments and not self._is_pumping:
+            self._is_pumping = True
+            self._last_arrival = max(self._world.now + self._network.latency(self._way), self._last_arrival)
+            self._world.at(self._last_arrival, self._arrive)
+
+    def _arrive(self) -> None:
+        """The first segment arrives, or meets a cut and is tried again; so it does when its receipt is lost."""
+        network, now = self._network, self._world.now
+        self._is_pumping = False
+        if not self._segments or not self.machine.is_on:
+            return
+        if not network.is_open(self._way):
+            self._try_later()
+            return
+        data, writes = self._segments.popleft()
+        self._deliver(data, writes)
+        if network.is_open(self._back):
+            self._retry, self._blocked_since = _FIRST_RETRY_SECONDS, None
+        elif not self.is_gone:
+            # what has arrived is not known to have
+            self._segments.appendleft((b"", []))
+            self._try_later()
+            return
+        if self._segments:
+            self._is_pumping = True
+            self._last_arrival = max(now, self._last_arrival)
+            self._world.at(self._last_arrival, self._arrive)
+
+    def _try_later(self) -> None:
+        now = self._world.now
+        self._blocked_since = now if self._blocked_since is None else self._blocked_since
+        patience = self.get_extra_info("socket").options.get(socket.TCP_USER_TIMEOUT, 0) / 1000
+        if patience and now - self._blocked_since >= patience and not self.is_gone:
+            self._segments.clear()
+            self.break_off(TimeoutError(errno.ETIMEDOUT, "connection timed out"))
+            return
+        if self.is_gone and now - self._blocked_since > 60.0:
+            # a kernel does not try for ever to say goodbye
+            self._segments.clear()
+            return
+        self._is_pumping = True
+        wait = min(self._retry, max(0.01, self._blocked_since + patience - now)) if patience else self._retry
+        self._retry = min(2 * self._retry, _MOST_RETRY_SECONDS)
+        self._world.at(now + wait, self._arrive)
+
+    def _deliver(self, data: bytes | None, writes: list[bytes]) -> None:
+        peer = self.peer
+        assert peer is not None
+        if peer.is_gone:
+            if data is not None:
+                peer._send_reset()
+            return
+        if data is None:
+            peer._has_eof = True
+        elif data:
+            peer._received += data
+            for write in writes:
+                self._network.on_arrival(self.machine.name, self.there.name, write)
+        peer._plan_read()
+
+    def _send_reset(self) -> None:
+        """Tell the other side that there is no such connection; said once, heard or not."""
+        peer, network = self.peer, self._network
+        if peer is None:
+            return
+
+        def arrive() -> None:
+            if network.is_open(self._way) and not peer.is_gone:
+                peer.break_off(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
+
+        self._world.at(self._world.now + network.latency(self._way), arrive)
+
+    def break_off(self, error: OSError) -> None:
+        """The connection is over, for this side."""
+        self.vanish()
+        self._received.clear()
+        self._segments.clear()
+        if self.machine.loop is self.loop:
+            self._force_close(error)

@@ -1,0 +1,78 @@
+"""What a process takes from its surroundings: times and random numbers. In a run they come from the world."""
+
+import os
+import random
+import secrets
+import select
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from namesrv_remoting.aio import connection
+from tests.simulation.disk import simulated_disks
+from tests.simulation.world import World
+
+
+class _Poll:
+    """poll(2) for simulated sockets."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._registered: list[int] = []
+
+    def register(self, descriptor: int, events: int) -> None:
+        self._registered.append(descriptor)
+
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
+        ends = self._world.network.ends
+        return [(each, select.POLLIN) for each in self._registered if each in ends and ends[each].has_unread]
+
+
+class _Select:
+    """The module, as far as our code uses it."""
+
+    POLLIN = select.POLLIN
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def poll(self) -> _Poll:
+        return _Poll(self._world)
+
+
+@contextmanager
+def simulated_surroundings(world: World) -> Iterator[None]:
+    """Let what runs in the block have the world's times and the seed's random numbers."""
+    chosen = world.random("process")
+
+    def monotonic() -> float:
+        return world.now if world.running is None else world.running.monotonic()
+
+    def wall() -> float:
+        return world.now if world.running is None else world.running.wall()
+
+    def token(size: int = 32) -> bytes:
+        return chosen.randbytes(size)
+
+    state = random.getstate()
+    random.seed(f"{world.seed} module")
+    replaced: list[tuple[Any, str, Any]] = [
+        (time, "monotonic", monotonic),
+        (time, "perf_counter", monotonic),
+        (time, "process_time", lambda: 0.0),
+        (time, "time", wall),
+        (secrets, "token_hex", lambda size=32: token(size).hex()),
+        (secrets, "token_bytes", token),
+        (os, "getpid", lambda: 1),
+        (connection, "select", _Select(world)),
+    ]
+    try:
+        with ExitStack() as stack:
+            for module, name, value in replaced:
+                stack.enter_context(mock.patch.object(module, name, value))
+            stack.enter_context(simulated_disks(world))
+            yield
+    finally:
+        random.setstate(state)

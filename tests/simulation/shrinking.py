@@ -1,0 +1,36 @@
+"""Shrinks a failing plan to the fewest faults that still break the same invariant (delta debugging)."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tests.simulation.faults import Fault
+from tests.simulation.simulation import Outcome, simulate
+
+
+def shrunk(failed: Outcome) -> Outcome:
+    """The smallest failing run that leaving faults out leads to."""
+    best, parts = failed, 2
+    while len(best.faults) > 1:
+        smaller = _smaller(best, parts)
+        if smaller is not None:
+            best, parts = smaller, max(2, parts - 1)
+        elif parts >= len(best.faults):
+            break
+        else:
+            parts = min(len(best.faults), 2 * parts)
+    return best
+
+
+def _smaller(failed: Outcome, parts: int) -> Outcome | None:
+    """The same failure without one of so many parts of the plan, if there is one."""
+    faults = failed.faults
+    bounds = [len(faults) * number // parts for number in range(parts + 1)]
+    for begin, end in pairwise(bounds):
+        outcome = simulate(failed.seed, _without(faults, begin, end))
+        if outcome.invariant == failed.invariant:
+            return outcome
+    return None
+
+
+def _without(faults: Sequence[Fault], begin: int, end: int) -> list[Fault]:
+    return [*faults[:begin], *faults[end:]]

@@ -1,0 +1,148 @@
+"""One run: a seed makes a cluster and a plan of faults, and the checks look on."""
+
+import asyncio
+import gc
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.simulation.checks import Checks, Violation
+from tests.simulation.cluster import Cluster, Times
+from tests.simulation.faults import Fault, Injector, plan
+from tests.simulation.patches import simulated_surroundings
+from tests.simulation.world import World
+
+_FAULTS_BEGIN: Final = 4.0
+_FAULTS_END: Final = 24.0
+_MOST_FAULTS: Final = 8
+# A heartbeat and its answer; whoever failed slowly before comes back after up to 15 s; then routes are polled.
+_SETTLE_SECONDS: Final = 45.0
+_LEAVE_SECONDS: Final = 20.0
+_TWICE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run."""
+
+    seed: int
+    faults: tuple[Fault, ...]
+    # of the time line
+    checksum: int
+    seconds: float
+    invariant: str = ""
+    message: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def planned(seed: int) -> list[Fault]:
+    """The faults of a seed."""
+    return plan(World(seed).random("plan"), begin=_FAULTS_BEGIN, end=_FAULTS_END, most=_MOST_FAULTS)
+
+
+def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: bool = False) -> Outcome:
+    """Run a seed, with its own faults or with these."""
+    world = World(seed, keeps_lines=keeps_lines)
+    faults = planned(seed) if faults is None else faults
+    invariant = message = ""
+    with _quiet(), tempfile.TemporaryDirectory(dir=_quick_directory()) as directory, simulated_surroundings(world):
+        cluster = Cluster.built(world, Times(), Path(directory), world.random("cluster"))
+        checks = Checks(cluster)
+        try:
+            _run(world, cluster, checks, faults)
+        except Violation as violation:
+            invariant, message = violation.invariant, str(violation)
+            world.note("violation", message)
+        finally:
+            _bury(world)
+    lines = tuple(world.lines or ())
+    return Outcome(seed, tuple(faults), world.checksum, world.now, invariant, message, lines)
+
+
+def _run(world: World, cluster: Cluster, checks: Checks, faults: Sequence[Fault]) -> None:
+    chosen, injector = world.random("start"), Injector(cluster)
+    for node in cluster.nodes:
+        world.at(chosen.uniform(0.0, 2.0), node.start)
+    for fault in faults:
+        injector.schedule(fault)
+    checks.begin()
+    last = max((fault.until for fault in faults), default=_FAULTS_BEGIN)
+    world.run(last + cluster.times.heartbeat)
+    _run_until(world, last + _SETTLE_SECONDS, checks.check_settled)
+    for node in cluster.nodes:
+        world.at(world.now + chosen.uniform(0.0, 2.0), node.stop)
+    _run_until(world, world.now + _LEAVE_SECONDS, checks.check_gone)
+
+
+def _run_until(world: World, latest: float, check: Callable[[], None]) -> None:
+    """Let time pass until a check passes twice in a row. Raises Violation at the latest moment at which it has to."""
+    passed = 0
+    while passed < _TWICE:
+        world.run(world.now + 1.0)
+        try:
+            check()
+            passed += 1
+        except Violation:
+            passed = 0
+            if world.now >= latest:
+                raise
+
+
+def _quick_directory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No log, and no garbage collector: it would run finalizers at moments that no seed knows."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    # what was there before is not looked at when the run's own is collected
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()
+        logging.disable(before)
+
+
+def _close(coroutine: Any) -> None:
+    """Close a coroutine that may await something on its way out."""
+    for _ in range(20):
+        try:
+            coroutine.close()
+        except RuntimeError:
+            continue
+        except BaseException:  # noqa: BLE001 - whatever a dead process says
+            return
+        return
+
+
+def _bury(world: World) -> None:
+    """End what the killed processes were at, without a word of it."""
+    world.is_over = True
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        for machine in world.machines.values():
+            loops = [*machine.graves, *([machine.loop] if machine.loop is not None else [])]
+            for loop in loops:
+                for task in asyncio.all_tasks(loop):
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    _close(task.get_coro())
+                loop.close()
+            machine.graves.clear()
+        for machine in world.machines.values():
+            world.is_over = False
+            if machine.disk is not None:
+                machine.disk.close_all()
+        world.machines.clear()
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
