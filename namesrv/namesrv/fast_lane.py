@@ -4,17 +4,30 @@ One typed decode of the header, one look-up of an answer that is already encoded
 is unusual in any way is left to the ordinary road, which knows every case and every error.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgpack
-import msgspec
 
 from namesrv.heartbeat_log.late_brokers import LateBrokers
+from namesrv.questions import (
+    DATA_VERSION,
+    HEARTBEAT,
+    OPAQUE,
+    PULL,
+    UNREADABLE,
+    Ext,
+    JsonHeader,
+    NativeHeader,
+    RepeatedQuestions,
+    decode_json,
+    decode_native,
+    sender_of_heartbeat,
+    sender_of_version,
+)
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.route_cache import RouteCache
@@ -23,53 +36,18 @@ from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
+from namesrv_remoting.codes import CURRENT_VERSION, FLAG_ONEWAY, SerializeType
 from namesrv_remoting.errors import BadRequestError
-
-Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
 T = TypeVar("T")
 # what comes before the opaque, and after it
 NativeAnswer = tuple[bytes, bytes]
+# notes which answer of a topic a connection has got
+FirstServed = Callable[[ServerConnection, str, object], None]
 
 _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
-_PULL: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-_HEARTBEAT: Final = int(RequestCode.BROKER_HEARTBEAT)
-_DATA_VERSION: Final = int(RequestCode.QUERY_DATA_VERSION)
 
-
-class _Ext(msgspec.Struct, gc=False):
-    topic: str | None = None
-    zone_mode: str | None = msgspec.field(default=None, name="__ZONE_MODE")
-    zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
-    cluster_name: str | None = msgspec.field(default=None, name="clusterName")
-    broker_addr: str | None = msgspec.field(default=None, name="brokerAddr")
-    broker_name: str | None = msgspec.field(default=None, name="brokerName")
-    broker_id: str | int | None = msgspec.field(default=None, name="brokerId")
-    agent_id: str | None = msgspec.field(default=None, name="agentId")
-    registration_seq: str | int | None = msgspec.field(default=None, name="registrationSeq")
-
-
-class _JsonHeader(msgspec.Struct, gc=False):
-    # no default where the ordinary road has to decide
-    code: int
-    opaque: Int32
-    flag: Int32 = 0
-    ext: _Ext | None = msgspec.field(default=None, name="extFields")
-
-
-class _NativeHeader(msgspec.Struct, gc=False, array_like=True, forbid_unknown_fields=True):
-    code: int
-    opaque: Int32
-    flag: int
-    version: int
-    remark: str | None
-    ext: _Ext | None
-
-
-_decode_json: Final = msgspec.json.Decoder(_JsonHeader).decode
-_decode_native: Final = msgspec.msgpack.Decoder(_NativeHeader).decode
 
 # -- JSON: the opaque has as many digits as it has, so both lengths are made when answering ---------------------------
 
@@ -86,14 +64,13 @@ def json_answer(body: bytes) -> JsonAnswer:
     return _JSON_TAIL + body, 4 + _JSON_LENGTH + len(body)
 
 
-def _json_frame(answer: JsonAnswer, opaque: int) -> bytes:
-    digits = b"%d" % opaque
-    size = len(digits)
-    return _pack_head(answer[1] + size, _JSON_LENGTH + size) + _JSON_HEAD + digits + answer[0]
+def _json_frame(answer: JsonAnswer, opaque: bytes) -> bytes:
+    size = len(opaque)
+    return b"".join((_pack_head(answer[1] + size, _JSON_LENGTH + size), _JSON_HEAD, opaque, answer[0]))
 
 
 def _native_frame(answer: NativeAnswer, opaque: int) -> bytes:
-    return answer[0] + opaque.to_bytes(4, signed=True) + answer[1]
+    return b"".join((answer[0], opaque.to_bytes(4, signed=True), answer[1]))
 
 
 _NO_BODY: Final = json_answer(b"")
@@ -152,7 +129,7 @@ class FastLane:
         manager: RouteInfoManager,
         answers: RouteAnswers,
         *,
-        first_served: Callable[[ServerConnection, str, object], None] | None = None,
+        first_served: FirstServed | None = None,
         late: LateBrokers | None = None,
     ) -> None:
         self.is_ready = False
@@ -166,6 +143,8 @@ class FastLane:
         self._late_topics = set() if late is None else late.topics
         self._late_pulls = Counter() if late is None else late.pulls
         self._manager = manager
+        self._json_entries = answers.json.entries
+        self._repeated = RepeatedQuestions()
         self._caches: dict[int, RouteCache[Any]] = {_JSON: answers.json, _NATIVE: answers.native}
         self._native_no_body = answers.native_answer(b"")
 
@@ -176,32 +155,35 @@ class FastLane:
     def __repr__(self) -> str:
         return f"<FastLane [{self.pulls} pulls | {self.heartbeats} heartbeats | {self._caches[_JSON]!r}]>"
 
-    def __call__(  # noqa: PLR0911, PLR0913, PLR0917 - one call per frame, and what is not plain leaves at once
+    def answer(  # noqa: PLR0911, PLR0913, PLR0917 - one call per frame, and what is not plain leaves at once
         self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
     ) -> bytes | None:
         """The encoded answer, empty when none is due; None: not mine."""
-        asked: _JsonHeader | _NativeHeader
+        asked: JsonHeader | NativeHeader
         try:
             if serialize_type == _JSON:
-                asked = _decode_json(header)
+                asked = decode_json(header)
             elif serialize_type == _NATIVE:
-                asked = _decode_native(header)
+                asked = decode_native(header)
             else:
                 return None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return None
         if asked.ext is None:
             return None
-        if asked.code == _PULL:
+        if asked.code == PULL:
             return self._pull(connection, asked, asked.ext, serialize_type)
-        if asked.code == _HEARTBEAT:
+        if asked.code == HEARTBEAT:
             return self._heartbeat(connection, asked, asked.ext, serialize_type, data[body_at:end])
-        if asked.code == _DATA_VERSION and serialize_type == _JSON:
-            return self._data_version(connection, asked, asked.ext, data[body_at:end])
+        if asked.code == DATA_VERSION and serialize_type == _JSON:
+            key = sender_of_version(asked.flag, asked.ext)
+            is_oneway = bool(asked.flag & FLAG_ONEWAY)
+            digits = b"%d" % asked.opaque
+            return key and self._data_version(connection, key, data[body_at:end], digits, is_oneway=is_oneway)
         return None
 
     def _pull(
-        self, connection: ServerConnection, asked: _JsonHeader | _NativeHeader, ext: _Ext, serialize_type: int
+        self, connection: ServerConnection, asked: JsonHeader | NativeHeader, ext: Ext, serialize_type: int
     ) -> bytes | None:
         topic = ext.topic
         if topic is None or asked.flag or not self.is_ready:
@@ -212,29 +194,65 @@ class FastLane:
             answer = cache.entries.get(topic) or cache.fill(topic)
             if answer is None:
                 return None
+        self._count_pull(connection, topic, answer)
+        if serialize_type == _JSON:
+            return _json_frame(answer, b"%d" % asked.opaque)
+        return _native_frame(answer, asked.opaque)
+
+    def _count_pull(self, connection: ServerConnection, topic: str, answer: object) -> None:
         self.pulls += 1
         if self._first_served is not None:
-            served = connection.served
-            if served is None or served.get(topic) is not answer:
-                self._first_served(connection, topic, answer)
-            if self._late_topics and topic in self._late_topics:
-                self._late_pulls[topic] += 1
+            self._note_pull(self._first_served, connection, topic, answer)
         if connection.role != "client":
             connection.note_role("client")
-        if serialize_type == _JSON:
-            return _json_frame(answer, asked.opaque)
-        return _native_frame(answer, asked.opaque)
+
+    def _note_pull(self, first_served: FirstServed, connection: ServerConnection, topic: str, answer: object) -> None:
+        served = connection.served
+        if served is None or served.get(topic) is not answer:
+            first_served(connection, topic, answer)
+        if self._late_topics and topic in self._late_topics:
+            self._late_pulls[topic] += 1
+
+    def answer_repeated(  # noqa: PLR0911 - as above
+        self, connection: ServerConnection, data: bytes
+    ) -> bytes | None:
+        """The same for a whole read, if it is one question in JSON that was asked before, but for its opaque."""
+        if data[4] != _JSON:
+            return None
+        before, _, rest = data.partition(OPAQUE)
+        opaque, _, after = rest.partition(b",")
+        asked = self._repeated.get((before, after))
+        if asked is None:
+            self._repeated.learn(data, before, opaque, after)
+            return None
+        if len(opaque) != asked.digits or not opaque.isdigit() or not asked.least <= opaque <= asked.most:
+            return None
+        topic, key = asked.topic, asked.key
+        if topic is not None:
+            answer = self._json_entries.get(topic)
+            if answer is None or not self.is_ready:
+                return None
+            self._count_pull(connection, topic, answer)
+            return _json_frame(answer, opaque)
+        if key is None:
+            return None
+        if asked.version is not None:
+            return self._data_version(connection, key, asked.version, opaque, is_oneway=asked.is_oneway)
+        if self._manager.touch(key, connection.id) is None:
+            return None
+        self._count_heartbeat(connection)
+        return b"" if asked.is_oneway else _json_frame(_NO_BODY, opaque)
 
     def _heartbeat(  # noqa: PLR0911 - likewise
         self,
         connection: ServerConnection,
-        asked: _JsonHeader | _NativeHeader,
-        ext: _Ext,
+        asked: JsonHeader | NativeHeader,
+        ext: Ext,
         serialize_type: int,
         body: bytes,
     ) -> bytes | None:
-        key = _key(ext)
-        if key is None or asked.flag & FLAG_RESPONSE or not _has_numbers(ext):
+        key = sender_of_heartbeat(asked.flag, ext)
+        if key is None:
             return None
         state, is_native = None, serialize_type == _NATIVE
         if is_native:
@@ -250,15 +268,12 @@ class FastLane:
         if asked.flag & FLAG_ONEWAY:
             return b""
         if not is_native:
-            return _json_frame(_NO_BODY, asked.opaque)
+            return _json_frame(_NO_BODY, b"%d" % asked.opaque)
         return _native_frame(self._native_no_body, asked.opaque)
 
     def _data_version(
-        self, connection: ServerConnection, asked: _JsonHeader | _NativeHeader, ext: _Ext, body: bytes
+        self, connection: ServerConnection, key: BrokerAddrInfo, body: bytes, opaque: bytes, *, is_oneway: bool
     ) -> bytes | None:
-        key = _key(ext)
-        if key is None or asked.flag & FLAG_RESPONSE or ext.broker_id is None or not _is_number(ext.broker_id):
-            return None
         live = self._manager.tables.broker_live_table.get(key)
         if live is None or live.data_version is None:
             return None
@@ -273,9 +288,9 @@ class FastLane:
         self._manager.touch(key, connection.id)
         self._count_heartbeat(connection)
         self.data_versions += 1
-        if asked.flag & FLAG_ONEWAY:
+        if is_oneway:
             return b""
-        header = b"%b%d%b" % (_CHANGED[changed], asked.opaque, _JSON_TAIL)
+        header = b"%b%b%b" % (_CHANGED[changed], opaque, _JSON_TAIL)
         return _pack_head(4 + len(header) + len(answer), len(header)) + header + answer
 
     def _count_heartbeat(self, connection: ServerConnection) -> None:
@@ -284,37 +299,8 @@ class FastLane:
             connection.note_role("broker")
 
 
-def _in_zone(cache: RouteCache[T], topic: str, ext: _Ext) -> T | None:
+def _in_zone(cache: RouteCache[T], topic: str, ext: Ext) -> T | None:
     zone = ext.zone_name
     if zone is None or not zone.strip() or ext.zone_mode is None or ext.zone_mode.lower() != "true":
         return None
     return cache.fill_zone(topic, zone)
-
-
-_new_tuple: Final = tuple.__new__
-
-
-def _key(ext: _Ext) -> BrokerAddrInfo | None:
-    if ext.cluster_name and ext.broker_addr and ext.broker_name:
-        # as BrokerAddrInfo(…) does, without the Python function that a NamedTuple puts in between
-        return _new_tuple(BrokerAddrInfo, (ext.cluster_name, ext.broker_addr))
-    return None
-
-
-# none, and that of a master: what nearly all have
-_USUAL_IDS: Final = (None, "0")
-# as peers write them; what else can be read as a Java long is for the ordinary road to say
-_plain_number: Final = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
-
-
-def _has_numbers(ext: _Ext) -> bool:
-    """Whether the optional numbers of a heartbeat are numbers."""
-    if ext.registration_seq is None and ext.broker_id in _USUAL_IDS:
-        return True
-    return all(value is None or _is_number(value) for value in (ext.broker_id, ext.registration_seq))
-
-
-def _is_number(value: str | int) -> bool:
-    if value == "0":  # nearly all of them: a master
-        return True
-    return -(1 << 63) <= value < 1 << 63 if isinstance(value, int) else _plain_number(value) is not None

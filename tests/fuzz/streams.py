@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from namesrv import fast_lane
+from namesrv import questions
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
@@ -29,7 +29,7 @@ MAX_FRAMES: Final = 40
 
 # a frame of length 0, which ends every stream
 GARBAGE: Final = bytes(8)
-_FAST_LANE: Final[dict[int, Any]] = {JSON: fast_lane._decode_json, NATIVE: fast_lane._decode_native}
+_FAST_LANE: Final[dict[int, Any]] = {JSON: questions.decode_json, NATIVE: questions.decode_native}
 
 # how its answer is spelt, and its opaque; no opaque when the server draws one of its own
 Due = tuple[int, int | None]

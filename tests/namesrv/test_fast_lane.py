@@ -58,7 +58,7 @@ async def test_unusual_question_is_left_alone(
     connection, lane = server.connection_of(peer), server.namesrv.fast_lane
     body_at = 8 + int.from_bytes(data[5:8])
 
-    answer = lane(connection, data[4], data[8:body_at], data, body_at, len(data))
+    answer = lane.answer(connection, data[4], data[8:body_at], data, body_at, len(data))
 
     assert is_mine == (answer is not None) == (lane.pulls + lane.heartbeats == 1)
     assert f"<FastLane [{lane.pulls} pulls | {lane.heartbeats} heartbeats | <RouteCache [" in repr(lane)
@@ -75,7 +75,7 @@ async def test_nothing_is_answered_before_the_server_is_ready(server: InProcess,
         (question(HEARTBEAT, BROKER.ext), True),
     ):
         body_at = 8 + int.from_bytes(data[5:8])
-        assert is_answered == (lane(connection, data[4], data[8:body_at], data, body_at, len(data)) is not None)
+        assert is_answered == (lane.answer(connection, data[4], data[8:body_at], data, body_at, len(data)) is not None)
 
 
 @pytest.mark.parametrize("pieces", ["whole", "bytes", "tail"])

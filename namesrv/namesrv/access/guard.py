@@ -328,7 +328,7 @@ class GuardedFastLane(FastLane):
         super().__init__(*arguments, **keywords)
         self._open_classes: Callable[[ServerConnection], frozenset[AccessClass]] = guard.open_classes
 
-    def __call__(  # noqa: PLR0913, PLR0917 - as the one without
+    def answer(  # noqa: PLR0913, PLR0917 - as the one without
         self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
     ) -> bytes | None:
         """The encoded answer, empty when none is due; None: not mine."""
@@ -336,7 +336,10 @@ class GuardedFastLane(FastLane):
             # signed: whose it is is in the signature. A key that is spelt with escapes is not seen here, and that
             # request gets what it would get without it.
             return None
-        return super().__call__(connection, serialize_type, header, data, body_at, end)
+        return super().answer(connection, serialize_type, header, data, body_at, end)
+
+    def answer_repeated(self, connection: ServerConnection, data: bytes) -> None:
+        """Nothing: whose question it is may depend on what else it says."""
 
     def _pull(self, connection: ServerConnection, *question: Any) -> bytes | None:
         if AccessClass.ROUTE_READ not in self._open_classes(connection):
@@ -348,7 +351,7 @@ class GuardedFastLane(FastLane):
             return None
         return super()._heartbeat(connection, *question)
 
-    def _data_version(self, connection: ServerConnection, *question: Any) -> bytes | None:
+    def _data_version(self, connection: ServerConnection, *question: Any, **how: Any) -> bytes | None:
         if AccessClass.BROKER_CONTROL not in self._open_classes(connection):
             return None
-        return super()._data_version(connection, *question)
+        return super()._data_version(connection, *question, **how)

@@ -333,6 +333,7 @@ class NamesrvController:
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
         answered = namesrv.counters.request_answered
         handlers, kinds = processors(namesrv)
+        fast_lane = namesrv.fast_lane.answer
         if namesrv.audit is not None:
             handlers = {code: namesrv.audit.watching(handler) for code, handler in handlers.items()}
         dispatcher = Dispatcher(
@@ -354,7 +355,9 @@ class NamesrvController:
             budget=namesrv.budget,
             tls=namesrv.certificates.tls,
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
-            fast_lane=namesrv.fast_lane if namesrv.limiter is None else namesrv.limiter.limited(namesrv.fast_lane),
+            fast_lane=fast_lane if namesrv.limiter is None else namesrv.limiter.limited(fast_lane),
+            # who counts requests, or asks whose they are, looks at each
+            whole_lane=namesrv.fast_lane.answer_repeated if namesrv.guard is namesrv.limiter is None else None,
             connections=namesrv.connections,
         )
 

@@ -64,6 +64,10 @@ class Answer(NamedTuple):
 # to the encoded answer, empty when none is due; None leaves the frame to the ordinary road. One call per frame: a value
 # made for it would cost as much as the answer.
 FastLane = Callable[["ServerConnection", int, bytes, bytes, int, int], bytes | None]
+# Answers a whole read likewise, before anybody looks at its frames, if it is one that it has seen before: then it is a
+# sound frame. No limit of a frame or a header is lower than this length.
+WholeLane = Callable[["ServerConnection", bytes], bytes | None]
+LONGEST_WHOLE_READ: Final = 512
 
 
 @dataclass(slots=True, frozen=True)
@@ -113,6 +117,11 @@ class ConnectionOwner(Protocol):
     @property
     def fast_lane(self) -> FastLane:
         """What answers most frames."""
+        ...
+
+    @property
+    def whole_lane(self) -> WholeLane | None:
+        """What answers most reads without a look at frames."""
         ...
 
     def may_be_idle(self, connection: "ServerConnection") -> bool:
@@ -541,6 +550,14 @@ class ServerConnection(asyncio.Protocol):
         elif self._buffer is not None:
             data = self._joined(data)
             if not data:
+                return
+        elif owner.whole_lane is not None and 8 < len(data) <= LONGEST_WHOLE_READ:
+            answer = owner.whole_lane(self, data)
+            if answer is not None:
+                self.requests += 1
+                self.serialize_type = data[4]
+                if answer:
+                    self.write(answer)
                 return
         at, size, unpack = 0, len(data), HEAD.unpack_from
         limits, fast_lane = owner.limits, owner.fast_lane

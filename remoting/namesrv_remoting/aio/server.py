@@ -8,7 +8,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.connection import FastLane, RequestHandler, ServerConnection
+from namesrv_remoting.aio.connection import FastLane, RequestHandler, ServerConnection, WholeLane
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.aio.socket_options import set_tcp_options
@@ -49,6 +49,7 @@ class RemotingServer:
     tasks: asyncio.TaskGroup
     limits: ServerLimits
     fast_lane: FastLane
+    whole_lane: WholeLane | None = None
     # connection id -> connection; all that were let in and are not gone
     connections: dict[int, ServerConnection]
     budget: MemoryBudget

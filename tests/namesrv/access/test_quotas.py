@@ -350,6 +350,7 @@ async def test_reload(tmp_path: Path, begins: str) -> None:
 
 
 async def test_a_server_without_quotas_has_nothing_of_them(server: InProcess) -> None:
-    """The lane of its connections is the one without a look at any bucket, and requests meet no guard."""
-    assert server.controller.server.fast_lane is server.namesrv.fast_lane
+    """The lanes of its connections are those without a look at any bucket, and requests meet no guard."""
+    lane, lanes = server.namesrv.fast_lane, server.controller.server
+    assert (lane.answer, lane.answer_repeated) == (lanes.fast_lane, lanes.whole_lane)
     assert (None, None) == (server.namesrv.limiter, server.controller.server.dispatcher.guard)

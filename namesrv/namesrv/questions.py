@@ -1,0 +1,192 @@
+"""Headers of the questions that the fast lane answers, and the questions that peers repeat.
+
+Clients and brokers ask the same to the byte again and again, but for the opaque, and one question at a time. Such a
+read is recognised as a whole: what it asks, and that it is one sound frame, was found out when it came first.
+"""
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+
+from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
+from namesrv_remoting.frames import HEAD
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+
+PULL: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+HEARTBEAT: Final = int(RequestCode.BROKER_HEARTBEAT)
+DATA_VERSION: Final = int(RequestCode.QUERY_DATA_VERSION)
+
+
+class Ext(msgspec.Struct, gc=False):
+    """Ext fields that matter to these questions."""
+
+    topic: str | None = None
+    zone_mode: str | None = msgspec.field(default=None, name="__ZONE_MODE")
+    zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
+    cluster_name: str | None = msgspec.field(default=None, name="clusterName")
+    broker_addr: str | None = msgspec.field(default=None, name="brokerAddr")
+    broker_name: str | None = msgspec.field(default=None, name="brokerName")
+    broker_id: str | int | None = msgspec.field(default=None, name="brokerId")
+    agent_id: str | None = msgspec.field(default=None, name="agentId")
+    registration_seq: str | int | None = msgspec.field(default=None, name="registrationSeq")
+
+
+class JsonHeader(msgspec.Struct, gc=False):
+    """A header in JSON; no default where the ordinary road has to decide."""
+
+    code: int
+    opaque: Int32
+    flag: Int32 = 0
+    ext: Ext | None = msgspec.field(default=None, name="extFields")
+
+
+class NativeHeader(msgspec.Struct, gc=False, array_like=True, forbid_unknown_fields=True):
+    """A header in msgpack."""
+
+    code: int
+    opaque: Int32
+    flag: int
+    version: int
+    remark: str | None
+    ext: Ext | None
+
+
+decode_json: Final = msgspec.json.Decoder(JsonHeader).decode
+decode_native: Final = msgspec.msgpack.Decoder(NativeHeader).decode
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+_new_tuple: Final = tuple.__new__
+
+
+def sender_of_heartbeat(flag: int, ext: Ext) -> BrokerAddrInfo | None:
+    """The broker that a heartbeat (904) speaks for; None if it is unusual in any way."""
+    return None if flag & FLAG_RESPONSE or not _has_numbers(ext) else _broker_of(ext)
+
+
+def sender_of_version(flag: int, ext: Ext) -> BrokerAddrInfo | None:
+    """The broker that asks about its version (322); None if it is unusual in any way."""
+    if flag & FLAG_RESPONSE or ext.broker_id is None or not _is_number(ext.broker_id):
+        return None
+    return _broker_of(ext)
+
+
+def _broker_of(ext: Ext) -> BrokerAddrInfo | None:
+    if ext.cluster_name and ext.broker_addr and ext.broker_name:
+        # as BrokerAddrInfo(…) does, without the Python function that a NamedTuple puts in between
+        return _new_tuple(BrokerAddrInfo, (ext.cluster_name, ext.broker_addr))
+    return None
+
+
+# none, and that of a master: what nearly all have
+_USUAL_IDS: Final = (None, "0")
+# as peers write them; what else can be read as a Java long is for the ordinary road to say
+_plain_number: Final = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
+
+
+def _has_numbers(ext: Ext) -> bool:
+    """Whether the optional numbers of a heartbeat are numbers."""
+    if ext.registration_seq is None and ext.broker_id in _USUAL_IDS:
+        return True
+    return all(value is None or _is_number(value) for value in (ext.broker_id, ext.registration_seq))
+
+
+def _is_number(value: str | int) -> bool:
+    if value == "0":  # nearly all of them: a master
+        return True
+    return -(1 << 63) <= value < 1 << 63 if isinstance(value, int) else _plain_number(value) is not None
+
+
+# -- questions that are repeated --------------------------------------------------------------------------------------
+
+# About 20 MB of usual ones, 40 of the longest.
+MAX_REPEATED: Final = 32_768
+# So often in a row there is no room for another one before all are forgotten: to remember a question costs as much as
+# to read it, which must not be added to every question where there are more than there is room for.
+_MISSES_PER_ROOM: Final = 10
+OPAQUE: Final = b'"opaque":'
+_LARGEST_OPAQUE: Final = b"2147483647"
+
+
+class Repeated(msgspec.Struct, frozen=True, gc=False):
+    """What a read asks whatever the number that its opaque is, in as many digits."""
+
+    # how many there are, and between which numbers they are an opaque
+    digits: int
+    least: bytes
+    most: bytes
+    # of a route question
+    topic: str | None = None
+    # of a heartbeat: whose it is, whether nobody waits for its answer, and the version that it asks about, if it does
+    key: BrokerAddrInfo | None = None
+    is_oneway: bool = False
+    version: bytes | None = None
+
+
+# what is nothing of the kind, and need not be looked at again
+_UNUSUAL: Final = Repeated(0, b"", b"")
+
+
+class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
+    """What reads ask, by what comes before the opaque's digits and what comes behind the comma after them.
+
+    A dict itself: the fast lane looks into it with every read.
+    """
+
+    __slots__ = ("_missed", "_room")
+
+    def __init__(self, room: int = MAX_REPEATED) -> None:
+        super().__init__()
+        self._room = room
+        # questions since there was any left
+        self._missed = 0
+
+    def learn(self, data: bytes, before: bytes, opaque: bytes, after: bytes) -> None:
+        """Remember what a read asks, or that it is nothing plain."""
+        if len(self) < self._room:
+            asked = _read(data, before, opaque, after)
+            self[before, after] = _UNUSUAL if asked is None else _repeated(asked, data[_body_at(data) :])
+            return
+        self._missed += 1
+        if self._missed > self._room * _MISSES_PER_ROOM:
+            self._missed = 0
+            self.clear()
+
+
+def _body_at(data: bytes) -> int:
+    return 8 + int.from_bytes(data[5:8])
+
+
+def _read(data: bytes, before: bytes, opaque: bytes, after: bytes) -> JsonHeader | None:
+    """The header of a read that is one whole frame in JSON, if what is taken for its opaque is that."""
+    size, body_at = len(data), _body_at(data)
+    if HEAD.unpack_from(data) != (size - 4, body_at - 8) or not len(before) < body_at <= size:
+        return None
+    try:
+        asked = decode_json(data[8:body_at])
+        # Other members, such as ext fields, may look like it. If it is the opaque, another number is another opaque.
+        other = asked.opaque ^ 1
+        probe = decode_json(b"%b%b%d,%b" % (before[8:], OPAQUE, other, after[: len(after) - (size - body_at)]))
+    except UNREADABLE:
+        return None
+    return asked if probe.opaque == other and opaque == b"%d" % asked.opaque else None
+
+
+def _repeated(asked: JsonHeader, body: bytes) -> Repeated:
+    ext, digits = asked.ext, len(b"%d" % asked.opaque)
+    # a number below 1 is too rare to be worth a further look at all others
+    if ext is None or asked.opaque < 1:
+        return _UNUSUAL
+    most = _LARGEST_OPAQUE if digits == len(_LARGEST_OPAQUE) else b"9" * digits
+    of_opaque = digits, b"1".ljust(digits, b"0"), most
+    is_oneway = bool(asked.flag & FLAG_ONEWAY)
+    if asked.code == PULL and not asked.flag and ext.topic is not None and ext.zone_mode is None:
+        return Repeated(*of_opaque, topic=ext.topic)
+    if asked.code == HEARTBEAT and (key := sender_of_heartbeat(asked.flag, ext)) is not None:
+        return Repeated(*of_opaque, key=key, is_oneway=is_oneway)
+    if asked.code == DATA_VERSION and (key := sender_of_version(asked.flag, ext)) is not None:
+        return Repeated(*of_opaque, key=key, is_oneway=is_oneway, version=body)
+    return _UNUSUAL
