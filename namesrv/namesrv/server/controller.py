@@ -357,7 +357,7 @@ class NamesrvController:
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
             fast_lane=fast_lane if namesrv.limiter is None else namesrv.limiter.limited(fast_lane),
             # who counts requests, or asks whose they are, looks at each
-            whole_lane=namesrv.fast_lane.answer_repeated if namesrv.guard is namesrv.limiter is None else None,
+            whole_lane=None if namesrv.guard or namesrv.limiter else namesrv.fast_lane.answer_repeated,
             connections=namesrv.connections,
         )
 
