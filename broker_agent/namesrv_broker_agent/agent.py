@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final, Self, TypeVar
 
 from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
-from namesrv_broker_agent.link import ServerLink, ServerState, report_bug
+from namesrv_broker_agent.link import ServerLink, ServerState, Status, report_bug
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.topics import TopicChange, TopicTable
@@ -21,6 +21,7 @@ from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_runtime.clock import Clock, SystemClock, timeout_on
 from namesrv_runtime.name_servers import NameServerList
+from namesrv_runtime.server_events import ServerEvents
 
 T = TypeVar("T")
 
@@ -42,6 +43,10 @@ class BrokerAgent:
         topics: Iterable[TopicConfig] = (),
         *,
         state: Callable[[], BrokerState] | None = None,
+        on_connected: Callable[[str], object] | None = None,
+        on_disconnected: Callable[[str, str], object] | None = None,
+        on_ready: Callable[[], object] | None = None,
+        on_servers_changed: Callable[[tuple[str, ...]], object] | None = None,
         on_master_changed: Callable[[MasterInfo], None] | None = None,
         on_min_broker_id_changed: Callable[[NotifyMinBrokerIdChangeRequestHeader], None] | None = None,
         clock: Clock | None = None,
@@ -53,6 +58,13 @@ class BrokerAgent:
         self._clock = clock or SystemClock()
         self._table = TopicTable(topics, settings.state_file, self._clock.wall)
         self._identity = BrokerIdentity(settings, self._table, state)
+        self._events = ServerEvents(
+            logging.getLogger("namesrv_agent.callback"),
+            on_connected=on_connected,
+            on_disconnected=on_disconnected,
+            on_ready=on_ready,
+            on_servers_changed=on_servers_changed,
+        )
         self._on_master_changed = on_master_changed
         self._on_min_broker_id_changed = on_min_broker_id_changed
         self._protocols = protocols
@@ -71,6 +83,8 @@ class BrokerAgent:
             on_change=self._name_servers_changed,
             refresh_seconds=settings.refresh_seconds,
         )
+        # the broker is registered with all servers
+        self._is_ready = False
         self._watch: asyncio.Task[None] | None = None
         self._is_stopped = True
         self._stopping: asyncio.Task[None] | None = None
@@ -86,6 +100,7 @@ class BrokerAgent:
         if not self._is_stopped:
             raise RuntimeError("the agent is started already")
         self._is_stopped = False
+        self._events.open()
         self._identity.is_writable = True
         # of a life before this one; the same servers are no change that would be told
         self._name_servers_changed(self._name_servers.addresses)
@@ -113,6 +128,7 @@ class BrokerAgent:
         """
         if not self._is_stopped:
             self._is_stopped = True
+            self._events.close()
             self._stopping = asyncio.ensure_future(self._stop())
         if self._stopping is not None:
             await asyncio.shield(self._stopping)
@@ -170,7 +186,7 @@ class BrokerAgent:
             broker_id=self.broker_id,
             broker_addr=self.settings.broker_addr,
             is_started=not self._is_stopped,
-            is_ready=bool(servers) and all(server.is_settled for server in servers),
+            is_ready=self._is_ready,
             topics=len(self._table.topics),
             data_version=self._table.data_version.counter,
             master=self.master,
@@ -269,6 +285,8 @@ class BrokerAgent:
                 await asyncio.gather(*(link.settled.wait() for link in reachable))
 
     def _name_servers_changed(self, addresses: tuple[str, ...]) -> None:
+        if set(addresses) != self._links.keys():
+            self._events.servers_changed(addresses)
         for address in addresses:
             if address not in self._links:
                 link = ServerLink(
@@ -276,6 +294,7 @@ class BrokerAgent:
                     self._identity,
                     clock=self._clock,
                     on_registered=self._registered,
+                    on_status=self._status_changed,
                     on_request=self._on_request,
                     protocols=self._protocols,
                     random_unit=self._random_unit,
@@ -288,6 +307,21 @@ class BrokerAgent:
             self._leaving[link] = leaving
             leaving.add_done_callback(lambda _, link=link: self._leaving.pop(link))  # type: ignore[misc]  # bound now
         self._progress.set()
+        self._look_whether_ready()
+
+    def _status_changed(self, link: ServerLink, before: Status) -> None:
+        state = link.state
+        if state.status == "registered":
+            self._events.connected(link.address)
+        elif before == "registered":
+            self._events.disconnected(link.address, state.last_error or "no longer in the list of name servers")
+        self._look_whether_ready()
+
+    def _look_whether_ready(self) -> None:
+        statuses = {link.state.status for link in self._links.values()}
+        was_ready, self._is_ready = self._is_ready, statuses == {"registered"}
+        if self._is_ready and not was_ready:
+            self._events.ready()
 
     def _registered(self) -> None:
         self._progress.set()
@@ -300,8 +334,7 @@ class BrokerAgent:
         for most, times in named.most_common(1):
             if self.master is None or times > named[self.master]:
                 self.master = most
-                if self._on_master_changed is not None:
-                    _call_back(self._on_master_changed, most)
+                self._events.call(self._on_master_changed, most)
 
     def _on_request(self, command: RemotingCommand) -> None:
         if command.code != RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE:
@@ -315,12 +348,4 @@ class BrokerAgent:
             except BadRequestError as error:
                 logger.warning("malformed NOTIFY_MIN_BROKER_ID_CHANGE: %s", error)
             else:
-                _call_back(self._on_min_broker_id_changed, notice)
-
-
-def _call_back(callback: Callable[[T], None], news: T) -> None:
-    """Tell the broker; whatever its own code does then, the connections live."""
-    try:
-        callback(news)
-    except Exception:
-        logger.exception("callback %r failed", callback)
+                self._events.call(self._on_min_broker_id_changed, notice)

@@ -82,6 +82,7 @@ class ServerLink:
         *,
         clock: Clock,
         on_registered: Callable[[], None],
+        on_status: "Callable[[ServerLink, Status], None]",
         on_request: Callable[[RemotingCommand], None],
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
@@ -99,6 +100,8 @@ class ServerLink:
         self._settings = identity.settings
         self._clock = clock
         self._on_registered = on_registered
+        # told the status before
+        self._on_status = on_status
         self._on_request = on_request
         self._protocols = protocols
         self._random_unit = random_unit
@@ -340,11 +343,14 @@ class ServerLink:
     def _becomes(self, status: Status, error: str | None = None) -> None:
         if status != "registered":
             self.settled.clear()
-        if status == "registered" != self.state.status:
-            logger.info("registered with %s", self.address)
-        since = self.state.since if self.state.status == status else self._clock.wall()
+        before = self.state.status
+        since = self.state.since if before == status else self._clock.wall()
         protocol = None if self._dialect is None else self._dialect.name
         self.state = replace(self.state, status=status, since=since, protocol=protocol, last_error=error)
+        if status != before:
+            if status == "registered":
+                logger.info("registered with %s", self.address)
+            self._on_status(self, before)
 
     def _answered(self, *, error: str | None = None, **news: Any) -> None:
         self.state = replace(self.state, last_answer=self._clock.wall(), last_error=error, **news)

@@ -23,7 +23,7 @@ TABLE: Final[MetricTable[AgentStatus]] = MetricTable(
     "namesrv_agent",
     "broker",
     (
-        Metric("ready", "gauge", "Whether all servers know all that they should.", attrgetter("is_ready")),
+        Metric("ready", "gauge", "Whether the broker is registered with all servers.", attrgetter("is_ready")),
         Metric(
             "registered",
             "gauge",

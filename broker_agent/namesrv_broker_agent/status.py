@@ -17,7 +17,7 @@ class AgentStatus:
     broker_addr: str
     # entered, and not stopped yet
     is_started: bool
-    # all servers know all that they should
+    # registered with all servers
     is_ready: bool
     # how many, and how often they changed
     topics: int

@@ -21,6 +21,7 @@ from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProto
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.name_servers import NameServerList
+from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client")
 
@@ -46,10 +47,14 @@ class RouteClient:
     it; see SyncRouteClient for threads.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, and optional
         self,
         settings: ClientSettings | str | Iterable[str],
         *,
+        on_connected: Callable[[str], object] | None = None,
+        on_disconnected: Callable[[str, str], object] | None = None,
+        on_ready: Callable[[], object] | None = None,
+        on_servers_changed: Callable[[tuple[str, ...]], object] | None = None,
         clock: Clock | None = None,
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
@@ -58,7 +63,14 @@ class RouteClient:
         self.settings = settings = ClientSettings.of(settings)
         self._clock = clock = clock or SystemClock()
         self._cache = cache = RouteCache(clock)
-        self._session = ServerSession(settings, clock, cache.point, protocols=protocols, shuffle=shuffle)
+        self._events = events = ServerEvents(
+            logging.getLogger("namesrv_client.callback"),
+            on_connected=on_connected,
+            on_disconnected=on_disconnected,
+            on_ready=on_ready,
+            on_servers_changed=on_servers_changed,
+        )
+        self._session = ServerSession(settings, clock, cache.point, protocols=protocols, shuffle=shuffle, events=events)
         self._name_servers = NameServerList(
             settings.name_servers, clock=clock, on_change=self._session.use, refresh_seconds=settings.refresh_seconds
         )
@@ -85,6 +97,7 @@ class RouteClient:
     async def __aenter__(self) -> Self:
         """Start: read the snapshot and the list of servers; no server is waited for."""
         self._is_started = True
+        self._events.open()
         if self._snapshot is not None:
             await self._snapshot.restore()
         await self._name_servers.refresh()
@@ -104,6 +117,7 @@ class RouteClient:
     async def __aexit__(self, *_: object) -> None:
         """Stop: save the snapshot, close all connections."""
         self._is_closed = True
+        self._events.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from namesrv_broker_agent import AgentStatus, ServerState, SyncBrokerAgent
+from namesrv_broker_agent import AgentStatus, ServerState, SyncBrokerAgent, TopicConfig
 from namesrv_broker_agent.metrics import export_opentelemetry, export_prometheus
 from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, native_answer, played, real
 from tests.support.exported import OpenTelemetry, scraped
 from tests.support.fake_clock import until
+from tests.support.told import Told
 
 START = 1_700_000_000.0
 STOPPED = AgentStatus(CLUSTER, NAME, 0, ADDR, is_started=False, is_ready=False, topics=2, data_version=0)
@@ -101,6 +102,30 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
             end()
         assert ([], []) == (scraped(registry), telemetry.collected())
     telemetry.close()
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_a_broker_is_told_what_becomes_of_its_servers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, failing: bool
+) -> None:
+    """In order; ready means registered with all of them, and comes again after one was lost; nothing once it stops."""
+    told = Told(failing=failing)
+    async with real(tmp_path, options=told.callbacks) as it:
+        server = it.proxy.address
+        assert [("servers_changed", f"('{server}',)"), ("connected", server), ("ready",)] == told.taken()
+        await it.agent.create_topic(TopicConfig("refunds", 1, 1))
+        await it.agent.registered()
+        assert [] == told.taken()
+
+        it.proxy.cut()
+        await until(lambda: told.what)
+        assert [("disconnected", server)] == told.taken()
+        await it.proxy.heal()
+        await it.passing(lambda: len(told.what) == 2)
+        assert [("connected", server), ("ready",)] == told.taken()
+    assert [] == told.taken()
+    failures = [record for record in caplog.records if record.name == "namesrv_agent.callback"]
+    assert (6 if failing else 0) == len(failures)
 
 
 def test_an_agent_that_is_not_started_has_a_status() -> None:

@@ -21,6 +21,7 @@ from namesrv_runtime.background_loop import StoppedError
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Broker, Peer, until
+from tests.support.told import Told
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,18 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
     (lambda client: client.name_servers_error, None),
     (lambda client: client.forget("orders"), None),
 ]
+
+
+def test_its_own_thread_calls_back(namesrv: Daemon) -> None:
+    """From the first event on; there the status can be asked for, and what would wait for that thread cannot."""
+    told, done = Told(), []
+    with SyncRouteClient(settings_of(namesrv), **told.callbacks) as client:
+        client.on_change(lambda _: done.append(client.status().is_started))
+        client.on_change(lambda _: done.append(client.refresh()))
+        client.route("orders")
+    assert [True] == done
+    assert ["servers_changed", "connected", "ready"] == [word for word, *_ in told.what]
+    assert {"namesrv-client"} == told.threads
 
 
 def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:

@@ -1,6 +1,7 @@
 """Runs a route client, with its NameServers and brokers, on a clock that the test moves."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from namesrv_runtime.server_events import ServerEvents
 from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
@@ -23,6 +25,9 @@ ROUTE, PULL, INFO = 105, 20001, 20002
 BROKER_A = Broker("broker-a", 0, "10.0.0.1:10911")
 BROKER_B = Broker("broker-b", 0, "10.0.0.2:10911")
 SLAVE_A = Broker("broker-a", 1, "10.0.0.11:10911")
+
+# nobody wants to know what becomes of servers
+UNTOLD = ServerEvents(logging.getLogger("tests"))
 
 # what threads and sockets get before it is the clock that somebody waits for
 PATIENCE_SECONDS = 0.02

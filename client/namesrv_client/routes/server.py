@@ -35,6 +35,7 @@ from namesrv_remoting.errors import (
 )
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
+from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client.connection")
 
@@ -65,11 +66,14 @@ class Server:
     none, as Apache's, it is the connection, which cannot outlive the process at its end.
     """
 
-    def __init__(self, address: str, settings: ClientSettings, clock: Clock, protocols: ServerProtocols) -> None:
+    def __init__(
+        self, address: str, settings: ClientSettings, clock: Clock, protocols: ServerProtocols, events: ServerEvents
+    ) -> None:
         self.address = address
         self._settings = settings
         self._clock = clock
         self._protocols = protocols
+        self._events = events
         self._client = self._new_client()
         # SERVER_INFO that is under way
         self._identifying: asyncio.Task[RemotingError | None] | None = None
@@ -207,6 +211,7 @@ class Server:
             self.connections += 1
             self._since = self._clock.wall()
             logger.info("connected to %s", self.address)
+            self._events.connected(self.address)
 
     def _ends(self, why: str) -> None:
         # another one may answer next
@@ -215,6 +220,7 @@ class Server:
             self.is_connected = False
             self._since = self._clock.wall()
             logger.info("disconnected from %s: %s", self.address, why)
+            self._events.disconnected(self.address, why)
 
     def _new_client(self) -> RemotingClient:
         return RemotingClient(

@@ -25,6 +25,7 @@ from namesrv_remoting.errors import (
     ResponseError,
 )
 from namesrv_runtime.clock import Clock, timeout_on
+from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client.connection")
 
@@ -55,7 +56,7 @@ def _result(error: RemotingError) -> str:
 class ServerSession:
     """The chosen server, and the way to the next. What is asked natively depends on what is known: the sync point."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of, by keyword
         self,
         settings: ClientSettings,
         clock: Clock,
@@ -63,12 +64,14 @@ class ServerSession:
         *,
         protocols: ServerProtocols,
         shuffle: Callable[[list[str]], None],
+        events: ServerEvents,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._point = point
         self._protocols = protocols
         self._shuffle = shuffle
+        self._events = events
         # in the order in which they are tried; the first is the chosen one
         self._servers: list[Server] = []
         # the run that was asked to hold a question last
@@ -106,6 +109,7 @@ class ServerSession:
 
     def use(self, addresses: tuple[str, ...]) -> None:
         """Take another list: the chosen server stays if it is in it, the others come in random order."""
+        self._events.servers_changed(addresses)
         chosen, order = self.chosen, list(addresses)
         self._shuffle(order)
         if chosen in order:
@@ -113,7 +117,9 @@ class ServerSession:
             order.insert(0, chosen)
         old = {server.address: server for server in self._servers}
         self._servers = [
-            old.pop(address) if address in old else Server(address, self._settings, self._clock, self._protocols)
+            old.pop(address)
+            if address in old
+            else Server(address, self._settings, self._clock, self._protocols, self._events)
             for address in order
         ]
         for server in old.values():
@@ -265,7 +271,9 @@ class ServerSession:
 
     def _was_answered(self, server: Server) -> None:
         server.pulls["answered"] += 1
-        self.is_ready = True
+        if not self.is_ready:
+            self.is_ready = True
+            self._events.ready()
 
     async def _done_or_silent(
         self, asking: Mapping[asyncio.Task[RemotingError | None], Server], patience: float | None

@@ -15,7 +15,7 @@ from namesrv_remoting.errors import ConnectError, ConnectionClosedError, Remotin
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import namesrv_in_process
-from tests.support.route_clients import BROKER_A, INFO, PULL, asked, client_settings
+from tests.support.route_clients import BROKER_A, INFO, PULL, UNTOLD, asked, client_settings
 from tests.support.scripted_server import Peer, Question, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
@@ -30,7 +30,7 @@ async def server_at(
     """What a client makes of the server at an address."""
     async with asyncio.timeout(GUARD_SECONDS):
         chosen = client_settings(address, **{"protocol": "auto", **settings})
-        server = Server(address, chosen, clock or FakeClock(), protocols or ServerProtocols())
+        server = Server(address, chosen, clock or FakeClock(), protocols or ServerProtocols(), UNTOLD)
         try:
             yield server
         finally:

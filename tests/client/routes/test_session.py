@@ -24,6 +24,7 @@ from tests.support.route_clients import (
     BROKER_B,
     INFO,
     PULL,
+    UNTOLD,
     asked,
     client_settings,
     finished,
@@ -45,7 +46,9 @@ class Scene:
         self.clock = clock
         self.cache = RouteCache(clock)
         chosen, protocols = client_settings("10.0.0.1:9876", **settings), ServerProtocols()
-        self.session = ServerSession(chosen, clock, self.cache.point, protocols=protocols, shuffle=shuffle)
+        self.session = ServerSession(
+            chosen, clock, self.cache.point, protocols=protocols, shuffle=shuffle, events=UNTOLD
+        )
         self.answers: list[Answer] = []
 
     def take(self, answer: Answer) -> None:

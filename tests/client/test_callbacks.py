@@ -1,0 +1,61 @@
+"""What an application is told of its NameServers: in order, whatever its functions do, and nothing after the end."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from namesrv_client import RouteClient
+from tests.support.fake_clock import until
+from tests.support.route_clients import BROKER_A, route_scene
+from tests.support.told import Told
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_what_becomes_of_servers_is_told_in_order(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, failing: bool
+) -> None:
+    """List, connection, ready; loss and the next server; ready again after none was. Failing changes nothing."""
+    told = Told(failing=failing)
+    listed = tmp_path / "servers"
+    async with route_scene(tmp_path, [BROKER_A], [BROKER_A], poll_seconds=80_000.0) as scene:
+        first, second = scene.proxy.address, scene.servers[1].where
+        listed.write_text(first)
+        options = {"poll_seconds": 80_000.0, "refresh_seconds": 10.0, "warm_up_seconds": 0.0}
+        settings = scene.client.settings.model_copy(update={"name_servers": f"file:{listed}", **options})
+        client = RouteClient(settings, clock=scene.clock, **told.callbacks)  # type: ignore[arg-type]
+        async with client:
+            assert [("servers_changed", f"('{first}',)")] == told.taken()
+            await client.route("orders")
+            assert [("connected", first), ("ready",)] == told.taken()
+            assert await client.refresh()
+            assert [] == told.taken()
+
+            scene.proxy.cut()
+            await until(lambda: told.what)
+            assert [("disconnected", first)] == told.taken()
+            assert not await client.refresh()
+            await scene.proxy.heal()
+            await scene.clock.advance(1.0)
+            assert await client.refresh()
+            assert [("connected", first), ("ready",)] == told.taken()
+
+            listed.write_text(second)
+            await scene.clock.advance(10.0)
+            await until(lambda: len(told.what) == 2)
+            assert [("servers_changed", f"('{second}',)"), ("disconnected", first)] == told.taken()
+            assert await client.refresh()
+            assert [("connected", second)] == told.taken()
+        assert [] == told.taken()
+    failures = [record for record in caplog.records if record.name == "namesrv_client.callback"]
+    assert (9 if failing else 0) == len(failures)
+    assert {logging.ERROR} >= {record.levelno for record in failures}
+
+
+def test_a_coroutine_function_is_refused() -> None:
+    """Nobody would await what it returns."""
+
+    async def ready() -> None: ...
+
+    with pytest.raises(TypeError, match=r"^on_ready: a coroutine function, which nobody would await"):
+        RouteClient("127.0.0.1:1", on_ready=ready)
