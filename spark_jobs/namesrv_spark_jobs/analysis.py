@@ -4,7 +4,7 @@
 returns DataFrames. The engine is the caller's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.pipeline import Tables, make, read
+from namesrv_spark_jobs.pipeline import Lines, Tables, handed_over, made, read, walked
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import boots, divergence, extract, lives, output_rows, replay, silences
 from namesrv_spark_jobs.transforms.output_rows import label
@@ -30,6 +30,8 @@ class Analysis:
     The DataFrames live as long as the engine does: write them before it ends.
     """
 
+    # whose the DataFrames are: the one that was given, or one that finished for it
+    engine: Engine
     # the content of summary.json: plain dicts, lists, str, int, bool, None; dump it with sort_keys=True
     summary: dict[str, Any]
     # one row per evicted life, columns as `output_rows.INTERVAL_COLUMNS`; `date` is the UTC day of its removal
@@ -86,43 +88,47 @@ def analyse(
     """
     if not files:
         raise FileNotFoundError("no file to read")
-    with written_in(engine):
-        return _analysed(engine, files, options, progress, taken_in)
-
-
-def _analysed(
-    engine: Engine,
-    files: Sequence[str],
-    options: Options,
-    progress: Callable[[str], None],
-    taken_in: Mapping[str, bool] | None,
-) -> Analysis:
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
-    lines = read(engine, files, options)
+    with written_in(engine):
+        lines = read(engine, files, options)
+        _require_lines(engine, lines)
+        walk = walked(engine, lines, options, progress)
+    finisher, walk = handed_over(engine, walk)
+    with written_in(finisher):
+        tables = made(finisher, walk, options, progress)
+        progress("summing up")
+        return _summed_up(finisher, tables, options, list(taken_in or files), cut)
+
+
+def _require_lines(engine: Engine, lines: Lines) -> None:
     counted = lines.tallied.groupBy((F.col("part") == extract.BAD_PART).alias("is_bad")).agg(
         F.sum("lines").alias("lines")
     )
     numbers = {row["is_bad"]: row["lines"] for row in engine.collected({"counted": counted})["counted"]}
     if False not in numbers:
         raise NothingToReadError(numbers.get(True, 0))
-    tables = make(engine, lines, options, progress)
-    progress("summing up")
+
+
+def _summed_up(
+    engine: Engine, tables: Tables, options: Options, files: Sequence[str], cut: Collection[str]
+) -> Analysis:
     rows = output_rows.interval_rows(tables.intervals, tables.exposures, tables.pulls, redact=options.redact)
     intervals = engine.stored(rows, "interval_rows")
     rows = output_rows.client_rows(tables.exposures, tables.intervals, redact=options.redact)
     clients = engine.stored(rows, "client_rows")
     told = _told(engine, tables, options, intervals, clients)
-    told["files"] = extract.per_file(list(taken_in or files), told["files"] + told["clock_steps"], cut)
-    made = summary(told, options)
+    told["files"] = extract.per_file(files, told["files"] + told["clock_steps"], cut)
+    summed = summary(told, options)
     return Analysis(
-        summary=made,
+        engine=engine,
+        summary=summed,
         intervals=intervals,
         clients=clients,
         replayed=output_rows.replayed_rows(tables.as_logged, tables.boots, tables.brokers, redact=options.redact),
         metrics=output_rows.metric_rows(told["distributions"]),
-        charts=charts(told, made),
-        bad=extract.bad_lines(lines.bad, lines.files, options),
+        charts=charts(told, summed),
+        bad=extract.bad_lines(tables.lines.bad, tables.lines.files, options),
     )
 
 

@@ -9,7 +9,7 @@ from namesrv_spark_jobs.engines.engine import Engine, Rows
 from namesrv_spark_jobs.frames import DataFrame, F
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, silences
-from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, REST_PART
+from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, LEFT_OUT_PART, REST_PART
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 # how finely the time between `late` lines is cut, and into how many slices at most
@@ -19,29 +19,62 @@ _MOST_SLICES: Final = 200_000
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """What was read."""
+    """What was read: tables that are stored, and what is seen of them."""
 
     # see `extract.file_names`
     files: DataFrame
+    # see `extract.events`, or `extract.numbered`
+    events: DataFrame
     # see `extract.tally`
     tallied: DataFrame
-    bad: DataFrame
-    # of servers only, each event once
-    beats: DataFrame
-    rest: DataFrame
+
+    @property
+    def bad(self) -> DataFrame:
+        """What could not be read."""
+        return _once(self.events).filter(F.col("part") == BAD_PART)
+
+    @property
+    def beats(self) -> DataFrame:
+        """Of servers only, each once."""
+        return self._of_servers(BEAT_PART)
+
+    @property
+    def rest(self) -> DataFrame:
+        """Other events of servers only, each once."""
+        return self._of_servers(REST_PART)
+
+    def _of_servers(self, part: str) -> DataFrame:
+        # of the same lines as the clocks: one that was not asked for must not tell a boot's kind here and not there
+        clients = F.broadcast(boots.client_boots(self.taken))
+        return _once(self.events).join(clients, on="boot", how="left_anti").filter(F.col("part") == part)
+
+    @property
+    def taken(self) -> DataFrame:
+        """What was counted of lines that were asked for, each once."""
+        return self.tallied.filter(F.col("part").isin(BEAT_PART, REST_PART) & ~F.col("is_copy"))
+
+
+def _once(events: DataFrame) -> DataFrame:
+    return events.filter(F.col("copy") == 1) if "copy" in events.columns else events
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tables:
-    """What was made of it; the transforms of the same names say what is in them."""
+class Walk:
+    """What is left when all lines have been walked through, all of it stored; the beats are in `points` now."""
 
     lines: Lines
     # the events that decide something, in liveness time
     moments: DataFrame
     boots: DataFrame
     boot_rows: Rows
-    brokers: DataFrame
     points: DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables(Walk):
+    """What was made of it; the transforms of the same names say what is in them."""
+
+    brokers: DataFrame
     lives: DataFrame
     intervals: DataFrame
     exposures: DataFrame
@@ -54,97 +87,103 @@ class Tables:
 def read(engine: Engine, files: Sequence[str], options: Options) -> Lines:
     """Parse every line once, tell apart what was met before, and count."""
     events, found = engine.lines_stored(files, partial(extract.events, options=options), sparse=extract.SPARSE)
-    names = extract.file_names(found)
+    names = engine.stored(extract.file_names(found), "files")
     is_event = F.col("part").isin(BEAT_PART, REST_PART)
     suspects = extract.suspects(events.filter(is_event))
-    if suspects.isEmpty():
-        numbered = events.withColumn("copy", F.lit(1))
-    else:
+    if not suspects.isEmpty():
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
         told_apart = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), names)
-        numbered = engine.stored(told_apart.unionByName(others), "numbered", by="part")
-    tallied = engine.stored(extract.tally(numbered, names), "tally")
-    once = numbered.filter(F.col("copy") == 1)
-    # of the same lines as the clocks: one that was not asked for must not tell a boot's kind here and not there
-    servers = once.join(F.broadcast(boots.client_boots(_taken(tallied))), on="boot", how="left_anti")
-    return Lines(
-        files=names,
-        tallied=tallied,
-        bad=numbered.filter(F.col("part") == BAD_PART),
-        beats=servers.filter(F.col("part") == BEAT_PART),
-        rest=servers.filter(F.col("part") == REST_PART),
-    )
+        events = engine.stored(told_apart.unionByName(others), "numbered", by="part")
+    numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
+    return Lines(files=names, events=events, tallied=engine.stored(extract.tally(numbered, names), "tally"))
 
 
-def _taken(tallied: DataFrame) -> DataFrame:
-    """What was counted of lines that were asked for, each once."""
-    return tallied.filter(F.col("part").isin(BEAT_PART, REST_PART) & ~F.col("is_copy"))
-
-
-def make(engine: Engine, lines: Lines, options: Options, progress: Callable[[str], None]) -> Tables:
-    """Everything that is computed from the lines."""
+def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[str], None]) -> Walk:
+    """Everything that looks at all lines."""
     progress("clocks")
-    taken = _taken(lines.tallied)
-    moments = engine.stored(boots.timed(lines.rest), "moments")
-    boot_table = engine.stored(boots.boots(taken, moments, boots.clocks(_anchors(lines, moments))), "boots")
+    taken, beats, rest = lines.taken, lines.beats, lines.rest
+    moments = engine.stored(boots.timed(rest), "moments")
+    clocks = boots.clocks(_anchors(beats, rest, moments))
+    boot_table = engine.stored(boots.boots(taken, moments, clocks), "boots")
     boot_rows = engine.collected({"boots": boot_table.orderBy("nameserver", "boot_id")})["boots"]
     progress("heartbeats")
     # the one big sort: all beats and evictions, by broker and time
-    rows = silences.rows(_live_beats(engine, lines, moments, boot_rows), moments.filter(F.col("event") == "evict"))
-    beats = taken.filter(F.col("part") == BEAT_PART).agg(F.coalesce(F.sum("lines"), F.lit(0)).alias("count"))
-    (counted,) = engine.collected({"beats": beats})["beats"]
+    live = _live_beats(engine, lines, beats, moments, boot_rows)
+    rows = silences.rows(live, moments.filter(F.col("event") == "evict"))
+    of_beats = taken.filter(F.col("part") == BEAT_PART).agg(F.coalesce(F.sum("lines"), F.lit(0)).alias("count"))
+    (counted,) = engine.collected({"beats": of_beats})["beats"]
     sequence = silences.followed(engine.spread(rows, "key", counted["count"]))
     points = engine.stored(silences.points(sequence, boot_table, options.what_if), "points")
+    return Walk(lines=lines, moments=moments, boots=boot_table, boot_rows=boot_rows, points=points)
+
+
+def handed_over(engine: Engine, walk: Walk) -> tuple[Engine, Walk]:
+    """The engine that does the rest, and what it does that with."""
+    lines = walk.lines
+    stored = {"files": lines.files, "events": lines.events, "tallied": lines.tallied}
+    stored |= {"moments": walk.moments, "boots": walk.boots, "points": walk.points}
+    finisher, tables = engine.handed_over(stored, without=(BEAT_PART, LEFT_OUT_PART))
+    return finisher, Walk(
+        lines=Lines(**{name: tables[name] for name in ("files", "events", "tallied")}),
+        moments=tables["moments"],
+        boots=tables["boots"],
+        boot_rows=walk.boot_rows,
+        points=tables["points"],
+    )
+
+
+def made(engine: Engine, walk: Walk, options: Options, progress: Callable[[str], None]) -> Tables:
+    """Everything that is computed from what is left of the lines."""
     progress("lives")
+    rest, points, boot_table = walk.lines.rest, walk.points, walk.boots
     first = engine.all_stored(
-        lives=lives.lives(points, lines.rest.filter(F.col("event") == "evict")),
+        lives=lives.lives(points, rest.filter(F.col("event") == "evict")),
         beginnings=lives.beginnings(points),
-        routes=clients.routes(lines.rest, options.topics),
-        brokers=extract.brokers(taken),
+        routes=clients.routes(rest, options.topics),
+        brokers=extract.brokers(walk.lines.taken),
     )
     life_table, begun, routes = first["lives"], first["beginnings"], first["routes"]
     progress("clients")
     second = engine.all_stored(
-        intervals=lives.intervals(life_table, boot_table, moments, begun),
+        intervals=lives.intervals(life_table, boot_table, walk.moments, begun),
         gaps=replay.gaps(points, life_table, begun, boot_table),
     )
     intervals, gaps = second["intervals"], second["gaps"]
     members = engine.stored(clients.members(routes, intervals), "members")
-    given = clients.given(lines.rest, "served", options.topics)
+    given = clients.given(rest, "served", options.topics)
     progress("what if")
     third = engine.all_stored(
-        exposures=clients.exposures(intervals, members, clients.served(given, routes), lines.rest),
-        pulls=clients.exposed_pulls(intervals, members, clients.given(lines.rest, "pulls", options.topics)),
+        exposures=clients.exposures(intervals, members, clients.served(given, routes), rest),
+        pulls=clients.exposed_pulls(intervals, members, clients.given(rest, "pulls", options.topics)),
         evictions=replay.replayed(gaps, options.what_if),
-        as_logged=replay.replayed_as_logged(gaps, moments),
+        as_logged=replay.replayed_as_logged(gaps, walk.moments),
     )
     return Tables(
-        lines=lines,
-        moments=moments,
-        boots=boot_table,
-        boot_rows=boot_rows,
+        **vars(walk),
         brokers=first["brokers"],
-        points=points,
         lives=life_table,
         intervals=intervals,
+        exposures=third["exposures"],
+        pulls=third["pulls"],
         unknown_revisions=clients.unknown_revisions(given, routes),
-        **third,
+        evictions=third["evictions"],
+        as_logged=third["as_logged"],
     )
 
 
-def _anchors(lines: Lines, moments: DataFrame) -> DataFrame:
+def _anchors(beats: DataFrame, rest: DataFrame, moments: DataFrame) -> DataFrame:
     """The lines that a boot's clock is taken from: its anchors, or all when it has none."""
     columns = ("boot", "mono", "ts_ms")
     anchors = moments.filter(F.col("event").isin(*ANCHORS)).select(*columns)
     with_anchors = F.broadcast(anchors.select("boot").distinct())
-    every = lines.beats.select(*columns).unionByName(lines.rest.select(*columns))
+    every = beats.select(*columns).unionByName(rest.select(*columns))
     return anchors.unionByName(every.join(with_anchors, on="boot", how="left_anti"))
 
 
-def _live_beats(engine: Engine, lines: Lines, moments: DataFrame, boot_rows: Rows) -> DataFrame:
+def _live_beats(engine: Engine, lines: Lines, beats: DataFrame, moments: DataFrame, boot_rows: Rows) -> DataFrame:
     """Beats in liveness time: mostly no server was late, and then it is their own."""
     if moments.filter(F.col("event") == "late").isEmpty():
-        return lines.beats.withColumn("live", F.col("mono"))
+        return beats.withColumn("live", F.col("mono"))
     width = max(_LEAST_SLICE, sum(row["last"] - row["first"] for row in boot_rows) // _MOST_SLICES)
-    spans = boots.late_spans(moments, boots.extents(_taken(lines.tallied)), width)
-    return boots.live_beats(lines.beats, engine.stored(spans, "late_spans"), width)
+    spans = boots.late_spans(moments, boots.extents(lines.taken), width)
+    return boots.live_beats(beats, engine.stored(spans, "late_spans"), width)

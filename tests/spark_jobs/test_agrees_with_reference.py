@@ -130,19 +130,22 @@ def test_engine_and_reference_agree(engine: Engine, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_engines_agree_to_the_digit(spark: SparkSession, tmp_path: Path) -> None:
-    """On everything that is handed out, and in its order."""
+    """On everything that is handed out, and in its order; also when the embedded one finishes what Spark began."""
     seed = secrets.randbits(32)
     # shown when it fails
     print(f"log({seed}, {BOOTS})")  # noqa: T201
     paths = [str(path) for path in written(log(seed, BOOTS), tmp_path / "log")]
     options = Options(what_if=GRID)
-    on_spark = analyse(SparkEngine(spark, f"file://{tmp_path}/staging"), paths, options, print)
     with EmbeddedEngine(tmp_path / "embedded") as engine:
         embedded = analyse(engine, paths, options, print)
+        on_spark = analyse(SparkEngine(spark, f"file://{tmp_path}/staging"), paths, options, print)
+        both = analyse(SparkEngine(spark, f"file://{tmp_path}/begun", engine), paths, options, print)
 
-        for part in ("summary", "metrics", "charts"):
-            assert getattr(on_spark, part) == getattr(embedded, part)
-        for part in ("intervals", "clients", "replayed", "bad"):
-            ours, theirs = getattr(embedded, part), getattr(on_spark, part)
-            assert theirs.columns == ours.columns
-            assert in_order([row.asDict() for row in theirs.collect()]) == in_order(ours.collect())
+        assert engine is both.engine
+        for theirs in (on_spark, both):
+            for part in ("summary", "metrics", "charts"):
+                assert getattr(embedded, part) == getattr(theirs, part)
+            for part in ("intervals", "clients", "replayed", "bad"):
+                expected, found = getattr(embedded, part), getattr(theirs, part)
+                assert expected.columns == found.columns
+                assert in_order(expected.collect()) == in_order([row.asDict() for row in found.collect()])

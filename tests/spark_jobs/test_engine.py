@@ -1,5 +1,7 @@
 """Which engine is taken when nobody says so, and that the embedded one needs nothing of Spark's."""
 
+import gzip
+import shutil
 import signal
 import subprocess
 import sys
@@ -7,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.command.arguments import read_settings
+from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.engine import choose
+from namesrv_spark_jobs.engines.embedded import columns
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.log_files import log_files
+from namesrv_spark_jobs.options import Options
 from tests.support.peer import until
 from tests.support.spark_logs import SMALL_GRID, write_log
 
@@ -86,3 +94,42 @@ def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
     assert said.endswith("\nnamesrv-staleness: interrupted; nothing was written\n")
     assert "Traceback" not in said
     assert ["logs"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_paths_are_no_patterns(tmp_path: Path) -> None:
+    """Not even where another path would match them: text, compressed text, tables, and what is worked in."""
+    plain, odd = tmp_path / "plain", tmp_path / "a[b]?*"
+    write_log(plain)
+    assert 0 == main(["compact", str(plain), "--quiet"])
+    still_open = plain / "dt=2026-03-01" / "hour=00" / "ns-2-boot-2-1.jsonl.open"
+    still_open.with_suffix(".gz").write_bytes(gzip.compress(still_open.read_bytes()))
+    still_open.unlink()
+    shutil.copytree(plain, odd)
+    # as the pattern would have it
+    shutil.copytree(plain, tmp_path / "ab!!", copy_function=lambda _, file: Path(file).touch())
+    found = []
+    for folder in (plain, odd):
+        with EmbeddedEngine(folder / ".staging") as engine:
+            files = log_files([str(folder)])
+            found.append(analyse(engine, files, Options(), lambda _: None).summary)
+            # only the one with a torn line is gone through line by line
+            assert 1 == len(list((folder / ".staging").rglob("*.clean.jsonl")))
+
+    assert found[0] == found[1]
+
+
+def test_what_another_engine_has_stored(tmp_path: Path) -> None:
+    """Is taken over in the types that it has there, also when it has no row and so no file."""
+    kinds = {"n": "int", "names": "array<string>", "part": "string"}
+    with EmbeddedEngine(tmp_path / "staging") as engine:
+        row = "SELECT 1::INTEGER AS n, ['a'] AS names, '7' AS part"
+        engine.rows_of(f"COPY ({row}) TO '{tmp_path}/[t]' (FORMAT parquet, PARTITION_BY part)")
+
+        whole = engine.taken_over([str(file) for file in (tmp_path / "[t]").rglob("*.parquet")], kinds)
+        none = engine.taken_over([], kinds)
+
+        # whole numbers are of one size, or products of them would not fit
+        assert [{"n": 1 << 40, "names": ["a"], "part": "7"}] == whole.withColumn(
+            "n", columns.col("n") * (1 << 40)
+        ).collect()
+        assert (list(kinds), []) == (none.columns, none.collect())

@@ -207,7 +207,8 @@ class Readings:
                 counts = {row["is_bad"]: int(row["lines"]) for row in tallied.collect()}
                 if False not in counts:
                     raise LogsError(f"no line of a log {_moments(span)} could be read")
-                tables = pipeline.make(engine, lines, options, lambda _: None)
+                walk = pipeline.walked(engine, lines, options, lambda _: None)
+                tables = pipeline.made(engine, walk, options, lambda _: None)
                 begun = lives.beginnings(tables.points)
                 gaps = engine.stored(replay.gaps(tables.points, tables.lives, begun, tables.boots), "gaps")
                 middle = F.percentile("period", F.array(F.lit(0.5))).alias("middle")

@@ -5,16 +5,19 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_submitted, spark_session
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import EngineError, UsageError
 from namesrv_spark_jobs.log_files import is_url
+
+if TYPE_CHECKING:
+    from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 
 # what the package of each engine is called, and the extra that brings it
 _PACKAGES: Final = {EMBEDDED: ("duckdb", "report"), SPARK: ("pyspark", "spark")}
@@ -104,7 +107,7 @@ def opened(
 
 
 @contextmanager
-def _embedded(staging: Path) -> Iterator[Engine]:
+def _embedded(staging: Path) -> Iterator["EmbeddedEngine"]:
     import duckdb  # noqa: PLC0415  # not where Spark runs
 
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb
@@ -123,14 +126,16 @@ def _embedded(staging: Path) -> Iterator[Engine]:
 
 @contextmanager
 def _spark(settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterator[Engine]:
-    with spark_session(settings.master, conf, debug=settings.debug) as session:
+    # what is too small for Spark is finished by DuckDB, unless that is missing
+    finishing = _embedded(staging) if importlib.util.find_spec("duckdb") else nullcontext()
+    with spark_session(settings.master, conf, debug=settings.debug) as session, finishing as finisher:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415  # not where DuckDB runs
         from pyspark.errors import PySparkException  # noqa: PLC0415  # not where DuckDB runs
 
         from namesrv_spark_jobs.engines.spark import SparkEngine, first_line  # noqa: PLC0415  # imports pyspark
 
         try:
-            yield SparkEngine(session, f"file://{staging}")
+            yield SparkEngine(session, f"file://{staging}", finisher)
         except (PySparkException, Py4JJavaError) as error:
             said = first_line(error)
             if missing := _MISSING_CLASS.search(said):

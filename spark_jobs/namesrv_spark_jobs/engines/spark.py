@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.engines.engine import Rows
+from namesrv_spark_jobs.engines.engine import Engine, Rows
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import divided, literal
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
@@ -23,6 +24,8 @@ _T = TypeVar("_T")
 _AT_ONCE: Final = 4
 # rows to a task of the one big sort: what is sorted fits into the memory of a small executor
 _ROWS_PER_TASK: Final = 400_000
+# bytes of Parquet that one machine is done with before Spark has planned
+_MOST_FINISHED: Final = 512 << 20
 # every reader of Parquet knows it
 _CODEC: Final = "snappy"
 # what Spark says of a path that is not there, and of one that it cannot read as a table
@@ -31,14 +34,23 @@ _NO_TABLE: Final = "UNABLE_TO_INFER_SCHEMA"
 _SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**LINE, CORRUPT: "string"}.items())
 
 
+class Finisher(Engine, Protocol):
+    """An engine that takes over what Spark has stored."""
+
+    def taken_over(self, files: Sequence[str], kinds: Mapping[str, str]) -> DataFrame:
+        """The table in these files: columns of these types, as PySpark spells them."""
+
+
 class SparkEngine:
     """A session, which is the caller's, and a folder (a path, or a URL that all of a cluster can write to)."""
 
     functions: Any = F
     window: Any = Window
 
-    def __init__(self, spark: SparkSession, staging: str) -> None:
+    def __init__(self, spark: SparkSession, staging: str, finisher: Finisher | None = None) -> None:
         self.spark = spark
+        # on the driver, for what is too small for Spark
+        self._finisher = finisher
         self._staging = staging.rstrip("/")
         # days are those of UTC, wherever it runs
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -58,7 +70,7 @@ class SparkEngine:
     ) -> tuple[DataFrame, DataFrame]:
         try:
             events = self.stored(made(self._lines(files)), "events", by="part")
-            return events, self.stored(self._file_names(files), "files")
+            return events, self._file_names(files)
         except PySparkException as error:
             condition = _condition(error)
             if condition in _MISSING:
@@ -119,6 +131,20 @@ class SparkEngine:
     def spread(self, table: DataFrame, key: str, rows: int) -> DataFrame:
         return table.repartition(max(1, math.ceil(rows / _ROWS_PER_TASK)), key)
 
+    def handed_over(
+        self, tables: Mapping[str, DataFrame], *, without: Sequence[str] = ()
+    ) -> tuple[Engine, dict[str, DataFrame]]:
+        files = {
+            name: [path for path in _paths(table) if _value(path) not in without] for name, table in tables.items()
+        }
+        size = sum(path.stat().st_size for paths in files.values() for path in paths)
+        if self._finisher is None or size > _MOST_FINISHED:
+            return self, dict(tables)
+        return self._finisher, {
+            name: self._finisher.taken_over([str(path) for path in files[name]], dict(table.dtypes))
+            for name, table in tables.items()
+        }
+
     def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
         found = _at_once({name: table.collect for name, table in tables.items()})
         return {name: [row.asDict(recursive=True) for row in rows] for name, rows in found.items()}
@@ -143,6 +169,15 @@ def _divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
     """Tables, and texts; each as Spark takes it."""
     tables, texts = divided(files)
     return [literal(file) for file in tables], [literal(file) for file in texts]
+
+
+def _paths(stored: DataFrame) -> list[Path]:
+    return [Path(unquote(urlsplit(file).path)) for file in stored.inputFiles()]
+
+
+def _value(path: Path) -> str:
+    """What a table was stored by, in this file of it."""
+    return path.parent.name.partition("=")[2]
 
 
 def _from_table(name: str, kind: str, found: str | None) -> Column:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import duckdb
 
 from namesrv_spark_jobs.engines.embedded import columns
-from namesrv_spark_jobs.engines.embedded.columns import quoted, text
+from namesrv_spark_jobs.engines.embedded.columns import quoted, sql_type, text
 from namesrv_spark_jobs.engines.embedded.reading import (
     SUSPECT,
     Reading,
@@ -113,6 +113,21 @@ class EmbeddedEngine:
     def spread(self, table: DataFrame, key: str, rows: int) -> DataFrame:  # noqa: ARG002 - DuckDB does by itself
         return table
 
+    def handed_over(
+        self,
+        tables: Mapping[str, DataFrame],
+        *,
+        without: Sequence[str] = (),  # noqa: ARG002 - they cost nothing
+    ) -> tuple[Self, dict[str, DataFrame]]:
+        return self, dict(tables)
+
+    def taken_over(self, files: Sequence[str], kinds: Mapping[str, str]) -> Any:
+        """What another engine stored in these files: columns of these types, as PySpark spells them."""
+        types = {name: sql_type("bigint" if kind == "int" else kind) for name, kind in kinds.items()}
+        typed = (f"CAST({quoted(name) if files else 'NULL'} AS {of}) AS {quoted(name)}" for name, of in types.items())
+        rows = f"FROM {parquet(files, by_folder=True)}" if files else "LIMIT 0"
+        return Table(self, f"SELECT {', '.join(typed)} {rows}", list(kinds))
+
     def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
         made: Mapping[str, Any] = tables
         return {name: [dict(row) for row in table.collect()] for name, table in made.items()}
@@ -158,7 +173,7 @@ class EmbeddedEngine:
             # a table that knows no file is one
             name = "CASE WHEN starts_with(file, '/') THEN 'file://' || file ELSE file END AS name"
             parts.append(f"SELECT DISTINCT file, {name} FROM ({self._of_tables(reading)})")
-        return self.stored(Table(self, " UNION ALL ".join(parts), ["file", "name"]), "files")
+        return Table(self, " UNION ALL ".join(parts), ["file", "name"])
 
     def _of_tables(self, reading: Reading) -> str:
         return of_tables(reading.tables, dict(self._described(f"SELECT * FROM {parquet(reading.tables)}")))

@@ -1,5 +1,6 @@
 """Files of logs as DuckDB reads them, and the few that it does not."""
 
+import glob
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -66,17 +67,30 @@ class Reading:
 
 def of_texts(paths: Sequence[str]) -> str:
     """Lines of files in the columns of the contract, with `file`; what is not of the contract is marked."""
+    # by itself DuckDB looks for the suffix before a question mark, as if paths were URLs
+    alike = {"gzip": [path for path in paths if path.endswith(".gz")]}
+    alike["none"] = [path for path in paths if path not in alike["gzip"]]
+    return " UNION ALL BY NAME ".join(_of_texts(paths, how) for how, paths in alike.items() if paths)
+
+
+def _of_texts(paths: Sequence[str], compression: str) -> str:
     fields = ", ".join(f"{quoted(name)}: '{'JSON' if name in _NUMBERS else 'VARCHAR'}'" for name in LINE)
-    listed = ", ".join(text(path) for path in paths)
+    listed = _listed(paths)
     read = (
         f"read_json([{listed}], columns = {{{fields}}}, format = 'newline_delimited', ignore_errors = true,"
-        f" filename = true, hive_partitioning = false, maximum_object_size = {_LINE_BYTES})"
+        f" filename = true, hive_partitioning = false, maximum_object_size = {_LINE_BYTES},"
+        f" compression = '{compression}')"
     )
     shown = ", ".join(_typed(name) if name in _NUMBERS else quoted(name) for name in LINE)
     nothing = " AND ".join(f"{quoted(name)} IS NULL" for name in REQUIRED)
     wrong = " OR ".join(_is_wrong(name, kind) for name, kind in _NUMBERS.items())
     marked = f"CASE WHEN ({nothing}) OR {wrong} THEN '{SUSPECT}' END AS {quoted(CORRUPT)}"
     return f"SELECT {shown}, {marked}, filename AS file FROM {read}"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    """Paths as DuckDB takes them, which takes any path for a pattern."""
+    return ", ".join(text(glob.escape(path)) for path in paths)
 
 
 def _number(name: str) -> str:
@@ -98,7 +112,7 @@ def _is_wrong(name: str, kind: str) -> str:
 
 def of_bad(paths: Sequence[str]) -> str:
     """Lines that could not be read, in the same columns."""
-    listed = ", ".join(text(path) for path in paths)
+    listed = _listed(paths)
     read = f"read_json([{listed}], columns = {{file: 'VARCHAR', {CORRUPT}: 'VARCHAR'}}, format = 'newline_delimited')"
     return f"SELECT {_NULLS}, {CORRUPT}, file FROM {read}"
 
@@ -116,11 +130,11 @@ def of_tables(paths: Sequence[str], kinds: dict[str, str]) -> str:
     return f"SELECT {shown}, {corrupt}, {file} FROM {parquet(paths)}"
 
 
-def parquet(paths: Sequence[str]) -> str:
-    """What reads these tables, or folders of tables."""
+def parquet(paths: Sequence[str], *, by_folder: bool = False) -> str:
+    """What reads these tables, or folders of tables; what their folders are named by may be a column."""
     found = [str(each) for path in paths for each in _files_of(Path(path.removeprefix("file://")))]
-    listed = ", ".join(text(each) for each in found)
-    return f"read_parquet([{listed}], union_by_name = true, filename = true, hive_partitioning = false)"
+    listed = _listed(found)
+    return f"read_parquet([{listed}], union_by_name = true, filename = true, hive_partitioning = {by_folder})"
 
 
 def _files_of(path: Path) -> list[Path]:
