@@ -76,9 +76,16 @@ setup-spark: setup ## get the Java that the staleness report needs on Spark, fro
 	@sh spark_jobs/setup_spark.sh
 
 .PHONY: dist
-dist: setup ## write dist/: the sources and a wheel of each part
+dist: setup ## write dist/: the sources, and a wheel of each part with its bill of materials
+	@sh locks/add.sh dist
 	@rm -rf dist
 	@$(PY) -m tools.dist dist
+	@$(PY) -m tools.sbom dist
+	@cd dist && sha256sum -- * >SHA256SUMS
+
+.PHONY: release-check
+release-check: setup ## everything a release needs, short of publishing it (docs/releasing.md)
+	@$(PY) -m tools.release_check
 
 .PHONY: spark-zip
 spark-zip: setup ## write dist/namesrv_spark_jobs.zip, for spark-submit --py-files

@@ -29,5 +29,7 @@ compile locks/run.txt --extra server --extra ctl --extra console --group build -
 compile locks/spark.txt --extra spark --group build --constraints locks/dev.txt "$@"
 # what `make mutation` adds to dev.txt
 compile locks/mutation.txt --group mutation --constraints locks/dev.txt "$@"
+# and what `make dist` and `make release-check` add
+compile locks/dist.txt --group dist --constraints locks/dev.txt "$@"
 # and what `make docs` adds
 compile locks/docs.txt --group docs --constraints locks/dev.txt "$@"

@@ -81,21 +81,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(prog="python -m tools.dist", description=__doc__)
     options.add_argument("directory", type=Path, help="where to; what stands there under other names is left alone")
     to: Path = options.parse_args(argv).directory.resolve()
-    os.environ.setdefault("SOURCE_DATE_EPOCH", _last_change())
+    # hatchling takes it from there
+    os.environ["SOURCE_DATE_EPOCH"] = str(source_date_epoch())
     built_wheels = list(build_wheels(to))
     for built in (build_sources(to), *built_wheels, *write_requirements(built_wheels, to)):
         print(f"{built.stat().st_size:>9,} {built.name}")  # noqa: T201 - what it is called for
 
 
-def _last_change() -> str:
-    """When the sources were committed. A tree without its history has the time that hatchling gives all files."""
+def source_date_epoch() -> int:
+    """SOURCE_DATE_EPOCH, or when the sources were committed; without either what hatchling takes."""
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(given)
     command = ("git", "log", "-1", "--format=%ct")
     try:
-        return subprocess.run(  # noqa: S603  # a fixed command
-            command, cwd=ROOT, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S603  # fixed
     except (OSError, subprocess.CalledProcessError):
-        return "1580601600"
+        return 1_580_601_600
+    return int(done.stdout)
 
 
 def _wheel(project: Mapping[str, Any], name: str, of: Mapping[str, Any]) -> dict[str, Any]:
