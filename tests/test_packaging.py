@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from tools import dist
+from tools.release_check import version_problems
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ROOT / "locks"
@@ -121,6 +122,14 @@ def test_the_same_sources_make_the_same_wheels(wheels: dict[str, zipfile.ZipFile
     assert again == {name: Path(wheel.filename or "").read_bytes() for name, wheel in wheels.items()}
 
 
+def test_the_version_is_the_same_everywhere() -> None:
+    """But for the changelog, where it stands once it is released; every place is looked at."""
+    problems = version_problems(ROOT, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+
+    assert problems in ([], ["CHANGELOG.md: not of version 0.1.0"])
+    assert 6 == len(version_problems(ROOT, "0.1.10"))
+
+
 def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
     """Who gets the sources gets what builds and tests them, too."""
     with tarfile.open(dist.build_sources(tmp_path)) as archive:
@@ -128,7 +137,7 @@ def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
 
     assert {
         f"namesrv-0.1.0/{name}"
-        for name in ("pyproject.toml", "Makefile", "LICENSE", "locks/run.txt", "locks/dev.txt", "tests/conftest.py")
+        for name in ("pyproject.toml", "Makefile", "LICENSE", "locks/run.txt", "locks/dist.txt", "tests/conftest.py")
     } <= names
 
 

@@ -14,15 +14,15 @@ from namesrv_runtime import loops
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.log import configure, printable
 from namesrv_runtime.name_servers import parse_list
-from namesrv_runtime.program import version
+from namesrv_runtime.program import not_installed, version
 
 if TYPE_CHECKING:
     from namesrv_console.access.settings import AccessSettings
 
 USAGE: Final = 2
 BUG: Final = 70
-# what the extra `console` brings
-_EXTRA: Final = frozenset(
+# what the wheel `namesrv-console` requires
+_REQUIRED: Final = frozenset(
     {"argon2", "authlib", "httpx2", "itsdangerous", "jinja2", "joserfc", "markupsafe", "starlette", "uvicorn"}
 )
 _DEFAULT_PORT: Final = 9876
@@ -138,10 +138,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{PROGRAM}: {printable(str(error))}\n")
         return USAGE
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
+        if error.name not in _REQUIRED:
             traceback.print_exc()
             return BUG
-        sys.stderr.write(f"{PROGRAM}: {error.name} is not installed; pip install 'namesrv[console]' brings it\n")
+        sys.stderr.write(f"{PROGRAM}: {not_installed(error.name, 'namesrv-console')}\n")
         return USAGE
     except Exception:  # noqa: BLE001 - the outermost boundary; nothing is hidden
         traceback.print_exc()
@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _passwd(options: argparse.Namespace) -> int:
-    from namesrv_console.access.passwd import passwd  # noqa: PLC0415  # installed with the extra only
+    from namesrv_console.access.passwd import passwd  # noqa: PLC0415  # may be missing
 
     try:
         done = passwd(options.file, options.name, role=options.role, delete=options.delete)
@@ -161,7 +161,7 @@ def _passwd(options: argparse.Namespace) -> int:
 
 def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
     """The settings of who gets in. Raises ValueError."""
-    from namesrv_console.access.settings import AccessSettings  # noqa: PLC0415  # installed with the extra only
+    from namesrv_console.access.settings import AccessSettings  # noqa: PLC0415  # may be missing
 
     given = {name: value for name in AccessSettings.model_fields if (value := getattr(options, name, None)) is not None}
     if {"users", "trusted_proxies", "oidc_issuer"} & given.keys():
@@ -173,7 +173,7 @@ def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
 
 
 def _run(options: argparse.Namespace) -> int:
-    from namesrv_console.serving import serve  # noqa: PLC0415  # installed with the extra only
+    from namesrv_console.serving import serve  # noqa: PLC0415  # may be missing
     from namesrv_console.settings import ConsoleSettings  # noqa: PLC0415
     from namesrv_remoting.aio.tls import TlsClientSettings  # noqa: PLC0415
 

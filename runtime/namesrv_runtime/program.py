@@ -58,6 +58,12 @@ def version() -> str:
         return metadata.version("namesrv")
 
 
+def not_installed(package: str, wheel: str) -> str:
+    """What to say of a package that is missing, and that one of our wheels requires."""
+    remedy = f"in a clone make setup brings it, elsewhere pip install -r {wheel}.txt of make dist"
+    return f"{package} is not installed; {remedy}"
+
+
 def _open_streams(name: str) -> None:
     """Take care of standard streams that are closed, or that cannot be written to."""
     # A socket or a data file that got the number 2 would be written to by whatever complains, and libuv aborts when it

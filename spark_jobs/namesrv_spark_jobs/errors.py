@@ -20,6 +20,16 @@ class UsageError(Exception):
     """Something that the user can put right; the message is one line that says what is wrong and where."""
 
 
+class MissingPackageError(UsageError):
+    """A package is not installed that the wheel requires."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(
+            f"{package} is not installed; in a clone make setup brings it, elsewhere pip install -r namesrv-report.txt "
+            "of make dist"
+        )
+
+
 class MissingFileError(UsageError):
     """A file that was to be read is not there any more."""
 

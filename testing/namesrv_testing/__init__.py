@@ -1,6 +1,6 @@
 """A real NameServer in a test: started in milliseconds, frozen, cut off, restarted, and moved through time.
 
-Installing `namesrv[testing]` gives pytest the fixtures of `namesrv_testing.plugin`; without pytest, use the classes.
+Installing the wheel gives pytest the fixtures of `namesrv_testing.plugin`; without pytest, use the classes.
 """
 
 from namesrv_testing.broker import TestBroker

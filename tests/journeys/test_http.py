@@ -75,7 +75,7 @@ def test_installed_without_the_extra(
         (line,) = daemon.lines("http_is_off")
         assert "warning" == line["level"]
         assert [name for name in missing if name != "xxhash"] == line["missing"]
-        assert "pip install 'namesrv[server]'" == line["install"]
+        assert "pip install -r namesrv.txt of make dist" == line["install"]
         assert [] == daemon.wait_for("listening")["http"]
 
 

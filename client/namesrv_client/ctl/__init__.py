@@ -1,4 +1,4 @@
-"""The command `namesrvctl`; it needs the extra `ctl`."""
+"""The command `namesrvctl`, a wheel of its own."""
 
 from enum import IntEnum
 from typing import Final

@@ -17,9 +17,9 @@ def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any
 
     Raises:
         ValueError: the logs do not say it, or the moment is none.
-        ModuleNotFoundError: the extra `report` is not installed.
+        ModuleNotFoundError: the report is not installed.
     """
-    from namesrv_console.past.readings import Readings  # noqa: PLC0415 - installed with the extra only
+    from namesrv_console.past.readings import Readings  # noqa: PLC0415 - with the report only
 
     last = last_hour(logs)
     at_ms = moment_ms(at) if at is not None else last.to_ms if last is not None else round(time.time() * 1000)

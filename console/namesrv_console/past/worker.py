@@ -11,11 +11,12 @@ import msgspec
 
 from namesrv_console.past.files import LogsError
 from namesrv_console.past.model import Answer, Failed, Question
+from namesrv_runtime.program import not_installed
 
 # live pages go first
 _NICENESS: Final = 5
-# what the extra `report` brings
-_EXTRA: Final = frozenset({"duckdb"})
+# the wheel `namesrv-report`, and what it requires
+_REPORT: Final = frozenset({"duckdb", "namesrv_spark_jobs"})
 
 
 def main(argv: Sequence[str]) -> None:
@@ -36,13 +37,13 @@ def main(argv: Sequence[str]) -> None:
 
 def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Question], Answer]:
     try:
-        import duckdb  # noqa: PLC0415 - installed with the extra only
+        import duckdb  # noqa: PLC0415 - with the report only
 
         from namesrv_console.past.readings import Readings  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
+        if error.name not in _REPORT:
             raise
-        missing = Failed(why=f"{error.name} is not installed; pip install 'namesrv[report]' brings it")
+        missing = Failed(why=not_installed(error.name, "namesrv-report"))
         return lambda _: missing
     readings = kept.enter_context(Readings(folder, logs))
 

@@ -1,7 +1,6 @@
 """The HTTP port of a running server, and the lag of its loop.
 
-The packages behind the pages come with the extra `server`; without them the server runs, and says once that it is not
-to be seen.
+Without the packages behind the pages the server runs, and says once that it is not to be seen.
 """
 
 import asyncio
@@ -29,7 +28,9 @@ async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[l
     address = namesrv.settings.http_address
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if address is not None and missing:
-        event(logger, logging.WARNING, "http_is_off", missing=missing, install="pip install 'namesrv[server]'")
+        event(
+            logger, logging.WARNING, "http_is_off", missing=missing, install="pip install -r namesrv.txt of make dist"
+        )
     if address is None or missing:
         yield []
         return

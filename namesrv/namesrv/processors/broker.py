@@ -35,7 +35,7 @@ from namesrv_remoting.headers import (
 # registration may cost.
 try:
     from xxhash import xxh3_128 as _new_hasher
-except ImportError:  # comes with the extra `server`
+except ImportError:  # may be missing
     from hashlib import blake2b as _new_hasher  # type: ignore[assignment]  # the methods used here are in both
 
 # 31 bits: Java's CRC is a non-negative int

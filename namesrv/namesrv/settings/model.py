@@ -322,7 +322,7 @@ class Settings(BaseModel):
 
     heartbeat_log_compact: Literal["off", "keep", "drop"] = "off"
     """Whether closed files of the heartbeat log become Parquet (namesrv-staleness compact), a seventh of their size, in
-    a process of its own: with keep beside the compressed lines, with drop in their place. It needs the extra report."""
+    a process of its own: with keep beside the compressed lines, with drop in their place. It needs namesrv-report."""
 
     access: str = ""
     """TOML file of accounts and what each may do; it is read again on SIGHUP. With it, nothing is allowed that it does

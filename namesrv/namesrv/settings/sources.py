@@ -32,6 +32,8 @@ _NOT_OURS = re.compile(
     r"NAMESRV_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|"
     r"NAMESRV_(\w+_)?PORT=(tcp|udp|sctp)://"
 )
+# the wheel `namesrv-report`, and what it requires for that
+_COMPACTION = ("namesrv_spark_jobs", "duckdb")
 _OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
 
 
@@ -184,8 +186,8 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         Certificate.read(settings)
     except TlsError as error:
         yield f"TLS: {printable(str(error))}"
-    if settings.heartbeat_log_compact != "off" and importlib.util.find_spec("duckdb") is None:
-        yield f"heartbeat-log-compact {settings.heartbeat_log_compact} needs the extra report, which is not installed"
+    if settings.heartbeat_log_compact != "off" and not all(map(importlib.util.find_spec, _COMPACTION)):
+        yield f"heartbeat-log-compact {settings.heartbeat_log_compact} needs namesrv-report, which is not installed"
 
 
 def _doubts(settings: Settings) -> list[str]:

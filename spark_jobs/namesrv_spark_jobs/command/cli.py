@@ -15,7 +15,7 @@ from typing import Final
 from namesrv_spark_jobs import errors
 from namesrv_spark_jobs.command import compact
 from namesrv_spark_jobs.command.arguments import Settings, read_settings
-from namesrv_spark_jobs.errors import PROGRAM, UsageError
+from namesrv_spark_jobs.errors import PROGRAM, MissingPackageError, UsageError
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -79,7 +79,7 @@ def _compare(argv: Sequence[str]) -> int:
 def _require_packages() -> None:
     for module, package in (("jinja2", "jinja2"), ("vl_convert", "vl-convert-python")):
         if importlib.util.find_spec(module) is None:
-            raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[report]'")
+            raise MissingPackageError(package)
 
 
 @contextmanager

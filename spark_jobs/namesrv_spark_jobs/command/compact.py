@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, UsageError
+from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingPackageError, UsageError
 from namesrv_spark_jobs.log_files import CLOSED_SUFFIX, compacted_of, truncated
 
 COMMAND: Final = "compact"
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     if not place.exists():
         raise UsageError(f"{place}: no such file or directory")
     if importlib.util.find_spec("duckdb") is None:
-        raise UsageError("duckdb is not installed; install it with pip install 'namesrv[report]'")
+        raise MissingPackageError("duckdb")
     files = list(_closed(place))
     # a report says that something is missing in them, which their Parquet could not
     damaged = set(truncated([str(file) for file in files]))

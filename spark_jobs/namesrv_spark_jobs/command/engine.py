@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Final
 from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_submitted, spark_session
 from namesrv_spark_jobs.engines.engine import Engine
-from namesrv_spark_jobs.errors import EngineError, UsageError
+from namesrv_spark_jobs.errors import EngineError, MissingPackageError, UsageError
 from namesrv_spark_jobs.log_files import is_url
 
 if TYPE_CHECKING:
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 
-# what the package of each engine is called, and the extra that brings it
-_PACKAGES: Final = {EMBEDDED: ("duckdb", "report"), SPARK: ("pyspark", "spark")}
 # a connector that does not come with Spark
 _MISSING_CLASS: Final = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
 # how many bytes of JSON one of a compressed log stands for
@@ -39,9 +37,10 @@ _SPILLED: Final = 0.4
 
 def _require_package(engine: str) -> None:
     """Raise UsageError, which says how to install it, when the package of an engine is missing."""
-    package, extra = _PACKAGES[engine]
-    if importlib.util.find_spec(package) is None:
-        raise UsageError(f"{package} is not installed; install it with pip install 'namesrv[{extra}]'")
+    if engine == SPARK and importlib.util.find_spec("pyspark") is None:
+        raise UsageError("pyspark is not installed; pip install 'pyspark>=3.5,<5' brings it")
+    if engine == EMBEDDED and importlib.util.find_spec("duckdb") is None:
+        raise MissingPackageError("duckdb")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import ABSENT, Report, moment, table
 from namesrv_client.ctl.running import Columns, print_once, show_list
 from namesrv_remoting.bodies.extensions import Event
+from namesrv_runtime.program import not_installed
 
 # Who reads logs offers itself here: `topic_past(logs, topic, at)`, which raises ValueError for what people read. The
 # commands import nobody that needs more than they do.
@@ -98,13 +99,13 @@ def _moment_ms(text: str) -> int:
 def _from_logs(logs: Sequence[str], topic: str, at: str | None) -> Document:
     found = next(iter(entry_points(group=_READERS, name="topic_past")), None)
     if found is None:
-        raise typer.BadParameter("pip install 'namesrv[report]' brings what reads logs", param_hint="--logs")
+        raise typer.BadParameter(not_installed("namesrv-console", "namesrv-console"), param_hint="--logs")
     try:
         topic_past: Callable[[Sequence[str], str, str | None], Document] = found.load()
         return topic_past(logs, topic, at)
     except ModuleNotFoundError as error:
-        needs = f"{error.name} is not installed; pip install 'namesrv[report]' brings it"
-        raise typer.BadParameter(needs, param_hint="--logs") from error
+        missing = not_installed(str(error.name), "namesrv-report")
+        raise typer.BadParameter(missing, param_hint="--logs") from error
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--logs") from error
 
