@@ -106,6 +106,14 @@ demo: setup ## a cluster on this machine: brokers die, hang and leave; who notic
 docker-check: setup ## check docker/: lint, build, run as four hosts, systemd units (needs root on Debian 12, and Go)
 	@sh docker/check/all.sh
 
+.PHONY: deb
+deb: setup ## make the package for Debian 12 in dist/: server, agent, namesrvctl, console (needs dpkg-deb)
+	@$(PY) -m tools.debian_package $(ARGS)
+
+.PHONY: deb-check
+deb-check: setup ## install, upgrade and purge the Debian package on a Debian 12 that boots in a container (needs root)
+	@sh deploy/debian/check.sh $(ARGS)
+
 .PHONY: chart-check
 chart-check: setup ## check the Helm chart and the manifests in deploy/ (needs Go; ARGS=--write writes the manifests anew)
 	@$(PY) -m tools.chart_check $(ARGS)

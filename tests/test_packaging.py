@@ -177,5 +177,6 @@ def test_make_alone_lists_every_target_worth_calling() -> None:
         "help", "setup", "run", "test", "check", "format", "bench", "bench-peers", "fuzz", "lock", "clean", "demo",
         "abuse", "mutation", "simulate", "lint", "chart-check", "console", "docs", "screenshots", "dist",
         "release-check",
-        "interop", "docker-check", "test-all", "test-rest", "setup-spark", "spark-zip", "spark-data",
+        "deb", "deb-check", "interop", "docker-check", "test-all", "test-rest", "setup-spark", "spark-zip",
+        "spark-data",
     } == targets  # fmt: skip

@@ -8,26 +8,11 @@ base=localhost/base:check
 
 # shellcheck source=docker/check/buildah.sh
 . "$root/docker/check/buildah.sh"
-
-# Debian 12 from where this machine has its packages; DOCKER_CHECK_BASE names one that is there already.
-debian() {
-    # apt's own placeholders
-    # shellcheck disable=SC2016
-    source=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
-        awk '$2 == "bookworm" && $3 == "main" { print $1; exit }')
-    [ -n "$source" ] || {
-        echo "images.sh: apt knows no Debian 12 to take the base image from" >&2
-        return 1
-    }
-    timeout 900 debootstrap --variant=minbase --include=python3,python3-venv bookworm "$work/base" "$source" \
-        >"$work/debootstrap.log" 2>&1 || {
-        tail -n 20 "$work/debootstrap.log" >&2
-        return 1
-    }
-}
+# shellcheck source=docker/check/debian.sh
+. "$root/docker/check/debian.sh"
 
 make_base() {
-    [ -n "${DOCKER_CHECK_BASE-}" ] || debian
+    [ -n "${DOCKER_CHECK_BASE-}" ] || debian "$work/base" python3,python3-venv
     from=$(buildah_ from scratch)
     buildah_ add --quiet "$from" "${DOCKER_CHECK_BASE:-$work/base}" / >/dev/null
     buildah_ commit --quiet --rm "$from" "$base" >/dev/null

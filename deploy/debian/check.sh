@@ -1,0 +1,190 @@
+#!/bin/sh
+# Installs the Debian package on a Debian 12 of its own, which systemd-nspawn boots: it serves, it is upgraded with
+# settings of the administrator, and it is removed and purged. Needs root; what Debian has is installed if it is missing.
+# Usage: check.sh [PACKAGE]; without one it is made first.
+# DEB_CHECK_BASE names a Debian 12 with python3, procps and systemd that is there already, and is copied.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/namesrv-deb-check.XXXXXX")
+top=$work/root
+container=
+
+clean_up() {
+    code=$?
+    trap - EXIT
+    if [ -n "$container" ]; then
+        kill "$container" 2>/dev/null || true
+        wait "$container" 2>/dev/null || true
+    fi
+    rm -rf --one-file-system "$work" || code=1
+    exit "$code"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+# shellcheck source=docker/check/debian.sh
+. "$root/docker/check/debian.sh"
+
+fail() {
+    echo "deb-check: $*" >&2
+    [ ! -d "$top/var/log" ] || inside journalctl --no-pager --lines 30 --unit 'namesrv*' >&2 || true
+    exit 1
+}
+
+require() {
+    [ "$(id -u)" = 0 ] || fail "needs root, to boot a container"
+    for command in debootstrap systemd-nspawn lintian man; do
+        command -v "$command" >/dev/null || set -- "$@" "$command"
+    done
+    [ $# = 0 ] || timeout 600 apt-get install --yes --no-install-recommends debootstrap systemd-container lintian man-db \
+        >"$work/apt.log" 2>&1 || fail "cannot install $*: $(tail -n 3 "$work/apt.log")"
+}
+
+make_root() {
+    if [ -n "${DEB_CHECK_BASE-}" ]; then cp -a "$DEB_CHECK_BASE" "$top"; else debian "$top" python3,procps,systemd-sysv; fi
+}
+
+look_over() { # package
+    # the maintainer is whoever makes the package
+    lintian --allow-root --fail-on error,warning --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,root-in-contact "$1" ||
+        fail "lintian has something against $1"
+    dpkg-deb --fsys-tarfile "$1" | tar --extract --directory "$work" ./usr/share/man
+    for page in "$work"/usr/share/man/man*/*; do
+        said=$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings --encoding UTF-8 --local-file "$page" 2>&1 >/dev/null)
+        [ -z "$said" ] || fail "$page: $said"
+    done
+    echo "lintian and man have nothing against it"
+}
+
+# The package as its next version, which has another settings file.
+next_version() { # package, version
+    rm -rf "$work/next"
+    dpkg-deb --raw-extract "$1" "$work/next"
+    sed -i "s/^Version: .*/Version: $2/" "$work/next/DEBIAN/control"
+    echo "# a comment that is new in $2" >>"$work/next/etc/namesrv/namesrv.toml"
+    dpkg-deb --root-owner-group -Zgzip --build "$work/next" "$top/deb/next-$2.deb" >/dev/null
+}
+
+boot() {
+    systemd-nspawn --quiet --directory "$top" --register=no --keep-unit --private-network --boot --console=pipe \
+        </dev/null >"$work/boot.log" 2>&1 &
+    container=$!
+    end=$(($(date +%s) + 120))
+    until leader=$(cat "/proc/$container/task/$container/children") && [ -n "$leader" ] &&
+        inside systemctl is-system-running >/dev/null 2>&1; do
+        [ "$(date +%s)" -lt "$end" ] || fail "the container does not boot: $(tail -n 5 "$work/boot.log")"
+        sleep 0.5
+    done
+}
+
+inside() { # command...
+    timeout 120 nsenter --target "${leader% }" --mount --uts --ipc --net --pid --cgroup \
+        env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+until_ok() { # what, command...
+    what=$1
+    shift
+    end=$(($(date +%s) + 60))
+    until "$@" >"$work/until.log" 2>&1; do
+        [ "$(date +%s)" -lt "$end" ] || fail "$what: not within a minute: $(cat "$work/until.log")"
+        sleep 0.2
+    done
+}
+
+pid() {
+    inside systemctl show --property MainPID --value namesrv.service
+}
+
+has_route() {
+    inside namesrvctl route orders --output json | grep -q '10.0.0.5:10911'
+}
+
+# What dpkg says is shown only when it fails.
+dpkg_() {
+    inside dpkg "$@" >"$work/dpkg.log" 2>&1 </dev/null || fail "dpkg $*: $(cat "$work/dpkg.log")"
+}
+
+installs() {
+    dpkg_ --install "/deb/$(basename "$package")"
+    inside systemctl --quiet is-enabled namesrv.service || fail "the server is not enabled"
+    inside systemctl --quiet is-active namesrv.service || fail "the server does not run"
+    [ "$(inside systemctl is-enabled namesrv-broker-agent.service)" = disabled ] || fail "the agent is not switched off"
+    user=$(inside stat --format %U "/proc/$(pid)")
+    [ "$user" = namesrv ] || fail "the server runs as $user"
+    inside namesrvctl status >/dev/null || fail "the server is not ready"
+    inside namesrv --config /etc/namesrv/namesrv.toml --print-config | grep -q '^listen_host *= "127.0.0.1"' ||
+        fail "the server listens beyond loopback before anybody said so"
+    for program in namesrv namesrv-broker-agent namesrv-console namesrvctl; do
+        inside "$program" --help >/dev/null || fail "$program --help fails"
+    done
+    echo "installed: the server runs as user namesrv, ready, on loopback"
+}
+
+serves() {
+    sed '/^name_servers/s/=.*/= "127.0.0.1:9876"/' "$top/usr/share/doc/namesrv/examples/agent.toml" >"$top/etc/namesrv/agent.toml"
+    inside systemctl enable --now namesrv-broker-agent.service 2>/dev/null || fail "the agent does not start"
+    until_ok "the route of the agent's broker" has_route
+    echo "the route of the agent's broker is served"
+}
+
+upgrades() {
+    next_version "$package" 99.1
+    sed -i 's/^#drain_seconds = .*/drain_seconds = 2/' "$top/etc/namesrv/namesrv.toml"
+    cp "$top/etc/namesrv/namesrv.toml" "$work/changed.toml"
+    inside systemctl reload namesrv.service
+    old=$(pid)
+    dpkg_ --force-confdef --install /deb/next-99.1.deb
+    cmp "$work/changed.toml" "$top/etc/namesrv/namesrv.toml" || fail "the upgrade changed the administrator's settings"
+    [ -f "$top/etc/namesrv/namesrv.toml.dpkg-dist" ] || fail "the new settings file is not beside the old one"
+    [ "$(pid)" != "$old" ] || fail "the upgrade did not restart the server"
+    inside journalctl --output cat "_PID=$old" | grep -q '"event":"stopped"' || fail "the old server did not stop gracefully"
+    inside systemctl --quiet is-active namesrv-broker-agent.service || fail "the upgrade ended the agent"
+    until_ok "the route after the upgrade" has_route
+    echo "upgraded: settings kept, restarted gracefully, the route is there"
+
+    next_version "$package" 99.2
+    echo 'broker_expiry_seconds = "never"' >>"$top/etc/namesrv/namesrv.toml"
+    old=$(pid)
+    dpkg_ --force-confdef --install /deb/next-99.2.deb
+    [ "$(pid)" = "$old" ] || fail "refused settings ended the running server"
+    grep -q 'refuses the settings' "$work/dpkg.log" || fail "the upgrade does not say that settings are refused"
+    cp "$work/changed.toml" "$top/etc/namesrv/namesrv.toml"
+    inside systemctl restart namesrv.service || fail "the server does not start with corrected settings"
+    echo "upgraded with settings that are refused: the old server went on running"
+}
+
+leaves() {
+    dpkg_ --remove namesrv
+    for unit in namesrv.service namesrv-broker-agent.service; do
+        ! inside systemctl --quiet is-active "$unit" || fail "$unit still runs"
+    done
+    for kept in etc/namesrv/namesrv.toml var/lib/namesrv; do
+        [ -e "$top/$kept" ] || fail "remove took /$kept"
+    done
+    [ ! -e "$top/usr/lib/namesrv" ] || fail "left behind: $(find "$top/usr/lib/namesrv" | head -n 5)"
+    dpkg_ --force-confdef --install "/deb/$(basename "$package")"
+    inside systemctl --quiet is-active namesrv.service || fail "the server does not run after it was installed again"
+    dpkg_ --purge namesrv
+    left=$(find "$top/etc" "$top/usr" "$top/var/lib" -path '*namesrv*' ! -path "$top/etc/namesrv" 2>/dev/null || true)
+    [ "$left" = "$top/etc/namesrv/agent.toml" ] || fail "left behind by purge: $left"
+    inside id namesrv >/dev/null || fail "purge removed the user"
+    echo "removed: stopped, settings and data kept; purged: nothing left but what the administrator wrote, and the user"
+}
+
+require
+if [ $# = 0 ]; then
+    "$root/.venv/bin/python" -m tools.debian_package --out "$work/dist"
+    set -- "$work"/dist/*.deb
+fi
+package=$1
+look_over "$package"
+make_root
+mkdir "$top/deb"
+cp "$package" "$top/deb/"
+boot
+installs
+serves
+upgrades
+leaves
+echo "deb-check: all well"

@@ -1,0 +1,229 @@
+"""The Debian package: the server, the agent, namesrvctl and the console, in a virtual environment of their own.
+
+    python -m tools.debian_package --out dist
+
+It is for Debian 12 and its Python 3.11. dpkg-deb packs it: there is nothing to compile that debhelper would help with,
+and Debian has it, unlike nfpm. What is installed is in locks/run.txt, by version and hash.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping, Sequence
+from email.utils import formatdate
+from pathlib import Path
+from typing import Final, get_origin
+
+from namesrv import version
+from namesrv.settings.catalog import SETTINGS, Setting
+from tools import man_pages
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+_DEBIAN: Final = _ROOT / "deploy/debian"
+_UNITS: Final = _ROOT / "docker/systemd"
+_HOME: Final = "usr/lib/namesrv"
+_PYTHON: Final = (3, 11)
+# the newest glibc that a wheel may want: Debian 12's
+_GLIBC: Final = 36
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+_COMMANDS: Final = ("namesrv", "namesrv-broker-agent", "namesrv-console", "namesrvctl")
+_EXTRAS: Final = "server,ctl,console"
+# Debian starts a server when it is installed, before anybody could say who may reach it
+_CHOSEN: Final[Mapping[str, object]] = {"listen_host": "127.0.0.1"}
+# set by the unit, which wins
+_OF_THE_UNIT: Final = frozenset({"data_dir"})
+
+
+class PackageError(Exception):
+    """The package cannot be made here."""
+
+
+def build(out: Path) -> Path:
+    """Make the package in a directory, and say where."""
+    if sys.version_info[:2] != _PYTHON:
+        have = ".".join(map(str, sys.version_info[:2]))
+        raise PackageError(f"the package is for Debian 12, and has to be made with Python 3.11, not {have}")
+    architecture = _run("dpkg", "--print-architecture").strip()
+    if architecture not in _MACHINES:
+        raise PackageError(f"no wheels for the architecture {architecture}")
+    # the same tree makes the same package
+    os.environ.setdefault("SOURCE_DATE_EPOCH", _run("git", "-C", str(_ROOT), "log", "-1", "--format=%ct").strip())
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = Path(scratch) / "tree"
+        _fill(tree, Path(scratch) / "wheels", _MACHINES[architecture])
+        _control(tree, architecture)
+        _normalize(tree)
+        package = out / f"namesrv_{debian_version()}_{architecture}.deb"
+        _run("dpkg-deb", "--root-owner-group", "--build", str(tree), str(package))
+    return package
+
+
+def debian_version() -> str:
+    """The version as dpkg sorts it: a pre-release comes before its release."""
+    return re.sub(r"(\.dev|a|b|rc)(?=\d)", lambda found: "~" + found[1].removeprefix("."), version())
+
+
+def _fill(tree: Path, wheels: Path, machine: str) -> None:
+    site = tree / _HOME / "lib/python3.11/site-packages"
+    install(site, wheels, machine)
+    _make_environment(tree / _HOME)
+    for command in _COMMANDS:
+        _link(tree / "usr/bin" / command, f"../lib/namesrv/bin/{command}")
+    for unit in ("namesrv.service", "namesrv-broker-agent.service"):
+        _write(tree / "usr/lib/systemd/system" / unit, _packaged((_UNITS / unit).read_text()))
+    _write(tree / "usr/lib/sysusers.d/namesrv.conf", (_UNITS / "namesrv.sysusers").read_text())
+    _write(tree / "usr/lib/tmpfiles.d/namesrv.conf", (_UNITS / "namesrv.tmpfiles").read_text())
+    _write(tree / "etc/namesrv/namesrv.toml", settings_file())
+    documents = tree / "usr/share/doc/namesrv"
+    _write(documents / "copyright", (_DEBIAN / "copyright").read_text())
+    _write_gz(documents / "CHANGELOG.md.gz", (_ROOT / "CHANGELOG.md").read_bytes())
+    _write_gz(documents / "changelog.gz", _changelog().encode())
+    _write(tree / "usr/share/lintian/overrides/namesrv", (_DEBIAN / "lintian-overrides").read_text())
+    _write(documents / "examples/agent.toml", (_UNITS / "agent.toml").read_text())
+    for program in _COMMANDS:
+        section = man_pages.PAGES[program].section
+        text = man_pages.page(program, man_pages.help_of(program))
+        _write_gz(tree / f"usr/share/man/man{section}/{program}.{section}.gz", text.encode())
+
+
+def install(site: Path, wheels: Path, machine: str) -> None:
+    """Install this tree and what it needs, as the lock says, into a directory that may be elsewhere later."""
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, 16, -1)]
+    chosen = [word for name in (*platforms, f"manylinux2014_{machine}") for word in ("--platform", name)]
+    chosen += ["--python-version", "3.11", "--only-binary", ":all:"]
+    lock = ("--require-hashes", "--requirement", str(_ROOT / "locks/run.txt"))
+    _run(*pip, "download", *chosen, "--no-deps", *lock, "--dest", str(wheels))
+    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(_ROOT))
+    ours = f"namesrv[{_EXTRAS}]=={version()}"
+    found = ("--no-index", "--find-links", str(wheels))
+    _run(*pip, "install", *chosen, *found, "--no-compile", "--target", str(site), ours, environ={"PIP_FIND_LINKS": ""})
+    # commands whose first lines name this machine's Python
+    shutil.rmtree(site / "bin")
+
+
+def _make_environment(home: Path) -> None:
+    _link(home / "bin/python3", "../../../bin/python3.11")
+    _write(home / "pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11\n")
+    for command in _COMMANDS:
+        function = command.replace("-", "_")
+        lines = (f"#!/{_HOME}/bin/python3 -I", f"from namesrv_runtime.program import {function}", "", f"{function}()")
+        _write(home / "bin" / command, "\n".join(lines) + "\n")
+        (home / "bin" / command).chmod(0o755)
+
+
+def _packaged(unit: str) -> str:
+    """A unit as it is on Debian: with the programs and the settings where the package has them."""
+    unit = unit.replace(
+        "ExecStart=/opt/namesrv/bin/namesrv\n", "ExecStart=/usr/bin/namesrv --config /etc/namesrv/namesrv.toml\n"
+    )
+    return unit.replace("/opt/namesrv/bin/", "/usr/bin/").replace(
+        "[Unit]\n", "[Unit]\nDocumentation=man:namesrv(8)\n", 1
+    )
+
+
+def settings_file() -> str:
+    """Every setting with its consequence and its default, as a comment unless Debian wants another value."""
+    lines = [
+        "# /etc/namesrv/namesrv.toml: settings of namesrv.service. namesrv(8) has them, too.",
+        "# `systemctl reload namesrv` reads this file again; it says which settings need a restart.",
+        "# A variable in /etc/namesrv/namesrv.env, such as NAMESRV_LISTEN_PORT, wins over this file.",
+    ]
+    topic = ""
+    for setting in SETTINGS.values():
+        if setting.name in _OF_THE_UNIT:
+            continue
+        if setting.topic != topic:
+            topic = setting.topic
+            lines += ["", f"## {topic}"]
+        lines += ["", *textwrap.wrap(setting.consequence, 110, initial_indent="# ", subsequent_indent="# ")]
+        if setting.name in _CHOSEN:
+            lines += [f"# Default: {setting.default}. This package waits for you to say who may reach it."]
+            lines += [f"{setting.name} = {json.dumps(_CHOSEN[setting.name])}"]
+        else:
+            lines.append(f"#{setting.name} = {_toml(setting)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(setting: Setting) -> str:
+    is_text = setting.kind not in (int, float, bool) or get_origin(setting.kind) is not None
+    return json.dumps(setting.default) if is_text else setting.default
+
+
+def _control(tree: Path, architecture: str) -> None:
+    kibibytes = sum(path.lstat().st_size for path in tree.rglob("*") if not path.is_dir()) // 1024
+    values = {"version": debian_version(), "architecture": architecture, "maintainer": _maintainer()}
+    text = (_DEBIAN / "control").read_text().format(**values, kibibytes=kibibytes)
+    _write(tree / "DEBIAN/control", text)
+    _write(tree / "DEBIAN/conffiles", "/etc/namesrv/namesrv.toml\n")
+    for script in ("postinst", "prerm", "postrm"):
+        _write(tree / "DEBIAN" / script, (_DEBIAN / script).read_text())
+        (tree / "DEBIAN" / script).chmod(0o755)
+
+
+def _maintainer() -> str:
+    """As Debian's own tools ask for it."""
+    name, mail = os.environ.get("DEBFULLNAME", "namesrv developers"), os.environ.get("DEBEMAIL", "root@localhost")
+    return f"{name} <{mail}>"
+
+
+def _changelog() -> str:
+    made = formatdate(float(os.environ["SOURCE_DATE_EPOCH"]))
+    lines = (f"namesrv ({debian_version()}) stable; urgency=medium", "", "  * CHANGELOG.md.gz says what is new.", "")
+    return "\n".join([*lines, f" -- {_maintainer()}  {made}", ""])
+
+
+def _normalize(tree: Path) -> None:
+    """Modes that do not depend on who makes the package; dpkg-deb sees to owners and times."""
+    for path in [tree, *tree.rglob("*")]:
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" or path.stat().st_mode & 0o100 else 0o644)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _write_gz(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content, mtime=0))
+
+
+def _link(path: Path, to: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(to)
+
+
+def _run(*command: str, environ: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(  # noqa: S603  # our own
+        command, env={**os.environ, **(environ or {})}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise PackageError(f"{' '.join(command[:5])}...: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="make deb", description="Make the Debian package.")
+    parser.add_argument("--out", type=Path, default=_ROOT / "dist", metavar="DIR", help="where to (default: dist)")
+    try:
+        package = build(parser.parse_args(argv).out)
+    except PackageError as error:
+        sys.stderr.write(f"make deb: {error}\n")
+        return 1
+    sys.stdout.write(f"{package}: {package.stat().st_size / 1e6:.1f} MB\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
