@@ -71,7 +71,9 @@ def bill_of(
     for package in packages:
         needed = {one for one in packages if package in locked[one].via}
         bill.register_dependency(components[package], [components[one] for one in needed])
-    return JsonV1Dot6(bill).output_as_string(indent=1)
+    # said here for mypy where the library, of locks/dist.txt, is not installed
+    text: str = JsonV1Dot6(bill).output_as_string(indent=1)
+    return text
 
 
 def _our_component(project: Mapping[str, Any], wheel: bytes) -> Component:
