@@ -65,12 +65,17 @@ class Encoder(Protocol):
         """The line that says that so many lines before this item are missing."""
 
 
+_encode: Final = msgspec.json.Encoder().encode
+
+
 def encoded(value: Any) -> bytes:
     """A value in compact JSON, in ASCII: nothing in it acts on a terminal or cannot be written."""
-    with contextlib.suppress(UnicodeEncodeError):  # half of a surrogate pair
-        spelt = msgspec.json.encode(value)
+    try:
+        spelt = _encode(value)
         if spelt.isascii() and b"\x7f" not in spelt:
             return spelt
+    except UnicodeEncodeError:  # half of a surrogate pair
+        pass
     return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f").encode("ascii")
 
 

@@ -32,6 +32,14 @@ class Told(NamedTuple):
     fields: Mapping[str, Any]
 
 
+class Served(NamedTuple):
+    """A client got the route of a topic as of this revision for the first time."""
+
+    client: str
+    topic: str
+    revision: int
+
+
 class RegisteredWith(NamedTuple):
     """A broker has registered, and has so many topics now."""
 
@@ -93,6 +101,9 @@ class HeartbeatLines:
         what = item.what
         if type(what) is tuple:
             return self._touched(item)
+        if type(what) is Served:
+            one = {"client": what.client, "topics": (what.topic,), "revisions": (what.revision,)}
+            return self._line(item, b"served", _inner(one))
         if isinstance(what, RoutesPublished):
             return self._routes(item, what)
         event, fields = self._members(what)

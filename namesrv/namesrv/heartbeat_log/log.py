@@ -12,7 +12,7 @@ from typing import Any, Final
 from namesrv import version
 from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
-from namesrv.heartbeat_log.lines import HeartbeatLines, HeldAt, RegisteredWith, RoutesPublished, Told
+from namesrv.heartbeat_log.lines import HeartbeatLines, HeldAt, RegisteredWith, RoutesPublished, Served, Told
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -57,10 +57,12 @@ class ServedAnswers(dict[str, object]):
     Kept at the connection, so that it goes with it. A dict itself: the fast lane looks into it with every pull.
     """
 
-    __slots__ = ("epoch", "revisions")
+    __slots__ = ("client", "epoch", "revisions")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, client: str, epoch: int) -> None:
         super().__init__()
+        # the connection's name in the log
+        self.client = client
         # those of an earlier epoch than the log's were forgotten
         self.epoch = epoch
         # topic -> the revision it got last
@@ -174,7 +176,11 @@ class HeartbeatLog(LineLog):
         if record.revisions.get(topic) != revision:
             self._served_pairs += topic not in record.revisions
             record.revisions[topic] = revision
-            self._note_served(connection, (topic,), (revision,))
+            if not self._is_closed:
+                # like a heartbeat: after a change every client's next pull is one
+                monotonic = self._clock.monotonic()
+                what = _new_tuple(Served, (record.client, topic, revision))
+                self.put(_new_tuple(Item, (monotonic + self._wall_offset, monotonic, what, 1)))
         record[topic] = answer
 
     def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
@@ -188,7 +194,8 @@ class HeartbeatLog(LineLog):
         self._served_pairs += sum(topic not in known for topic, _ in news)
         known.update(news)
         names, numbers = zip(*news, strict=True)
-        self._note_served(connection, names, numbers)
+        fields = {"client": record.client, "topics": names, "revisions": numbers}
+        self._note(self._clock.monotonic(), Told(b"served", fields), _weight(names))
 
     def gone(self, connection: ServerConnection) -> None:
         """A connection has ended."""
@@ -205,17 +212,13 @@ class HeartbeatLog(LineLog):
         if late.topics:
             late.pulls.update(topic for topic in topics if topic in late.topics)
 
-    def _note_served(self, connection: ServerConnection, topics: Sequence[str], revisions: Sequence[int]) -> None:
-        fields = {"client": client_name(connection), "topics": topics, "revisions": revisions}
-        self._note(self._clock.monotonic(), Told(b"served", fields), _weight(topics))
-
     def _record(self, connection: ServerConnection) -> ServedAnswers:
         if self._served_pairs >= MAX_SERVED_PAIRS:
             self._served_pairs = 0
             self._served_epoch += 1
         record = connection.served
         if not isinstance(record, ServedAnswers) or record.epoch != self._served_epoch:
-            record = ServedAnswers(self._served_epoch)
+            record = ServedAnswers(client_name(connection), self._served_epoch)
             connection.keep(record)
         return record
 
