@@ -26,7 +26,13 @@ from tests.spark_jobs.reference.analysis import comparable
 from tests.support.heartbeat_log_cases import Files, log
 
 BOOTS = 60
-GRID = WhatIf(expiry_ms=(1_000, 2_000, 5_000), scan_ms=(300, 1_000), poll_ms=(1_000, 7_000), phi=(0.2, 1.0, 8.0))
+GRID = WhatIf(
+    expiry_ms=(1_000, 2_000, 5_000),
+    hold_ms=(0, 1_500),
+    scan_ms=(300, 1_000),
+    poll_ms=(1_000, 7_000),
+    phi=(0.2, 1.0, 8.0),
+)
 A_PART = Options(
     what_if=GRID,
     poll_ms=1_500,

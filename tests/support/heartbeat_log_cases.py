@@ -76,11 +76,11 @@ def _boot(rng: Random, name: str, nameserver: str, wall_ms: int) -> HeartbeatLin
         broker(
             rng.choice(_BROKERS),
             rng.choice([0, 0, 1]),
-            broker_addr=f"10.0.0.{rng.randint(1, 2)}:10911",
+            broker_addr=f"10.0.0.{rng.choice([1, 2, 2, rng.randint(3, 6)])}:10911",
             agent_id=rng.choice([None, None, "agent-1", "agent-2"]),
             expiry_ms=rng.choice(_EXPIRIES),
         )
-        for _ in range(rng.randint(1, 3))
+        for _ in range(rng.choice([1, 2, 3, 6]))
     ]
     at, scans = 1.0, 0
     for _ in range(rng.randint(0, 60)):

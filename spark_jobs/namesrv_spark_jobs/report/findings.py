@@ -84,6 +84,8 @@ def _of_replay(summary: Summary) -> Found:
     if calm:
         best = min(calm, key=lambda row: (row["client"]["p99"], -row["scan_ms"], row["policy"]))
         what = f"phi {best['phi']:g}" if best["policy"] == "phi" else f"expiry {best['expiry_ms'] / 1000:g} s"
+        if best["hold_ms"]:
+            what += f", hold {best['hold_ms'] / 1000:g} s"
         setting = f"{what}, scan {best['scan_ms'] / 1000:g} s, poll {best['poll_ms'] / 1000:g} s"
         text = f"Of the settings tried, the shortest staleness without a false eviction comes from {setting}"
         yield "info", "best_setting", f"{text}: p99 {_seconds(best['client']['p99'])} at clients."

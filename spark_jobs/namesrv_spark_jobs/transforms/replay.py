@@ -19,19 +19,26 @@ _BEAT: Final = (
 )
 
 
+# What makes a mass silence, as the server's settings have it by default: so many of its brokers, but at least so many.
+MASS_PERCENT: Final = 15
+MASS_BROKERS: Final = 3
+
+
 class Policy(NamedTuple):
-    """One cell of the grid but for the poll: either an expiry or a threshold."""
+    """One cell of the grid but for the poll: either an expiry, and a hold with it, or a threshold."""
 
     number: int
     expiry_ms: int | None
     phi: float | None
+    hold_ms: int
     scan_ms: int
 
 
 def policies(grid: WhatIf) -> list[Policy]:
     """All of the grid, in its order."""
-    whats = [*((expiry, None) for expiry in grid.expiry_ms), *((None, threshold) for threshold in grid.phi)]
-    cells = [(expiry, phi, scan) for expiry, phi in whats for scan in grid.scan_ms]
+    fixed = [(expiry, None, hold) for expiry in grid.expiry_ms for hold in grid.hold_ms]
+    whats = [*fixed, *((None, threshold, 0) for threshold in grid.phi)]
+    cells = [(*what, scan) for what in whats for scan in grid.scan_ms]
     return [Policy(number, *cell) for number, cell in enumerate(cells)]
 
 
@@ -81,7 +88,11 @@ def _with_back(ended: DataFrame, begun: DataFrame) -> DataFrame:
 def replayed(gaps: DataFrame, grid: WhatIf) -> DataFrame:
     """One row for each eviction of each policy: its `staleness` and whether it `is_false`; microseconds."""
     cells = gaps.withColumn("policy", F.explode(F.array(*(_literal(policy) for policy in policies(grid)))))
-    found = _evicted(cells.withColumn("at", next_tick(_deadline(cells), F.col("policy.scan"))))
+    cells = cells.withColumn("deadline", _deadline(cells))
+    cells = cells.withColumn("at", next_tick(F.col("deadline"), F.col("policy.scan")))
+    if any(grid.hold_ms):
+        cells = _held(cells)
+    found = _evicted(cells)
     return found.filter(F.col("at") <= F.col("end_live")).select(
         F.col("policy.number").alias("policy"), "staleness", "is_false"
     )
@@ -93,6 +104,7 @@ def _literal(policy: Policy) -> Column:
         F.lit(policy.number).alias("number"),
         F.lit(None if policy.expiry_ms is None else policy.expiry_ms * 1000).cast("long").alias("expiry"),
         F.lit(y).cast("double").alias("y"),
+        F.lit(policy.hold_ms * 1000).cast("long").alias("hold"),
         F.lit(policy.scan_ms * 1000).cast("long").alias("scan"),
     )
 
@@ -104,6 +116,37 @@ def _deadline(cells: DataFrame) -> Column:
     fixed = F.when(is_usual, F.col("live") + F.col("policy.expiry")).otherwise(logged)
     adapted = F.when(F.col("earlier") >= EARLIEST_GAPS, phi_deadline(F.col("policy.y"))).otherwise(logged)
     return F.when(F.col("policy.y").isNull(), fixed).otherwise(adapted)
+
+
+def _held(cells: DataFrame) -> DataFrame:
+    """Cells with another `at` where so many are silent at that scan that it would hold the broker.
+
+    A silence counts from three quarters of the expiry on, until it ends or the hold would be over. All of them are
+    counted by one sort: each begins, ends, and asks how many there are.
+    """
+    with_hold = cells.filter(F.col("policy.hold") > 0).withColumn(
+        "held_at", next_tick(F.col("deadline") + F.col("policy.hold"), F.col("policy.scan"))
+    )
+    place = ["boot", "number", "key", "seq"]
+    placed = with_hold.withColumn("number", F.col("policy.number"))
+    # least takes no notice of null
+    ends = F.least("next_live", "closed", F.col("held_at") + 1)
+    begins = F.floor(F.col("deadline") - (F.col("deadline") - F.col("live")) / 4).cast("long") + 1
+    spans = placed.select(*place, "at", begins.alias("begin"), ends.alias("end")).filter(F.col("end") > F.col("begin"))
+    steps = (("begin", 0, 1), ("end", 0, -1), ("at", 1, 0))
+    events = [
+        spans.select(*place, F.col(name).alias("moment"), F.lit(turn).alias("turn"), F.lit(step).alias("step"))
+        for name, turn, step in steps
+    ]
+    order = W.partitionBy("boot", "number").orderBy("moment", "turn", "step", "key", "seq")
+    so_far = order.rowsBetween(W.unboundedPreceding, W.currentRow)
+    counted = events[0].unionByName(events[1]).unionByName(events[2])
+    counted = counted.withColumn("silent", F.sum("step").over(so_far)).filter(F.col("turn") == 1)
+    brokers = cells.groupBy("boot").agg(F.size(F.collect_set("key")).alias("brokers"))
+    known = placed.join(counted.select(*place, "silent"), on=place, how="left").join(brokers, on="boot", how="left")
+    is_mass = (F.col("silent") >= MASS_BROKERS) & (100 * F.col("silent") >= MASS_PERCENT * F.col("brokers"))
+    held = known.withColumn("at", F.when(is_mass, F.col("held_at")).otherwise(F.col("at")))
+    return cells.filter(F.col("policy.hold") == 0).unionByName(held.select(*cells.columns))
 
 
 def _evicted(scanned: DataFrame) -> DataFrame:

@@ -146,6 +146,9 @@ def _might_be_dead(grid: WhatIf) -> Column:
     is_usual = F.col("expiry") == F.col("broker_expiry")
     for expiry in grid.expiry_ms:
         deadline = F.col("live") + expiry * 1000
+        if any(grid.hold_ms):
+            # it may be one of many
+            found |= is_usual & (4 * _live_gap() > 3 * expiry * 1000)
         for scan in grid.scan_ms:
             found |= is_usual & (next_tick(deadline, F.lit(scan * 1000)) < F.col("next_live"))
     if grid.phi:

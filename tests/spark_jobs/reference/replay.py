@@ -18,6 +18,9 @@ FIRST_GAPS = 10
 LEAST_DEVIATION = 10
 # of the logistic approximation of the normal distribution
 LOGISTIC_LINEAR, LOGISTIC_CUBIC = 1.5976, 0.070566
+# what makes a mass silence: so many of a server's brokers, but at least so many
+MASS_PERCENT = 15
+MASS_BROKERS = 3
 # of the next poll, over its period
 PHASES = 10
 
@@ -148,9 +151,7 @@ def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scan
     life, gaps = beats[0] if beats else 0, list[int]()
     for here, there in pairwise([*beats, len(lines)]):
         beat, between = lines[here], lines[here + 1 : there]
-        # what ends the silence: the next beat of this address, or the first eviction for another reason
-        closing = [line for line in between if line.get("reason") != "silent"][:1]
-        ends = [live[line.seq] for line in (*closing, *lines[there : there + 1])]
+        ends = _ends_of_silence(boot, lines, here, there)
         deadline = policy(boot, beat, gaps)
         scan = None if deadline is None else scans(deadline, key)
         if scan is not None and all(scan[0] < end for end in ends):
@@ -161,6 +162,12 @@ def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scan
             life, gaps = life + len(between), []
         elif there < len(lines):
             gaps.append(live[lines[there].seq] - live[beat.seq])
+
+
+def _ends_of_silence(boot: Boot, lines: Sequence[Line], here: int, there: int) -> list[int]:
+    """The next beat of an address, and the first eviction before it for another reason, if there are any."""
+    closing = [line for line in lines[here + 1 : there] if line.get("reason") != "silent"][:1]
+    return [boot.live[line.seq] for line in (*closing, *lines[there : there + 1])]
 
 
 def client_staleness(eviction: Eviction, poll: int) -> list[float]:
@@ -175,15 +182,59 @@ def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
 
 def trials(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
     """The logged settings, then every policy with every scan interval; and what each would have evicted."""
-    yield {"policy": "logged", "expiry_ms": None, "phi": None, "scan_ms": None}, replay_as_logged(boots)
+    nothing = {"expiry_ms": None, "phi": None, "hold_ms": None, "scan_ms": None}
+    yield {"policy": "logged", **nothing}, replay_as_logged(boots)
     policies: list[tuple[Policy, dict[str, Any]]] = [
-        *((fixed(ms * MICROSECONDS), {"policy": "fixed", "expiry_ms": ms, "phi": None}) for ms in grid.expiry_ms),
-        *((phi(threshold), {"policy": "phi", "expiry_ms": None, "phi": threshold}) for threshold in grid.phi),
+        *(
+            (fixed(ms * MICROSECONDS), {"policy": "fixed", "expiry_ms": ms, "phi": None, "hold_ms": hold_ms})
+            for ms in grid.expiry_ms
+            for hold_ms in grid.hold_ms
+        ),
+        *(
+            (phi(threshold), {"policy": "phi", "expiry_ms": None, "phi": threshold, "hold_ms": 0})
+            for threshold in grid.phi
+        ),
     ]
     for policy, cell in policies:
         for scan_ms in grid.scan_ms:
-            evictions = [x for boot in boots for x in replay(boot, policy, even_scans(boot, scan_ms * MICROSECONDS))]
+            evictions = []
+            for boot in boots:
+                scans, hold = even_scans(boot, scan_ms * MICROSECONDS), cell["hold_ms"] * MICROSECONDS
+                evictions += replay(boot, holding(boot, policy, scans, hold) if hold else policy, scans)
             yield {**cell, "scan_ms": scan_ms}, evictions
+
+
+def holding(boot: Boot, policy: Policy, scans: Scans, hold: int) -> Policy:
+    """So much longer, if the first scan after the deadline finds many silent."""
+    # of each silence: from when on it counts, and when it is over
+    spans: list[tuple[int, float]] = []
+    brokers = 0
+    for key, lines in lines_of_brokers(boot).items():
+        beats = [number for number, line in enumerate(lines) if line.event in BEATS]
+        brokers += bool(beats)
+        for here, there in pairwise([*beats, len(lines)]):
+            deadline = policy(boot, lines[here], ())
+            if deadline is None:
+                continue
+            begin = boot.live[lines[here].seq]
+            last = scans(deadline + hold, key)
+            ends = _ends_of_silence(boot, lines, here, there)
+            spans.append(
+                (
+                    begin + math.floor(3 * (deadline - begin) / 4),
+                    min([*ends, math.inf if last is None else last[0] + 1]),
+                )
+            )
+
+    def deadline_of(boot: Boot, beat: Line, gaps: Sequence[int]) -> float | None:
+        deadline = policy(boot, beat, gaps)
+        scan = None if deadline is None else scans(deadline, ("", ""))
+        if deadline is None or scan is None:
+            return deadline
+        silent = sum(begin < scan[0] < end for begin, end in spans)
+        return deadline + hold if silent >= MASS_BROKERS and 100 * silent >= MASS_PERCENT * brokers else deadline
+
+    return deadline_of
 
 
 def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:
