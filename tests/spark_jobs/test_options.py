@@ -17,6 +17,7 @@ from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_mom
             "expiry=2,2,0.5 scan=1 poll=3 phi=8",
             WhatIf(expiry_ms=(2_000, 500), scan_ms=(1_000,), poll_ms=(3_000,), phi=(8.0,)),
         ),
+        ("expiry=45 hold=0,60 phi=", WhatIf(expiry_ms=(45_000,), hold_ms=(0, 60_000), phi=())),
         # an axis that is not named keeps its default; one may also be emptied: no phi at all
         ("expiry=45 phi=", WhatIf(expiry_ms=(45_000,), phi=())),
     ],
@@ -29,7 +30,7 @@ def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("expire=30", "'expire=30' is not AXIS=VALUES with one of expiry, scan"),
+        ("expire=30", "'expire=30' is not AXIS=VALUES with one of expiry, hold, scan"),
         ("30,60", "'30,60' is not AXIS=VALUES"),
         ("scan=5 scan=10", "names an axis more than once"),
         ("poll=fast", "poll: 'fast' is not a number"),

@@ -11,7 +11,7 @@ import pytest
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.lines import Boot
 from tests.spark_jobs.reference.lives import Life
-from tests.spark_jobs.reference.replay import Policy, deviations, even_scans, fixed, phi, replay
+from tests.spark_jobs.reference.replay import Policy, deviations, even_scans, fixed, holding, phi, replay
 from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
 
 # a second in the reference's unit
@@ -234,6 +234,32 @@ def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: floa
     assert expected == replayed(lines, fixed(round(expiry * S)), scan)
 
 
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [
+        # the scan at 125 s finds the first due, and two more silent for over 90 s: all leave 60 s later
+        ([0, 10, 34], [185, 195, 215]),
+        # for exactly 90 s is not over: held is only who is due at 130 s, when the third counts
+        ([0, 10, 35], [125, 195, 220]),
+        # two are no crowd
+        ([0, 10], [125, 135]),
+        # the second is heard again before its hold is over
+        ([0, 10, 34, 180], [185, 215, 305]),
+    ],
+)
+def test_hold(heard: list[float], expected: list[float]) -> None:
+    """Brokers that are each heard once, but the second, with 120 s, a hold of 60 s, and scans every 5 s."""
+    lines = HeartbeatLines().start(0)
+    for number, at in enumerate(heard):
+        lines.beat(1000 * at, broker(broker_addr=f"{number % 3 if number < 3 else 1}:1"))
+    boot = boot_of(lines.scan(400_000, 80))
+    scans = even_scans(boot, 5 * S)
+
+    evictions = replay(boot, holding(boot, fixed(120 * S), scans, 60 * S), scans)
+
+    assert expected == sorted(eviction.at / S for eviction in evictions)
+
+
 @pytest.mark.parametrize("threshold", [1.0, 8.0, 16.0])
 def test_phi_is_where_the_logistic_curve_meets_the_threshold(threshold: float) -> None:
     """Put in again, it gives the threshold."""
@@ -260,17 +286,25 @@ def test_phi() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fenced", "scan", "is_exact"),
-    # a finding that was given up is left out; a server that evicts at another scan is found out
-    [(None, 27, True), (None, 26, False), (None, 28, False), (27, 28, True)],
+    ("other", "scan", "is_exact"),
+    # a finding that was given up, or a broker that was held, is left out; a server that evicts at another scan is found
+    [
+        (None, 27, True),
+        (None, 26, False),
+        (None, 28, False),
+        ({"event": "fenced", "reason": "silent"}, 28, True),
+        ({"event": "held", "hold_ms": 5_000}, 28, True),
+        ({"event": "held", "hold_ms": 5_000}, 27, False),
+        ({"event": "held", "hold_ms": 4_999}, 27, True),
+    ],
 )
-def test_the_replay_as_logged_is_exact(fenced: int | None, scan: int, is_exact: bool) -> None:
+def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, is_exact: bool) -> None:
     """Heard at 10 s, found silent by the 27th scan: that at 130 s was not after its deadline yet."""
     lines = HeartbeatLines().start(0).beat(10_000)
     for number in (25, 26, 27, 28):
         lines.scan(5_000 * number, number)
-    if fenced is not None:
-        lines.add("fenced", 135_001, **broker(), reason="silent", scan=fenced)
+    if other is not None:
+        lines.add(at=135_001, **broker(), **other, scan=27)
 
     found = of(lines.evict(140_001, scan=scan)).as_logged
 

@@ -3,12 +3,12 @@
 This is the truth that the logs are about: it is drawn from the seed before any server looks at it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from tools.heartbeat_logs.settings import DAY, SECOND, Settings
+from tools.heartbeat_logs.settings import DAY, MINUTE, SECOND, Settings
 
 
 class Kind(StrEnum):
@@ -126,21 +126,14 @@ def _history(
     """One process after the other until the log ends."""
     processes: list[Process] = []
     partitions: list[Death] = []
-    kinds = list(Kind)
-    weights = (settings.crash, settings.silence, settings.unregister, settings.false_silence)
     period = settings.chatty_heartbeat if index == 0 else settings.heartbeat
     # it ran before, so that its phase is anything
-    start = now = settings.begin - random.randrange(period)
-    while True:
+    start = settings.begin - random.randrange(period)
+    ends = _rack_ends(settings, index % settings.racks) if settings.racks else _ends(settings, random, start)
+    for kind, at, back in ends:
         agent_id = f"agent-{index}-{len(processes)}" if is_native else None
-        life = random.expovariate(settings.deaths) * DAY if settings.deaths else settings.duration
-        at = max(now, settings.begin) + settings.heartbeat + round(life)
-        if at >= settings.end:
-            return [*processes, Process(agent_id, start, settings.end, None)], partitions
         number = first_death + len(partitions) + sum(process.death is not None for process in processes)
-        kind = random.choices(kinds, weights)[0]
-        death = Death(number, kind, at, at + round(_away(settings, random, kind)))
-        now = death.back
+        death = Death(number, kind, at, back)
         if kind is Kind.FALSE_SILENCE:
             partitions.append(death)
             continue
@@ -148,6 +141,34 @@ def _history(
         start = death.back
         if start >= settings.end:
             return processes, partitions
+    agent_id = f"agent-{index}-{len(processes)}" if is_native else None
+    return [*processes, Process(agent_id, start, settings.end, None)], partitions
+
+
+def _ends(settings: Settings, random: Random, now: int) -> Iterator[tuple[Kind, int, int]]:
+    """What becomes of one broker by itself: how it ends each time, when, and when it is back."""
+    kinds = list(Kind)
+    weights = (settings.crash, settings.silence, settings.unregister, settings.false_silence)
+    while True:
+        life = random.expovariate(settings.deaths) * DAY if settings.deaths else settings.duration
+        at = max(now, settings.begin) + settings.heartbeat + round(life)
+        if at >= settings.end:
+            return
+        kind = random.choices(kinds, weights)[0]
+        now = at + round(_away(settings, random, kind))
+        yield kind, at, now
+
+
+def _rack_ends(settings: Settings, rack: int) -> Iterator[tuple[Kind, int, int]]:
+    """The same of all brokers of a rack at once: partitions that heal within 1 to 5 minutes, and losses of power."""
+    random = Random(f"rack {rack} of {settings.seed}")
+    kinds = [Kind.FALSE_SILENCE] * settings.rack_partitions + [Kind.SILENCE] * settings.rack_deaths
+    random.shuffle(kinds)
+    slot = settings.duration // max(1, len(kinds))
+    for number, kind in enumerate(kinds):
+        at = settings.begin + number * slot + settings.heartbeat + random.randrange(max(1, slot // 4))
+        least, most = (1, 5) if kind is Kind.FALSE_SILENCE else (15, 30)
+        yield kind, at, min(at + random.randrange(least * MINUTE, most * MINUTE), settings.begin + (number + 1) * slot)
 
 
 def _away(settings: Settings, random: Random, kind: Kind) -> float:
