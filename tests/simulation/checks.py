@@ -1,14 +1,19 @@
 """What must hold of every run, whatever went wrong in it; by the names that docs/simulation.md explains."""
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
-from namesrv.routeinfo.records import BrokerAddrInfo, Effect, Evicted
+from namesrv.routeinfo.records import BrokerAddrInfo, Effect, Evicted, RouteChanged
+from namesrv.routeinfo.tables import RouteTables
+from namesrv_client.routes.route import RouteChange
+from namesrv_remoting.bodies.extensions import PulledRoutes, PullRoutesRequest
+from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame
-from tests.simulation.cluster import CLUSTER, BrokerNode, Cluster, Node, ServerNode
+from tests.simulation.cluster import CLUSTER, BrokerNode, ClientNode, Cluster, Node, ServerNode
 
 # what tells a server that a broker lives
 _SIGNS_OF_LIFE: Final = frozenset(
@@ -31,6 +36,49 @@ class Violation(Exception):  # noqa: N818 - it is one
         self.invariant = invariant
 
 
+# queues of a topic by broker, and addresses of these brokers; None: there is no route
+_Value = tuple[frozenset[tuple[str, int, int, int]], frozenset[tuple[str, int, str]]] | None
+
+
+class _History:
+    """The routes of one run of a server."""
+
+    def __init__(self) -> None:
+        # topic -> (revision, value) of each change, after what it was in the beginning
+        self.values: defaultdict[str, list[tuple[int, _Value]]] = defaultdict(lambda: [(0, None)])
+
+    def changed(self, effect: RouteChanged, tables: RouteTables) -> None:
+        for topic in sorted(self.values if effect.topics is None else effect.topics):
+            row = tables.topic_queue_table.get(topic)
+            value = None
+            if row:
+                queues = frozenset((q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in row)
+                groups = [tables.broker_addr_table[q.broker_name] for q in row]
+                value = (queues, _addresses(groups))
+            self.values[topic].append((effect.revision, value))
+
+    def changed_topics(self, after: int, upto: int) -> set[str]:
+        return {
+            topic for topic, values in self.values.items() if any(after < revision <= upto for revision, _ in values)
+        }
+
+    def value(self, topic: str, revision: int) -> _Value:
+        return next(value for number, value in reversed(self.values[topic]) if number <= revision)
+
+
+def _told(route: TopicRouteData | None) -> Any:
+    if route is None:
+        return None
+    queues = frozenset((q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in route.queue_datas)
+    return queues, _addresses(route.broker_datas)
+
+
+def _addresses(groups: Iterable[BrokerData]) -> frozenset[tuple[str, int, str]]:
+    return frozenset(
+        (group.broker_name, number, addr) for group in groups for number, addr in group.broker_addrs.items()
+    )
+
+
 class Checks:
     """Looks on, and raises a Violation."""
 
@@ -41,7 +89,15 @@ class Checks:
         # (broker's machine, server's machine) -> when a sign of life arrived last, whatever became of it there
         self._heard: dict[tuple[str, str], float] = {}
         self._brokers = {node.address: node for node in cluster.brokers}
+        # boot id of a server's run -> what its routes were
+        self._histories: dict[str, _History] = {}
+        # (client, its life, run, topic) -> the place in the history up to which the client has come
+        self._places: dict[tuple[str, int, str, str], int] = {}
         cluster.world.network.on_arrival = self._arrived
+        for client in cluster.clients:
+            client.on_change = self._client_changed
+        for operator in cluster.operators:
+            operator.on_watch = self._watched
         for server in cluster.servers:
             server.on_effect = self._effect
         for node in cluster.nodes:
@@ -62,6 +118,11 @@ class Checks:
     def _effect(self, server: ServerNode, effect: Effect) -> None:
         if isinstance(effect, Evicted):
             self._evicted(server, effect)
+        elif isinstance(effect, RouteChanged):
+            assert server.controller is not None
+            namesrv = server.controller.namesrv
+            history = self._histories.setdefault(namesrv.boot_id, _History())
+            history.changed(effect, namesrv.manager.tables)
 
     def _evicted(self, server: ServerNode, effect: Evicted) -> None:
         broker = self._brokers[effect.key.broker_addr]
@@ -77,6 +138,45 @@ class Checks:
                 raise Violation("NoRemovalOfNewerRegistration", f"{where} was on {connection!r}, which is open")
         elif effect.reason == "unregistered" and broker.is_running and not broker.is_leaving:
             raise Violation("NoRemovalOfNewerRegistration", f"{where} was unregistered by a life before this one")
+
+    def _client_changed(self, client: ClientNode, change: RouteChange) -> None:
+        """What a client knows of one run of a server never goes back."""
+        if change.new is None or (history := self._histories.get(change.new.run)) is None:
+            return
+        place = (client.name, client.machine.lives, change.new.run, change.topic)
+        told = _told(change.new.data)
+        values = history.values[change.topic]
+        for number in range(self._places.get(place, 0), len(values)):
+            if values[number][1] == told:
+                self._places[place] = number
+                return
+        raise Violation("RevisionNeverBack", f"{client.name} knows {change.topic} on {sorted(told[0])}, after newer")
+
+    def _watched(self, server: ServerNode, asked: PullRoutesRequest, answer: PulledRoutes) -> None:
+        """A watch is answered with all changes since it was asked, and nothing else."""
+        history = self._histories.setdefault(answer.boot_id, _History())
+        where = f"{server.name} at {answer.revision}, asked since {asked.since}"
+        if answer.boot_id == asked.boot_id:
+            if answer.revision < asked.since:
+                raise Violation("WatchReordersNothing", where)
+            changed = history.changed_topics(asked.since, answer.revision) & set(asked.topics)
+            if missing := changed - answer.routes.keys():
+                raise Violation("WatchLosesNothing", f"{where}: without {sorted(missing)}")
+            if twice := answer.routes.keys() - changed:
+                raise Violation("WatchDoublesNothing", f"{where}: {sorted(twice)} once more")
+        for topic, route in answer.routes.items():
+            told, value = _told(route), history.value(topic, answer.revision)
+            if told != value:
+                raise Violation("WatchLosesNothing", f"{where}: {topic} is on {told}, not {value}")
+
+    def _check_kv(self, server: ServerNode) -> None:
+        """What a server has acknowledged it has."""
+        assert server.controller is not None
+        found = server.controller.namesrv.kv.namespace("simulation") or {}
+        for operator in self._cluster.operators:
+            for key, value in operator.acknowledged[server.name].items():
+                if found.get(key) != value:
+                    raise Violation("AcknowledgedKvKept", f"{server.name} has {found.get(key)} for {key}, not {value}")
 
     def _look(self) -> None:
         for server in self._cluster.servers:
@@ -94,6 +194,7 @@ class Checks:
             return
         if machine.freezes and now < machine.freezes[-1][1] + _TICK_SECONDS + _SLACK_SECONDS:
             return
+        self._check_kv(server)
         for key, live in controller.namesrv.manager.tables.broker_live_table.items():
             broker = self._brokers[key.broker_addr]
             heard = max(self._heard.get((broker.name, server.name), 0.0), server.started_at)
@@ -104,6 +205,12 @@ class Checks:
                 raise Violation("NoDeadBrokerKept", f"{broker.name} on {server.name}: {silent}")
 
     def _ended(self, node: Node, left: list[str]) -> None:
+        disk = node.machine.disk
+        if disk is not None and disk.error and node.is_wanted and not left:
+            # it says so and ends, and what supervises it starts it again
+            node.machine.problems.clear()
+            self._world.at(self._world.now + 1.0, node.start)
+            return
         if left:
             raise Violation("NothingLeftBehind", f"{node.name} left {left}")
         if node.machine.problems:

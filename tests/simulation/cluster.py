@@ -1,6 +1,7 @@
 """Three NameServers, five brokers' agents and five clients, each with its machine; and what is true of them."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,12 @@ from namesrv.settings.model import Settings
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_client.routes.route import RouteChange, RouteError
+from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
+from namesrv_remoting.bodies.dialects import NATIVE
+from namesrv_remoting.bodies.extensions import PulledRoutes, PullRoutesRequest, read_routes
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.errors import RemotingError
 from tests.simulation.disk import Disk
 from tests.simulation.world import Kind, Machine, World
 
@@ -112,7 +118,7 @@ class ServerNode(Node):
         )
         self.controller: NamesrvController | None = None
         self.on_effect: Callable[[ServerNode, Effect], None] = lambda *_: None
-        machine.disk = Disk(machine, data_dir, world.random(f"disk of {machine.name}"))
+        machine.disk = Disk(data_dir, world.random(f"disk of {machine.name}"))
 
     def begin(self) -> None:
         self.controller = None
@@ -278,6 +284,83 @@ class ClientNode(Node):
             self.machine.loop.call_soon(self._leaves.set)
 
 
+class OperatorNode(Node):
+    """Somebody who puts keys into the servers' key-value configurations, and watches routes with raw questions."""
+
+    def __init__(self, world: World, machine: Machine, servers: list[ServerNode]) -> None:
+        super().__init__(world, machine)
+        self._servers = servers
+        self._leaves = asyncio.Event()
+        # server -> keys whose value it has acknowledged
+        self.acknowledged: dict[str, dict[str, str]] = {server.name: {} for server in servers}
+        # told of each answer to a watch: (server, what was asked, what was answered)
+        self.on_watch: Callable[[ServerNode, PullRoutesRequest, PulledRoutes], None] = lambda *_: None
+
+    def begin(self) -> None:
+        self._leaves = asyncio.Event()
+
+    def stop(self) -> None:
+        self.is_wanted = False
+        if self.machine.loop is not None:
+            self.machine.loop.call_soon(self._leaves.set)
+
+    async def main(self) -> None:
+        chosen = self.world.random(f"{self.name} {self.machine.lives}")
+        clients = {
+            server: RemotingClient(
+                server.where,
+                clock=self.machine,
+                connect_timeout_seconds=0.5,
+                protocols=ServerProtocols(),
+                random_unit=chosen.random,
+            )
+            for server in self._servers
+        }
+        works = [self._put(clients, chosen), *(self._watch(server, clients[server], chosen) for server in clients)]
+        tasks = [asyncio.create_task(work) for work in works]
+        await asyncio.wait([*tasks, leaving := asyncio.create_task(self._leaves.wait())], return_when="FIRST_COMPLETED")
+        for task in [*tasks, leaving]:
+            task.cancel()
+        await asyncio.wait([*tasks, leaving])
+        for client in clients.values():
+            await client.close()
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def _put(self, clients: dict[ServerNode, RemotingClient], chosen: random.Random) -> None:
+        for number in itertools.count():
+            await self.machine.sleep(chosen.uniform(0.2, 2.0))
+            server = chosen.choice(self._servers)
+            key, value = f"key-{self.machine.lives}-{number}", str(number)
+            fields = {"namespace": "simulation", "key": key, "value": value}
+            try:
+                await clients[server].invoke(RequestCode.PUT_KV_CONFIG, ext_fields=fields, timeout_seconds=1.5)
+            except RemotingError as error:
+                self.world.note(self.name, "not put", server.name, key, type(error).__name__)
+            else:
+                self.world.note(self.name, "put", server.name, key)
+                self.acknowledged[server.name][key] = value
+
+    async def _watch(self, server: ServerNode, client: RemotingClient, chosen: random.Random) -> None:
+        boot_id, since = None, 0
+        while True:
+            asked = PullRoutesRequest([*TOPICS, "news"], boot_id, since, 4000)
+            try:
+                answer = await client.invoke(
+                    RequestCode.PULL_ROUTES,
+                    body=NATIVE.encode(asked),
+                    timeout_seconds=5.0,
+                    serialize_type=SerializeType.MSGPACK,
+                )
+            except RemotingError:
+                await self.machine.sleep(chosen.uniform(0.1, 1.0))
+                continue
+            routes = read_routes(answer.body)
+            self.on_watch(server, asked, routes)
+            boot_id, since = routes.boot_id, routes.revision
+
+
 @dataclass
 class Cluster:
     """All nodes."""
@@ -287,6 +370,7 @@ class Cluster:
     servers: list[ServerNode] = field(default_factory=list)
     brokers: list[BrokerNode] = field(default_factory=list)
     clients: list[ClientNode] = field(default_factory=list)
+    operators: list[OperatorNode] = field(default_factory=list)
 
     @classmethod
     def built(cls, world: World, times: Times, directory: Path, chosen: random.Random) -> "Cluster":
@@ -311,11 +395,12 @@ class Cluster:
             cluster.clients.append(
                 ClientNode(world, node_machine, times, cluster.servers, watches=watches, protocol=protocol)
             )
+        cluster.operators.append(OperatorNode(world, machine("operator", "client", "3.1"), cluster.servers))
         return cluster
 
     @property
     def nodes(self) -> list[Node]:
-        return [*self.servers, *self.brokers, *self.clients]
+        return [*self.servers, *self.brokers, *self.clients, *self.operators]
 
     def node(self, name: str) -> Node:
         return next(node for node in self.nodes if node.name == name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Machine, World
+    from tests.simulation.world import World
 
 
 class ProcessDied(BaseException):
@@ -24,9 +24,8 @@ class ProcessDied(BaseException):
 class Disk:
     """The files of one machine."""
 
-    def __init__(self, machine: "Machine", directory: Path, chosen: random.Random) -> None:
+    def __init__(self, directory: Path, chosen: random.Random) -> None:
         self.directory = directory
-        self._machine = machine
         self._chosen = chosen
         # descriptors that the process has open
         self.open: set[int] = set()
@@ -37,6 +36,7 @@ class Disk:
         self.error = 0
         # after so many calls that change something, the power goes
         self.calls_left: int | None = None
+        self.on_torn: Callable[[], None] = lambda: None
         # what work in threads takes longer, for now
         self.slow_seconds = 0.0
         directory.mkdir(parents=True)
@@ -47,7 +47,7 @@ class Disk:
             self.calls_left -= 1
             if self.calls_left < 0:
                 self.calls_left = None
-                self._machine.on_torn()
+                self.on_torn()
                 raise ProcessDied
 
     def check(self) -> None:

@@ -1,11 +1,13 @@
 """What goes wrong in a run: a list of faults, planned before it begins, so that it can be shrunk."""
 
+import errno
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.simulation.cluster import BROKERS, TOPICS, BrokerNode, Cluster, Node
+from tests.simulation.disk import Disk
 
 # names of all machines, as a plan knows them
 SERVERS: Final = ("ns-1", "ns-2", "ns-3")
@@ -54,6 +56,10 @@ _KINDS: Final[dict[str, int]] = {
     "busy": 2,
     "clock": 3,
     "topic": 6,
+    "disk full": 2,
+    "disk fails": 2,
+    "disk slow": 2,
+    "torn": 4,
 }
 # those that happen on the way from one machine to another
 _WAYS: Final = frozenset({"cut", "cut both", "reset", "half-open", "crumbs", "slow way"})
@@ -82,6 +88,13 @@ def _fault(chosen: random.Random, kind: str, begin: float, end: float) -> Fault:
             value = chosen.choice([1, 2, 7, 100])
         case "slow way":
             value = round(chosen.uniform(0.02, 0.6), 3)
+        case "disk full" | "disk fails":
+            where = (chosen.choice(SERVERS),)
+            value = errno.ENOSPC if kind == "disk full" else errno.EIO
+        case "disk slow":
+            where, value = (chosen.choice(SERVERS),), round(chosen.uniform(0.05, 5.0), 3)
+        case "torn":
+            where, value = (chosen.choice(SERVERS),), chosen.randint(0, 12)
         case "busy":
             where, value = (chosen.choice(SERVERS),), round(chosen.uniform(0.01, 0.4), 3)
         case "clock":
@@ -120,6 +133,10 @@ class Injector:
             "busy": self._busy,
             "clock": self._clock,
             "topic": self._topic,
+            "disk full": self._disk_error,
+            "disk fails": self._disk_error,
+            "disk slow": self._disk_slow,
+            "torn": self._torn,
         }[fault.kind]
         end = begin(fault)
 
@@ -187,6 +204,41 @@ class Injector:
 
         def over() -> None:
             machine.pass_seconds = 0.0
+
+        return over
+
+    def _disk(self, fault: Fault) -> Disk:
+        disk = self._cluster.node(fault.where[0]).machine.disk
+        assert disk is not None
+        return disk
+
+    def _disk_error(self, fault: Fault) -> Callable[[], None]:
+        disk = self._disk(fault)
+        disk.error = fault.value
+
+        def over() -> None:
+            disk.error = 0
+
+        return over
+
+    def _disk_slow(self, fault: Fault) -> Callable[[], None]:
+        disk = self._disk(fault)
+        disk.slow_seconds = fault.value
+
+        def over() -> None:
+            disk.slow_seconds = 0.0
+
+        return over
+
+    def _torn(self, fault: Fault) -> Callable[[], None]:
+        """The power goes in the middle of what is being written."""
+        node, disk = self._cluster.node(fault.where[0]), self._disk(fault)
+        disk.calls_left, disk.on_torn = fault.value, node.lose_power
+
+        def over() -> None:
+            disk.calls_left = None
+            if not node.is_wanted:
+                self._up(node)
 
         return over
 

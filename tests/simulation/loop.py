@@ -98,7 +98,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return False
 
     def _complain(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.machine.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
+        if self.machine.loop is self:
+            self.machine.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass
@@ -118,6 +119,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _forget_cancelled(self) -> None:
         self._timer_cancelled_count -= 1
         heapq.heappop(self._scheduled)._scheduled = False
+
+    def forget_ready(self) -> None:
+        """Nothing that was to run in this pass does."""
+        for handle in self._ready:
+            handle.cancel()
 
     def step(self) -> None:
         """Make one pass."""

@@ -58,6 +58,15 @@ class World:
         if self.lines is not None:
             self.lines.append(line)
 
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """What is done in the block is done by no process."""
+        before, self.running = self.running, None
+        try:
+            yield
+        finally:
+            self.running = before
+
     def at(self, when: float, what: Callable[[], None]) -> None:
         """Have something happen outside all processes."""
         heapq.heappush(self._events, (when, next(self._numbers), what))
@@ -115,8 +124,6 @@ class Machine:
         self._wall = WALL_START + chosen.uniform(-60.0, 60.0)
         self._busy = 0.0
         self.disk: Disk | None = None
-        # told that the process died within a call to the disk
-        self.on_torn: Callable[[], None] = lambda: None
         # loops of dead processes, so that nothing in them runs when it would be collected
         self.graves: list[SimulatedLoop] = []
         # what went wrong in its process that no caller was told of
@@ -198,18 +205,20 @@ class Machine:
         self.world.note(self.name, "lost power")
         self._bury()
         if self.disk is not None:
-            self.disk.lose_power()
+            with self.world.outside():
+                self.disk.lose_power()
         self.is_on = False
         self.world.network.power_lost(self)
 
     def _bury(self) -> None:
         if self.loop is not None:
             self.graves.append(self.loop)
+            # it may have died in the middle of a pass
+            self.loop.forget_ready()
             self.loop = None
-            before, self.world.running = self.world.running, None
             if self.disk is not None:
-                self.disk.close_all()
-            self.world.running = before
+                with self.world.outside():
+                    self.disk.close_all()
             self.next_at = _NEVER
 
     @contextmanager
