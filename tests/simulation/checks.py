@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from namesrv.routeinfo.records import BrokerAddrInfo, Effect, Evicted, RouteChanged
@@ -14,11 +14,18 @@ from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame
 from tests.simulation.cluster import CLUSTER, BrokerNode, ClientNode, Cluster, Node, ServerNode
+from tests.simulation.faults import Fault
+from tests.simulation.network import End
+from tests.simulation.world import Violation
 
 # what tells a server that a broker lives
 _SIGNS_OF_LIFE: Final = frozenset(
     {RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION}
 )
+# faults of servers after which they may have lost any broker
+_HITS_ALL: Final = frozenset({"isolate", "busy"})
+# what a loop takes to read what has arrived; one that is slow takes longer
+_UNREAD_SECONDS: Final = 0.02
 _LOOK_SECONDS: Final = 0.5
 # of latency, and of passes of a loop between what arrives and what comes of it
 _SLACK_SECONDS: Final = 0.3
@@ -26,14 +33,6 @@ _SLACK_SECONDS: Final = 0.3
 _DRIFT: Final = 0.002
 _TICK_SECONDS: Final = 1.0
 _MAX_CREDIT_SECONDS: Final = 600.0
-
-
-class Violation(Exception):  # noqa: N818 - it is one
-    """An invariant does not hold."""
-
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
-        self.invariant = invariant
 
 
 # queues of a topic by broker, and addresses of these brokers; None: there is no route
@@ -82,13 +81,16 @@ def _addresses(groups: Iterable[BrokerData]) -> frozenset[tuple[str, int, str]]:
 class Checks:
     """Looks on, and raises a Violation."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, faults: Sequence[Fault]) -> None:
         self._cluster = cluster
+        self._faults = faults
         self._world = cluster.world
         self._times = cluster.times
         # (broker's machine, server's machine) -> when a sign of life arrived last, whatever became of it there
         self._heard: dict[tuple[str, str], float] = {}
         self._brokers = {node.address: node for node in cluster.brokers}
+        # the same -> when and over which connection it registered last
+        self._registered: dict[tuple[str, str], tuple[float, End]] = {}
         # boot id of a server's run -> what its routes were
         self._histories: dict[str, _History] = {}
         # (client, its life, run, topic) -> the place in the history up to which the client has come
@@ -103,17 +105,25 @@ class Checks:
         for node in cluster.nodes:
             node.machine.on_end = lambda left, node=node: self._ended(node, left)  # type: ignore[misc]
 
+    def _fail(self, invariant: str, what: str) -> None:
+        # not raised here: the process that did wrong would take it for an error of its own
+        self._world.violation = self._world.violation or Violation(invariant, what)
+
     def begin(self) -> None:
         self._world.at(self._world.now + _LOOK_SECONDS, self._look)
 
     # -- while it runs ------------------------------------------------------------------------------------------------
 
-    def _arrived(self, sender: str, receiver: str, data: bytes) -> None:
-        if self._world.machines[sender].kind != "broker":
+    def _arrived(self, end: End, data: bytes) -> None:
+        if end.there.kind != "broker":
             return
+        link = (end.there.name, end.machine.name)
         for frame in FrameReader(1 << 20).receive_data(data):
-            if decode_frame(frame).code in _SIGNS_OF_LIFE:
-                self._heard[sender, receiver] = self._world.now
+            code = decode_frame(frame).code
+            if code in _SIGNS_OF_LIFE:
+                self._heard[link] = self._world.now
+            if code == RequestCode.REGISTER_BROKER:
+                self._registered[link] = (self._world.now, end)
 
     def _effect(self, server: ServerNode, effect: Effect) -> None:
         if isinstance(effect, Evicted):
@@ -130,17 +140,24 @@ class Checks:
         if effect.reason == "silent":
             silent = self._world.now - self._heard.get((broker.name, server.name), -1e9)
             if silent < effect.live.expiry_seconds * (1 - _DRIFT) - 0.01:
-                raise Violation("NoLiveBrokerEvicted", f"{where} was evicted, heard {silent:.3f} s ago")
-        elif effect.reason == "disconnected":
+                self._fail("NoLiveBrokerEvicted", f"{where} was evicted, heard {silent:.3f} s ago")
+        elif effect.reason == "disconnected" and not server.machine.pass_seconds:
             assert server.controller is not None
             connection = server.controller.namesrv.connections.get(effect.live.connection_id)
             if connection is not None and connection.is_open:
-                raise Violation("NoRemovalOfNewerRegistration", f"{where} was on {connection!r}, which is open")
+                self._fail("NoRemovalOfNewerRegistration", f"{where} was on {connection!r}, which is open")
+            at, end = self._registered[broker.name, server.name]
+            if end.is_open and end.loop is server.machine.loop and at < self._world.now - _UNREAD_SECONDS:
+                silent = self._world.now - at
+                self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
         elif effect.reason == "unregistered" and broker.is_running and not broker.is_leaving:
-            raise Violation("NoRemovalOfNewerRegistration", f"{where} was unregistered by a life before this one")
+            self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by a life before this one")
 
     def _client_changed(self, client: ClientNode, change: RouteChange) -> None:
-        """What a client knows of one run of a server never goes back."""
+        """What a client knows is not lost, and of one run of a server it never goes back."""
+        for name in change.brokers_removed:
+            if not self._is_excused(name):
+                self._fail("RoutesNeverLost", f"{client.name} has lost {name} of {change.topic}")
         if change.new is None or (history := self._histories.get(change.new.run)) is None:
             return
         place = (client.name, client.machine.lives, change.new.run, change.topic)
@@ -150,7 +167,20 @@ class Checks:
             if values[number][1] == told:
                 self._places[place] = number
                 return
-        raise Violation("RevisionNeverBack", f"{client.name} knows {change.topic} on {sorted(told[0])}, after newer")
+        self._fail("RevisionNeverBack", f"{client.name} knows {change.topic} on {sorted(told[0])}, after newer")
+
+    def _is_excused(self, broker_name: str) -> bool:
+        """Whether something happened lately to a broker, or on its ways, so that servers may have lost it."""
+        group = [broker for broker in self._cluster.brokers if broker.broker_name == broker_name]
+        if any(not broker.is_wanted or broker.is_leaving for broker in group):
+            return True
+        machines = {broker.name for broker in group}
+        since = self._world.now - self._times.expiry - self._times.scan - self._times.warm_up - 2 * self._times.poll
+        return any(
+            fault.kind in _HITS_ALL or not machines.isdisjoint(fault.where)
+            for fault in self._faults
+            if fault.at <= self._world.now and fault.until >= since
+        )
 
     def _watched(self, server: ServerNode, asked: PullRoutesRequest, answer: PulledRoutes) -> None:
         """A watch is answered with all changes since it was asked, and nothing else."""
@@ -158,16 +188,16 @@ class Checks:
         where = f"{server.name} at {answer.revision}, asked since {asked.since}"
         if answer.boot_id == asked.boot_id:
             if answer.revision < asked.since:
-                raise Violation("WatchReordersNothing", where)
+                self._fail("WatchReordersNothing", where)
             changed = history.changed_topics(asked.since, answer.revision) & set(asked.topics)
             if missing := changed - answer.routes.keys():
-                raise Violation("WatchLosesNothing", f"{where}: without {sorted(missing)}")
+                self._fail("WatchLosesNothing", f"{where}: without {sorted(missing)}")
             if twice := answer.routes.keys() - changed:
-                raise Violation("WatchDoublesNothing", f"{where}: {sorted(twice)} once more")
+                self._fail("WatchDoublesNothing", f"{where}: {sorted(twice)} once more")
         for topic, route in answer.routes.items():
             told, value = _told(route), history.value(topic, answer.revision)
             if told != value:
-                raise Violation("WatchLosesNothing", f"{where}: {topic} is on {told}, not {value}")
+                self._fail("WatchLosesNothing", f"{where}: {topic} is on {told}, not {value}")
 
     def _check_kv(self, server: ServerNode) -> None:
         """What a server has acknowledged it has."""
@@ -176,14 +206,14 @@ class Checks:
         for operator in self._cluster.operators:
             for key, value in operator.acknowledged[server.name].items():
                 if found.get(key) != value:
-                    raise Violation("AcknowledgedKvKept", f"{server.name} has {found.get(key)} for {key}, not {value}")
+                    self._fail("AcknowledgedKvKept", f"{server.name} has {found.get(key)} for {key}, not {value}")
 
     def _look(self) -> None:
         for server in self._cluster.servers:
             self._look_at(server)
         for node in self._cluster.nodes:
             if node.machine.problems:
-                raise Violation("NothingCrashes", f"{node.name}: {node.machine.problems[0]}")
+                self._fail("NothingCrashes", f"{node.name}: {node.machine.problems[0]}")
         self._world.at(self._world.now + _LOOK_SECONDS, self._look)
 
     def _look_at(self, server: ServerNode) -> None:
@@ -202,7 +232,7 @@ class Checks:
             allowed = live.expiry_seconds + self._times.scan + _TICK_SECONDS + min(late, _MAX_CREDIT_SECONDS)
             if now - heard > allowed * (1 + _DRIFT) + _SLACK_SECONDS:
                 silent = f"silent for {now - heard:.3f} s, {late:.3f} s of which {server.name} stood still"
-                raise Violation("NoDeadBrokerKept", f"{broker.name} on {server.name}: {silent}")
+                self._fail("NoDeadBrokerKept", f"{broker.name} on {server.name}: {silent}")
 
     def _ended(self, node: Node, left: list[str]) -> None:
         disk = node.machine.disk
@@ -212,11 +242,11 @@ class Checks:
             self._world.at(self._world.now + 1.0, node.start)
             return
         if left:
-            raise Violation("NothingLeftBehind", f"{node.name} left {left}")
+            self._fail("NothingLeftBehind", f"{node.name} left {left}")
         if node.machine.problems:
-            raise Violation("NothingCrashes", f"{node.name}: {node.machine.problems[0]}")
+            self._fail("NothingCrashes", f"{node.name}: {node.machine.problems[0]}")
         if node.is_wanted:
-            raise Violation("NothingCrashes", f"{node.name} ended by itself")
+            self._fail("NothingCrashes", f"{node.name} ended by itself")
 
     # -- when it has calmed down --------------------------------------------------------------------------------------
 
@@ -228,7 +258,7 @@ class Checks:
     def _check_tables(self) -> None:
         for server in self._cluster.servers:
             for difference in self._differences(server):
-                raise Violation("TablesEqualTruth", f"{server.name}: {difference}")
+                self._fail("TablesEqualTruth", f"{server.name}: {difference}")
 
     def _alive(self) -> list[BrokerNode]:
         return [broker for broker in self._cluster.brokers if broker.is_running and not broker.is_leaving]
@@ -263,7 +293,8 @@ class Checks:
         expected = self.expected_rows()
         for client in self._cluster.clients:
             if not client.is_running or client.client is None:
-                raise Violation("EveryChangeSeen", f"{client.name} does not run")
+                self._fail("EveryChangeSeen", f"{client.name} does not run")
+                continue
             for topic, row in expected.items():
                 route = client.client.cached(topic)
                 if route is None and not client.client.is_in_use(topic):
@@ -275,7 +306,7 @@ class Checks:
                         for queues in route.data.queue_datas
                     }
                 if found != row:
-                    raise Violation("EveryChangeSeen", f"{client.name}: {topic} is on {found}, not {row}")
+                    self._fail("EveryChangeSeen", f"{client.name}: {topic} is on {found}, not {row}")
 
     def check_gone(self) -> None:
         """Everybody has left."""
@@ -284,4 +315,4 @@ class Checks:
                 tasks = (
                     "" if node.machine.loop is None else [repr(each) for each in asyncio.all_tasks(node.machine.loop)]
                 )
-                raise Violation("NothingLeftBehind", f"{node.name} has not ended: {tasks}")
+                self._fail("NothingLeftBehind", f"{node.name} has not ended: {tasks}")

@@ -82,8 +82,8 @@ class Network:
         self.chosen = world.random("network")
         self._numbers = itertools.count(_FIRST_DESCRIPTOR)
         self._ports: dict[str, Iterator[int]] = {}
-        # told of each write that has arrived as a whole: (from, to, data's code)
-        self.on_arrival: Callable[[str, str, bytes], None] = lambda *_: None
+        # told of each write that has arrived as a whole, and at which end
+        self.on_arrival: Callable[[End, bytes], None] = lambda *_: None
 
     # -- the wires ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Network:
         tries = [_FIRST_RETRY_SECONDS]
 
         def arrives() -> None:
-            if end.is_gone or connected.done():
+            if end.is_gone or connected.done() or machine.loop is not loop:
                 return
             if not (self.is_open(way) and self.is_open(back)):
                 self.world.at(self.world.now + tries[0], arrives)
@@ -236,6 +236,13 @@ class End(asyncio.Transport):
 
     def __repr__(self) -> str:
         return f"<End [{self.machine.name} to {self.there.name} | {'gone' if self.is_gone else 'open'}]>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody on either side has done anything to end it."""
+        peer = self.peer
+        ends_well = peer is not None and not peer.is_gone and not peer.is_closing()
+        return ends_well and not (self.is_gone or self._is_closing or self._has_eof)
 
     # -- the process's side -------------------------------------------------------------------------------------------
 
@@ -478,7 +485,7 @@ class End(asyncio.Transport):
         elif data:
             peer._received += data
             for write in writes:
-                self._network.on_arrival(self.machine.name, self.there.name, write)
+                self._network.on_arrival(peer, write)
         peer._plan_read()
 
     def _send_reset(self) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.simulation.checks import Checks, Violation
+from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster, Times
 from tests.simulation.faults import Fault, Injector, plan
 from tests.simulation.patches import simulated_surroundings
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 
 _FAULTS_BEGIN: Final = 4.0
 _FAULTS_END: Final = 24.0
@@ -52,7 +52,7 @@ def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: b
     invariant = message = ""
     with _quiet(), tempfile.TemporaryDirectory(dir=_quick_directory()) as directory, simulated_surroundings(world):
         cluster = Cluster.built(world, Times(), Path(directory), world.random("cluster"))
-        checks = Checks(cluster)
+        checks = Checks(cluster, faults)
         try:
             _run(world, cluster, checks, faults)
         except Violation as violation:
@@ -84,13 +84,11 @@ def _run_until(world: World, latest: float, check: Callable[[], None]) -> None:
     passed = 0
     while passed < _TWICE:
         world.run(world.now + 1.0)
-        try:
-            check()
-            passed += 1
-        except Violation:
-            passed = 0
-            if world.now >= latest:
-                raise
+        check()
+        found, world.violation = world.violation, None
+        passed = passed + 1 if found is None else 0
+        if found is not None and world.now >= latest:
+            raise found
 
 
 def _quick_directory() -> str | None:

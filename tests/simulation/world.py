@@ -27,6 +27,14 @@ _MOST_PASSES: Final = 3_000_000
 Kind = Literal["server", "broker", "client"]
 
 
+class Violation(Exception):  # noqa: N818 - it is one
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+
+
 class World:
     """Virtual time, the machines, and what happened."""
 
@@ -45,6 +53,8 @@ class World:
         self.passes = 0
         # the run has ended, and what is left is being cleared away
         self.is_over = False
+        # the first that was found, raised as soon as no process runs
+        self.violation: Violation | None = None
         self.network = Network(self)
 
     def random(self, purpose: str) -> random.Random:
@@ -74,6 +84,8 @@ class World:
     def run(self, until: float) -> None:
         """Let time pass."""
         while True:
+            if self.violation is not None:
+                raise self.violation
             due, machine = self._events[0][0] if self._events else _NEVER, None
             for each in self.machines.values():
                 if each.next_at < due:

@@ -143,6 +143,25 @@ async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(server: I
             assert [] == alive(server)
 
 
+async def test_stopped_server_reads_everything_before_it_believes_a_closed_connection(server: InProcess) -> None:
+    """An agent that has given the server up meanwhile has registered over another connection, which nobody has read."""
+    with socket.create_connection(server.address) as own, socket.socket() as newer:
+        await until(lambda: server.namesrv.connections)
+        own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
+        await until(lambda: server.namesrv.manager.tables.broker_live_table)
+
+        server.clock.stall(10)
+        own.close()
+        newer.connect(server.address)
+        newer.sendall(json_frame(103, 2, A.ext, registration("T", "V")))
+        await until(lambda: len(server.events("register")) == 2 or server.events("evict"))
+        assert [] == server.events("evict")
+
+        newer.close()
+        await until(lambda: not alive(server))
+        assert ["disconnected"] == [event["reason"] for event in server.events("evict")]
+
+
 async def test_stopped_server_forgets_no_heartbeat_after_it(server: InProcess, peer: NamesrvPeer) -> None:
     """One that is read before the tick is as fresh as it is, never younger than now."""
     await peer.register(A)
