@@ -49,6 +49,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Show when each broker of a topic's route was last heard and will be evicted, on each server.",
     ),
     "diff": ("diff:diff", "Compare NameServers: brokers (addresses, zone) and topics (queues, permissions, order)."),
+    "migrate check": (
+        "migrate:check",
+        "Compare what NameServers know and answer in RocketMQ's protocol, before one takes the place of another.",
+    ),
     "bench": ("bench:bench", "Measure how fast each server answers route questions."),
     "wipe-write-perm": (
         "brokers:wipe_write_perm",
@@ -104,6 +108,7 @@ _GROUPS: Final = {
     "kv": "Read and change the key-value config.",
     "config": "Read and change settings of running servers.",
     "access": "Check access files, and make keys for them.",
+    "migrate": "Replace one NameServer by another.",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from namesrv_remoting.bodies.route import ClusterInfo, TopicRouteData
 from namesrv_remoting.codes import Permission
 
-Kind = Literal["broker", "topic"]
+Kind = Literal["broker", "topic", "cluster", "order config", "setting", "answer"]
 Fact = str | int | bool | None
 # what one server says of one broker or topic: the name of each fact, and the fact
 Facts = Mapping[str, Fact]

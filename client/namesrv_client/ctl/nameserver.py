@@ -37,7 +37,7 @@ from namesrv_remoting.bodies.extensions import (
 )
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, TopicRouteData, read_route
-from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
     QueryNotFoundError,
@@ -236,6 +236,18 @@ class NameServer:
             body=body,
             timeout_seconds=self.timeout_seconds + wait_seconds,
             serialize_type=SerializeType.MSGPACK if is_native else SerializeType.JSON,
+        )
+
+    async def answer_as_rocketmq(
+        self, code: int, ext_fields: ExtFields | None = None, *, version: int = CURRENT_VERSION
+    ) -> RemotingCommand:
+        """The answer, also a refusal, to a question as RocketMQ's clients ask it, whatever the server speaks."""
+        return await self._client.invoke_raw(
+            code,
+            ext_fields=ext_fields,
+            timeout_seconds=self.timeout_seconds,
+            serialize_type=SerializeType.JSON,
+            version=version,
         )
 
     async def _extension(

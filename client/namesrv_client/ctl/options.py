@@ -169,7 +169,11 @@ def options_of(  # noqa: PLR0913 - each is an option
         "tls_verify_host": False if no_tls_verify_host else None,
     }
     return Options(
-        addresses=_addresses(server or (saved and saved.servers) or ()),
+        addresses=(
+            addresses_of(named, "--server")
+            if (named := server or (saved and saved.servers))
+            else addresses_of([os.environ.get("NAMESRV_ADDR") or "127.0.0.1"], "NAMESRV_ADDR")
+        ),
         output=output or "table",
         watch_seconds=None if watch is None else duration(watch, "--watch", at_least=_MIN_WATCH_SECONDS),
         timeout_seconds=duration(timeout or "3s", "--timeout"),
@@ -209,13 +213,11 @@ def _checked(kind: type[S], given: Mapping[str, object]) -> S:
 _COMMON: Final = inspect.signature(options_of).parameters
 
 
-def _addresses(servers: Sequence[str]) -> tuple[str, ...]:
+def addresses_of(servers: Sequence[str], where: str) -> tuple[str, ...]:
+    """The servers that an option or variable names, each with its port. Raises BadParameter."""
     from namesrv_runtime.name_servers import parse_list  # noqa: PLC0415  # see above
 
-    where, text = "--server", ";".join(servers)
-    if not servers:
-        where, text = "NAMESRV_ADDR", os.environ.get("NAMESRV_ADDR") or "127.0.0.1"
-    parts = [part.strip() for part in text.replace(",", ";").split(";")]
+    parts = [part.strip() for part in ";".join(servers).replace(",", ";").split(";")]
     # the usual port behind a name, an IPv4 address and a bracketed IPv6 one
     parts = [f"{it}:{DEFAULT_PORT}" if it and (it.endswith("]") or ":" not in it) else it for it in parts]
     try:

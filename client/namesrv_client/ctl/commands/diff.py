@@ -20,6 +20,7 @@ from namesrv_remoting.errors import RemotingError
 
 # names that one line of the table holds
 _NAMES_SHOWN: Final = 3
+DIFFERENCE_HEADS: Final = ("what", "name", "fact")
 
 
 def diff(options: Options) -> None:
@@ -76,18 +77,21 @@ def _counts(view: View) -> dict[str, int]:
 
 def difference_table(found: Sequence[Difference], servers: Sequence[str]) -> list[RenderableType]:
     """A line per fact, a column per server."""
-    rows = []
-    for names, one in grouped(found):
-        # one more name is no longer than saying that there is one more
-        names_shown = names if len(names) <= _NAMES_SHOWN + 1 else names[:_NAMES_SHOWN]
-        more = len(names) - len(names_shown)
-        texts = [
-            Text("")
-            if server not in one.values
-            else Text("no", style="red")
-            if one.values[server] is False
-            else cell(one.values[server])
-            for server in servers
-        ]
-        rows.append((one.kind, ", ".join(names_shown) + (f" and {more:,} more" if more else ""), one.fact, *texts))
-    return table(("what", "name", "fact", *servers), rows)
+    rows = [difference_row(names, one, servers) for names, one in grouped(found)]
+    return table((*DIFFERENCE_HEADS, *servers), rows)
+
+
+def difference_row(names: Sequence[str], one: Difference, servers: Sequence[str]) -> tuple[object, ...]:
+    """The line of a fact in which these differ alike."""
+    # one more name is no longer than saying that there is one more
+    names_shown = names if len(names) <= _NAMES_SHOWN + 1 else names[:_NAMES_SHOWN]
+    more = len(names) - len(names_shown)
+    texts = [
+        Text("")
+        if server not in one.values
+        else Text("no", style="red")
+        if one.values[server] is False
+        else cell(one.values[server])
+        for server in servers
+    ]
+    return (one.kind, ", ".join(names_shown) + (f" and {more:,} more" if more else ""), one.fact, *texts)

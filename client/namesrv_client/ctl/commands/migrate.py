@@ -1,0 +1,299 @@
+"""`migrate check`: whether brokers, clients and tools would notice that one NameServer takes another one's place."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from namesrv_client.ctl import PROGRAM, ExitCode
+from namesrv_client.ctl.commands.diff import DIFFERENCE_HEADS, difference_row
+from namesrv_client.ctl.comparison import Difference, Facts, Kind, differences
+from namesrv_client.ctl.migration import (
+    Judged,
+    TopicAnswers,
+    judged,
+    overview_facts,
+    setting_facts,
+    topic_differences,
+    topic_facts,
+)
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.options import Options, addresses_of, duration
+from namesrv_client.ctl.output import Output, Report, table
+from namesrv_client.ctl.running import run
+from namesrv_client.ctl.servers import Answers, Servers, reason
+from namesrv_remoting.bodies.dialects import JSON
+from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
+from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, KVTable, TopicList
+from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, ResponseCode
+from namesrv_remoting.command import ExtFields, RemotingCommand
+from namesrv_remoting.errors import QueryNotFoundError, RemotingError, ResponseError, response_error
+
+# RocketMQ's number of 4.9.3: servers answer a later one in standard JSON, and Apache's this one with bare keys
+_OLD_VERSION: Final = 399
+# topics that are asked about at the same time: two questions to each server
+_TOPICS_AT_ONCE: Final = 16
+_WATCH_SECONDS: Final = 2.0
+_ORDER_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+# questions that are refused everywhere: nobody has a topic, value or request like these
+_REFUSED: Final[Mapping[str, tuple[int, ExtFields]]] = {
+    "to an unknown topic": (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "namesrvctl-migrate-check"}),
+    "to an unknown KV value": (RequestCode.GET_KV_CONFIG, {"namespace": "namesrvctl", "key": "migrate-check"}),
+    "to an unknown request": (9999, {}),
+}
+
+_View = dict[tuple[Kind, str], Facts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Overview:
+    """What one server says of everything but the routes of its topics."""
+
+    groups: Mapping[str, BrokerData]
+    topics: frozenset[str]
+    view: _View
+    settings: Mapping[str, str]
+    # what this account is not shown
+    hidden: Sequence[str]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much that is."""
+        instances = sum(len(group.broker_addrs) for group in self.groups.values())
+        return {"brokers": instances, "topics": len(self.topics)}
+
+
+def check(
+    options: Options,
+    source: Annotated[
+        list[str],
+        typer.Option(
+            "--from", metavar="HOST[:PORT]", help="NameServer that is to be replaced; repeat it, or name several."
+        ),
+    ],
+    target: Annotated[
+        list[str], typer.Option("--to", metavar="HOST[:PORT]", help="NameServer that takes its place, likewise.")
+    ],
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within", metavar="TIME", help="Repeat until they agree, for so long at most (10m).", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Compare what NameServers know and answer in RocketMQ's protocol, before one takes the place of another.
+
+    Brokers, clusters, the route of every topic as new and as old clients ask for it, order configuration, settings and
+    refusals. Each difference says whether brokers, clients or tools notice it, and why. --watch repeats it until they
+    agree. The servers are those of --from and --to; --server is not used.
+
+    Exits with 0 if they agree in all that matters, and with 1 if not, or if one of them cannot be compared.
+    """
+    sides = dict.fromkeys(addresses_of(source, "--from"), "from")
+    targets = addresses_of(target, "--to")
+    if both := [address for address in targets if address in sides]:
+        raise typer.BadParameter(f"{both[0]} is also in --from", param_hint="--to")
+    sides |= dict.fromkeys(targets, "to")
+    at_most = None if within is None else duration(within, "--within")
+    seconds = options.watch_seconds or (None if at_most is None else _WATCH_SECONDS)
+
+    async def stream(servers: Servers, output: Output) -> int:
+        began = servers.clock.monotonic()
+        while True:
+            report = await _compared(servers, sides)
+            head = None if seconds is None else f"every {seconds:g} s until they agree; Ctrl-C ends"
+            output.report(report, head=head)
+            took = servers.clock.monotonic() - began
+            is_last = seconds is None or (at_most is not None and took + seconds > at_most)
+            if is_last or report.code is ExitCode.OK:
+                return report.code
+            await servers.clock.sleep(seconds or 0.0)
+
+    run(replace(options, addresses=tuple(sides)), stream, ExitCode.INTERRUPTED, may_repeat=True)
+
+
+async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
+    overviews = await servers.ask(_overview)
+    seen = overviews.given
+    found: list[Difference] = []
+    if len(seen) == len(sides):
+        settings = setting_facts({server: each.settings for server, each in seen.items()})
+        found = differences({server: each.view | settings[server] for server, each in seen.items()})
+        by_topic, failures = await _topic_differences(servers.all, seen)
+        found += by_topic
+        overviews = Answers({**overviews.outcomes, **failures})
+    verdicts = judged(found)
+    hidden = [f"{server}: {what}" for server, each in seen.items() for what in each.hidden]
+    has_answers = len(overviews.given) == len(sides)
+    code = max(overviews.code(needs_all=True), ExitCode.NO if any(one.matters for one in verdicts) else ExitCode.OK)
+    return Report(
+        {
+            "agree": code is ExitCode.OK,
+            "servers": [
+                {"side": sides[each["server"]], **each} for each in overviews.documents(lambda each: each.counts)
+            ],
+            "differences": [
+                {
+                    "kind": one.difference.kind,
+                    "names": one.names,
+                    "fact": one.difference.fact,
+                    "values": one.difference.values,
+                    "matters": one.matters,
+                    "why": one.why,
+                }
+                for one in verdicts
+            ],
+        },
+        [*_table(verdicts, tuple(sides)), *([_summary(verdicts, seen)] if has_answers else [])],
+        code,
+        [*overviews.problems(), *hidden],
+    )
+
+
+def _table(verdicts: Sequence[Judged], servers: Sequence[str]) -> list[RenderableType]:
+    rows = [
+        (
+            Text("yes", style="red") if one.matters else Text("no", style="dim"),
+            *difference_row(one.names, one.difference, servers),
+            one.why,
+        )
+        for one in verdicts
+    ]
+    return table(("matters", *DIFFERENCE_HEADS, *servers, "why"), rows)
+
+
+def _summary(verdicts: Sequence[Judged], seen: Mapping[str, _Overview]) -> Text:
+    matter = sum(one.matters for one in verdicts)
+    counts = next(iter(seen.values())).counts
+    known = f"{counts['brokers']:,} brokers, {counts['topics']:,} topics"
+    if matter:
+        return Text(f"{matter} differences that matter", style="red")
+    harmless = f", but for {len(verdicts)} differences that nobody notices" if verdicts else ""
+    return Text(f"{len(seen)} servers agree: {known}{harmless}")
+
+
+async def _overview(server: NameServer) -> _Overview:
+    info, listed, *refusals = await asyncio.gather(
+        _asked(server, RequestCode.GET_BROKER_CLUSTER_INFO),
+        _asked(server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+        *(server.answer_as_rocketmq(code, fields) for code, fields in _REFUSED.values()),
+    )
+    clusters = JSON.read_answer(ClusterInfo, info.body)
+    hidden: list[str] = []
+    view: _View = dict(overview_facts(clusters))
+    for key, value in (await _shown(_order_config(server), "order configuration", hidden)).items():
+        view["order config", key] = {"value": value}
+    for what, answer in zip(_REFUSED, refusals, strict=True):
+        view["answer", what] = {"code": answer.code, "remark": answer.remark}
+    return _Overview(
+        clusters.broker_addr_table,
+        frozenset(JSON.read_answer(TopicList, listed.body).topic_list),
+        view,
+        await _shown(_settings(server), "settings", hidden),
+        hidden,
+    )
+
+
+async def _asked(server: NameServer, code: int, fields: ExtFields | None = None) -> RemotingCommand:
+    answer = await server.answer_as_rocketmq(code, fields)
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer.code, answer.remark, answer.ext_fields)
+    return answer
+
+
+async def _order_config(server: NameServer) -> Mapping[str, str]:
+    try:
+        answer = await _asked(server, RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": _ORDER_CONFIG})
+    except QueryNotFoundError:
+        return {}
+    return JSON.read_answer(KVTable, answer.body).table
+
+
+async def _settings(server: NameServer) -> Mapping[str, str]:
+    answer = await _asked(server, RequestCode.GET_NAMESRV_CONFIG)
+    try:
+        return parse_properties(answer.body.decode(errors="backslashreplace"))
+    except PropertiesError:
+        return {}
+
+
+async def _shown(asking: Any, what: str, hidden: list[str]) -> Mapping[str, str]:
+    """What is to be seen; an account may not be allowed to."""
+    try:
+        found: Mapping[str, str] = await asking
+    except ResponseError as error:
+        hidden.append(f"{what} not compared: {reason(error)}")
+        return {}
+    return found
+
+
+async def _topic_differences(
+    servers: Sequence[NameServer], seen: Mapping[str, _Overview]
+) -> tuple[list[Difference], dict[str, RemotingError]]:
+    """In what they differ about topics, by name, each asked of all at the same moment; and who failed meanwhile."""
+    topics = sorted(frozenset().union(*(each.topics for each in seen.values())))
+    found: dict[str, list[Difference]] = {}
+    failures: dict[str, RemotingError] = {}
+    waiting = iter(topics)
+    show = _progress(len(topics))
+
+    async def facts(server: NameServer, topic: str) -> Facts:
+        overview = seen[server.address]
+        answers = TopicAnswers(*await asyncio.gather(_route(server, topic), _route(server, topic, _OLD_VERSION)))
+        return topic_facts(answers, overview.groups, is_listed=topic in overview.topics)
+
+    async def work() -> None:
+        for topic in waiting:
+            said = await asyncio.gather(*(facts(server, topic) for server in servers), return_exceptions=True)
+            by_server: dict[str, Facts] = {}
+            for server, each in zip(servers, said, strict=True):
+                if isinstance(each, RemotingError):
+                    failures.setdefault(server.address, each)
+                elif isinstance(each, BaseException):
+                    raise each
+                else:
+                    by_server[server.address] = each
+            if failures:
+                return
+            if differing := topic_differences(topic, by_server):
+                found[topic] = differing
+            show()
+
+    try:
+        await asyncio.gather(*(work() for _ in range(min(_TOPICS_AT_ONCE, len(topics)))))
+    finally:
+        show(is_over=True)
+    return [one for topic in sorted(found) for one in found[topic]], failures
+
+
+async def _route(server: NameServer, topic: str, version: int = CURRENT_VERSION) -> bytes | None:
+    """The body of 105 to a client of a version, None if there is no route."""
+    answer = await server.answer_as_rocketmq(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, version=version)
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    if answer.code != ResponseCode.SUCCESS:
+        raise response_error(answer.code, answer.remark, answer.ext_fields)
+    return answer.body
+
+
+def _progress(total: int) -> Callable[..., None]:
+    """Says on a terminal how far it is, at each percent."""
+    done = 0
+
+    def show(*, is_over: bool = False) -> None:
+        nonlocal done
+        done += 1
+        if not sys.stderr.isatty():
+            return
+        if is_over:
+            sys.stderr.write("\r\x1b[K")
+        elif done * 100 // total != (done - 1) * 100 // total:
+            sys.stderr.write(f"\r{PROGRAM}: {done:,} of {total:,} topics compared")
+        sys.stderr.flush()
+
+    return show

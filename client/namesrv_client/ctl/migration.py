@@ -1,0 +1,220 @@
+"""What two NameServers answer in RocketMQ's protocol, fact by fact, and which differences brokers and clients notice.
+
+Everything here is about bodies as they were on the wire: what our own client makes of them hides how they are spelt.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, Facts, Kind, disagreements, grouped, perm_text
+from namesrv_remoting.bodies.base import read_json
+from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData, read_route
+
+# keys without which a route may be another one, and what then differs
+_SETTINGS: Final[Mapping[str, str]] = {
+    "orderMessageEnable": "only with it do routes have the order configuration of their topic",
+    "supportActingMaster": "only with it does a slave stand in for a dead master in routes",
+    "deleteTopicWithBrokerRegistration": "only with it does a topic go that its broker does not register any more",
+    "returnOrderTopicConfigToBroker": "only with it do brokers learn the order configuration when they register",
+    "notifyMinBrokerIdChanged": "only with it are brokers told when their group's smallest id changes",
+    "enableTopicList": "without it a cluster's topics cannot be listed",
+    "enableAllTopicList": "without it topics cannot be listed",
+}
+# a member name as fastjson writes an integer: without quotes
+_BARE_KEY: Final = re.compile(rb"[{,]-?\d+:")
+_OLD_FLAGS: Final = b'"topicSynFlag":'
+
+_anything: Final = msgspec.json.Decoder(Any)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A difference, whether brokers, clients or tools notice it, and why they do or do not."""
+
+    # of all that differ alike
+    names: Sequence[str]
+    difference: Difference
+    matters: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAnswers:
+    """The bodies of 105 for one topic to new clients, in standard JSON, and to those before 4.9.4; None: code 17."""
+
+    standard: bytes | None
+    old: bytes | None
+
+
+def overview_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
+    """Every instance of every group, as `cluster/name/id`, and every cluster."""
+    found: dict[tuple[Kind, str], Facts] = {
+        ("broker", f"{group.cluster}/{group.broker_name}/{broker_id}"): {
+            "address": address,
+            "zone": group.zone_name,
+            "acting master": group.enable_acting_master,
+        }
+        for group in info.broker_addr_table.values()
+        for broker_id, address in group.broker_addrs.items()
+    }
+    for cluster, names in info.cluster_addr_table.items():
+        found["cluster", cluster] = {"groups": ", ".join(sorted(names))}
+    return found
+
+
+def setting_facts(configs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[tuple[Kind, str], Facts]]:
+    """Of each server the settings on which answers depend, as far as all of them say."""
+    common = [key for key in _SETTINGS if all(key in config for config in configs.values())]
+    return {server: {("setting", key): {"value": config[key]} for key in common} for server, config in configs.items()}
+
+
+def topic_facts(answers: TopicAnswers, groups: Mapping[str, BrokerData], *, is_listed: bool) -> dict[str, Fact]:
+    """What one server says of one topic. Raises RemoteProtocolError when that is no route.
+
+    Where brokers are is a fact of theirs: of the route's own only what contradicts the server's table of brokers.
+    """
+    if answers.standard is None:
+        # only what it does know is worth a fact
+        return {"listed": True} if is_listed else {}
+    route = read_route(answers.standard)
+    facts: dict[str, Fact] = {
+        PRESENT: True,
+        "listed": is_listed,
+        "the same to clients before 4.9.4": answers.old is not None
+        and _in_order(read_route(answers.old)) == _in_order(route),
+    }
+    facts.update(_queue_facts(route))
+    for group in route.broker_datas:
+        if group != groups.get(group.broker_name):
+            addresses = sorted(group.broker_addrs.items())
+            where = ", ".join(f"{broker_id}={address}" for broker_id, address in addresses)
+            facts[f"addresses of {group.broker_name}"] = f"{group.cluster}: {where}"
+    facts["order"] = route.order_topic_conf
+    facts["filter servers"] = ", ".join(sorted(route.filter_server_table)) or None
+    for name, info in sorted((route.topic_queue_mapping_by_broker or {}).items()):
+        pairs = sorted((info.curr_id_map or {}).items())
+        facts[f"static queues on {name}"] = ", ".join(f"{logical}={physical}" for logical, physical in pairs)
+    facts["first broker"] = route.broker_datas[0].broker_name if route.broker_datas else None
+    facts["integers as bare keys"] = bool(answers.old and _BARE_KEY.search(answers.old))
+    facts["flags as topicSynFlag"] = _OLD_FLAGS in answers.standard
+    facts.update(dict.fromkeys(_members(read_json(_anything, answers.standard, "TopicRouteData")), True))
+    return facts
+
+
+def _in_order(route: TopicRouteData) -> TopicRouteData:
+    return msgspec.structs.replace(
+        route,
+        broker_datas=sorted(route.broker_datas, key=lambda group: group.broker_name),
+        queue_datas=sorted(route.queue_datas, key=lambda queues: queues.broker_name),
+    )
+
+
+def _queue_facts(route: TopicRouteData) -> Iterator[tuple[str, Fact]]:
+    for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name):
+        name = queues.broker_name
+        yield f"queues on {name}", f"{queues.read_queue_nums} read, {queues.write_queue_nums} write"
+        yield f"permission on {name}", perm_text(queues.perm)
+        yield f"flags on {name}", queues.topic_sys_flag
+
+
+def _members(body: object, path: str = "member ") -> Iterator[str]:
+    """The names of all members, of all elements of a list together; names that are data, as ids, count as one."""
+    if isinstance(body, list):
+        for each in body:
+            yield from _members(each, path)
+    elif isinstance(body, dict):
+        for name, value in body.items():
+            here = f"{path}{name}"
+            if isinstance(value, str | int | float | bool | None):
+                if not path.endswith("brokerAddrs."):
+                    yield here
+            elif name not in ("filterServerTable", "topicQueueMappingByBroker"):
+                yield from _members(value, f"{here}.")
+
+
+def topic_differences(topic: str, facts: Mapping[str, Facts]) -> list[Difference]:
+    """In what servers differ about a topic; of one that only some have, only that is said."""
+    having = [PRESENT in one for one in facts.values()]
+    if any(having) and not all(having):
+        return [Difference("topic", topic, PRESENT, {server: PRESENT in one for server, one in facts.items()})]
+    return [Difference("topic", topic, fact, values) for fact, values in disagreements(facts).items()]
+
+
+def judged(found: Iterable[Difference]) -> list[Judged]:
+    """What matters first."""
+    verdicts = [Judged(names, one, *_verdict(one)) for names, one in grouped(found)]
+    return sorted(verdicts, key=lambda one: not one.matters)
+
+
+def _verdict(one: Difference) -> tuple[bool, str]:
+    """Whether a difference matters, and why."""
+    if one.kind == "setting":
+        return True, _SETTINGS[one.name]
+    exact, by_beginning = _VERDICTS.get(one.kind, ({}, {}))
+    if one.fact in exact:
+        return exact[one.fact]
+    for beginning, verdict in by_beginning.items():
+        if one.fact.startswith(beginning):
+            return verdict
+    return True, "answers differ"
+
+
+_Verdicts = Mapping[str, tuple[bool, str]]
+
+# by kind: of facts by name, and of those that begin like this
+_VERDICTS: Final[Mapping[str, tuple[_Verdicts, _Verdicts]]] = {
+    "broker": (
+        {
+            PRESENT: (True, "it has not registered there: it does not know that server, or cannot reach it"),
+            "address": (True, "clients would connect to another place"),
+            "zone": (True, "clients of a zone would see other brokers"),
+            "acting master": (True, "whether a slave may stand in for its master depends on it"),
+        },
+        {},
+    ),
+    "cluster": (
+        {
+            PRESENT: (True, "no broker of it has registered there"),
+            "groups": (True, "a broker has not registered there, or is in another cluster"),
+        },
+        {},
+    ),
+    "topic": (
+        {
+            PRESENT: (True, "clients of the one server would not find it"),
+            "listed": (False, "only tools read the list of topics"),
+            "the same to clients before 4.9.4": (True, "old and new clients of that server see other routes"),
+            "order": (True, "producers of ordered messages take other queues"),
+            "filter servers": (True, "consumers that filter by class would not find theirs"),
+            "first broker": (False, "clients look brokers up by name; topicClusterList names the first one's cluster"),
+            "integers as bare keys": (False, "clients read them with quotes and without"),
+            "flags as topicSynFlag": (False, "only an mqadmin of 4.8 or older looks for the old name"),
+        },
+        {
+            "queues on ": (True, "clients would use other queues"),
+            "permission on ": (True, "clients would write or read elsewhere"),
+            "flags on ": (True, "tools that change the topic copy its flags from the route"),
+            "addresses of ": (True, "the route contradicts that server's own table of brokers"),
+            "static queues on ": (True, "logical queues would lead to other brokers"),
+            "member ": (False, "clients take the default for a member that is missing, and skip one they do not know"),
+        },
+    ),
+    "order config": (
+        {
+            PRESENT: (True, "producers of ordered messages may take other queues"),
+            "value": (True, "producers of ordered messages may take other queues"),
+        },
+        {},
+    ),
+    "answer": (
+        {
+            "code": (True, "clients act on the code"),
+            "remark": (False, "clients act on the code and only log the text"),
+        },
+        {},
+    ),
+}

@@ -1,0 +1,193 @@
+"""The command `migrate check`: what brokers, clients and tools would notice of a change of NameServers."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_client.ctl.comparison import Difference
+from namesrv_client.ctl.migration import TopicAnswers, judged, topic_differences, topic_facts
+from namesrv_remoting.bodies.route import BrokerData
+from tests.support.apache_server import ApacheFront
+from tests.support.ctl import Result, address_of, asked, ctl, nobody, run
+from tests.support.fake_clock import until
+from tests.support.in_process import namesrv_in_process
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration, topic_config
+from tests.support.route_clients import asked as answered
+
+ELSEWHERE = MASTER._replace(addr="10.0.99.99:10911")
+
+
+async def checked(one: str, two: str, *args: str) -> tuple[Result, list[tuple[Any, ...]]]:
+    """What it says, and each difference: whether it matters, kind, names, fact, and the values in their order."""
+    result = await ctl("migrate", "check", "--from", one, "--to", two, "-o", "json", *args)
+    found = [
+        (it["matters"], it["kind"], ",".join(it["names"]), it["fact"], *it["values"].values())
+        for it in result.json["differences"]
+    ]
+    return result, found
+
+
+async def test_servers_that_answer_alike(tmp_path: Path) -> None:
+    """Every topic is asked for in both forms, in RocketMQ's protocol only, of however many servers."""
+    async with (
+        namesrv_in_process(tmp_path / "1") as first,
+        asked(tmp_path / "2") as (second, two),
+        asked(tmp_path / "3") as (third, three),
+        ApacheFront(first.address) as apache,
+    ):
+        for server in (first, second, third):
+            peer = await server.connect()
+            await peer.register(MASTER)
+            await peer.register(SLAVE)
+            await peer.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
+        args = ("migrate", "check", "--from", address_of(apache), "--to", f"{two};{three}")
+
+        same = await ctl(*args)
+        told = await ctl(*args, "-o", "json")
+
+        assert (0, "3 servers agree: 2 brokers, 2 topics\n", "") == same
+        counts = {"brokers": 2, "topics": 2}
+        servers = [
+            {"side": side, "server": where, **counts}
+            for side, where in (("from", address_of(apache)), ("to", two), ("to", three))
+        ]
+        assert {"agree": True, "servers": servers, "differences": []} == told.json
+        once = [101, *[105] * 5, 106, 206, 219, 319, 9999]
+        assert sorted(2 * once) == sorted(code for code, _ in apache.questions)
+        assert 0 == apache.refused
+
+
+async def test_each_difference_says_whether_it_matters(tmp_path: Path) -> None:
+    """Brokers, addresses, queues, permissions, flags, order configuration and settings; alike ones in one line."""
+    async with (
+        asked(tmp_path / "1", order_message_enable=True) as (first, one),
+        asked(tmp_path / "2") as (second, two),
+    ):
+        there, here = await first.connect(), await second.connect()
+        mapping = {"T": {"topic": "T", "bname": "broker-a", "totalQueues": 1, "currIdMap": {"0": 0}}}
+        await there.register(MASTER, registration("T", "U", "V", "W", filter_servers=("10.0.0.1:3",), mappings=mapping))
+        other = (topic_config("T", perm=4), topic_config("U", write=16), topic_config("V", flags=2))
+        await here.register(ELSEWHERE, registration(*other), __ZONE_NAME="z")
+        await there.register(OTHER, registration("X", "Y"))
+        await there.call(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
+
+        result, found = await checked(one, two)
+        shown = await ctl("migrate", "check", "--from", one, "--to", two, "--within", "1ms")
+
+        assert (1, False) == (result.code, result.json["agree"])
+        expected = [
+            ("broker", "cluster-1/broker-a/0", "address", "10.0.0.1:10911", "10.0.99.99:10911"),
+            ("broker", "cluster-1/broker-a/0", "zone", None, "z"),
+            ("broker", "cluster-1/broker-b/0", "present", True, False),
+            ("cluster", "cluster-1", "groups", "broker-a, broker-b", "broker-a"),
+            ("order config", "T", "present", True, False),
+            ("setting", "orderMessageEnable", "value", "true", "false"),
+            ("topic", "T", "permission on broker-a", "RW-", "R--"),
+            ("topic", "T", "order", "broker-a:8", None),
+            ("topic", "T", "static queues on broker-a", "0=0", None),
+            ("topic", "T,U,V", "filter servers", "10.0.0.1:10911", None),
+            ("topic", "U", "queues on broker-a", "8 read, 8 write", "8 read, 16 write"),
+            ("topic", "V", "flags on broker-a", 0, 2),
+            ("topic", "W,X,Y", "present", True, False),
+        ]
+        assert sorted(map(str, expected)) == sorted(str(tuple(rest)) for flag, *rest in found if flag)
+        # comes with the others
+        harmless = {fact for flag, _, _, fact, *_ in found if not flag}
+        assert {"member brokerDatas.zoneName", "member orderTopicConf"} == harmless
+        assert [True] * len(expected) == [flag for flag, *_ in found][: len(expected)]
+        assert 1 == shown.code
+        assert f"{len(expected)} differences that matter" == shown.lines[-1]
+
+
+# a route as this server spells it in both forms, as Apache's 5.x does for old clients, and as 4.x does
+OURS = (
+    b'{"brokerDatas":[{"brokerAddrs":{"0":"a:1"},"brokerName":"a","cluster":"c","enableActingMaster":false},'
+    b'{"brokerAddrs":{"0":"b:1"},"brokerName":"b","cluster":"c","enableActingMaster":false}],"filterServerTable":{},'
+    b'"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}]}'
+)
+OLD = (
+    b'{"brokerDatas":[{"brokerAddrs":{0:"b:1"},"brokerName":"b","cluster":"c"},'
+    b'{"brokerAddrs":{0:"a:1"},"brokerName":"a","cluster":"c"}],"filterServerTable":{},'
+    b'"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":8,"topicSynFlag":0,"writeQueueNums":8}]}'
+)
+GROUPS = {name: BrokerData("c", name, {0: f"{name}:1"}) for name in "ab"}
+
+
+@pytest.mark.parametrize(
+    ("old", "found"),
+    [
+        (TopicAnswers(OURS, OURS), []),
+        (
+            TopicAnswers(OLD, OLD),
+            [
+                (False, "first broker", "b", "a"),
+                (False, "flags as topicSynFlag", True, False),
+                (False, "integers as bare keys", True, False),
+                (False, "member brokerDatas.enableActingMaster", None, True),
+                (False, "member queueDatas.topicSynFlag", True, None),
+                (False, "member queueDatas.topicSysFlag", None, True),
+            ],
+        ),
+        (
+            TopicAnswers(OURS, OLD.replace(b"a:1", b"a:2")),
+            [(True, "the same to clients before 4.9.4", False, True), (False, "integers as bare keys", True, False)],
+        ),
+        (
+            TopicAnswers(OURS.replace(b"a:1", b"a:2"), OURS.replace(b"a:1", b"a:2")),
+            [(True, "addresses of a", "c: 0=a:2", None)],
+        ),
+        (TopicAnswers(None, None), [(True, "present", False, True)]),
+    ],
+)
+def test_spelling_is_harmless_and_contents_are_not(old: TopicAnswers, found: list[tuple[Any, ...]]) -> None:
+    """Both forms of a route are looked at as they were on the wire."""
+    ours = topic_facts(TopicAnswers(OURS, OURS), GROUPS, is_listed=True)
+    verdicts = judged(topic_differences("T", {"old": topic_facts(old, GROUPS, is_listed=True), "ours": ours}))
+
+    said = [(it.matters, it.difference.fact, *it.difference.values.values()) for it in verdicts]
+    assert sorted(map(str, found)) == sorted(map(str, said))
+    assert all(it.why for it in verdicts)
+
+
+@pytest.mark.parametrize(("fact", "matters"), [("code", True), ("remark", False)])
+def test_texts_of_refusals_are_harmless(fact: str, matters: bool) -> None:
+    """Clients act on the code."""
+    assert matters == judged([Difference("answer", "to an unknown topic", fact, {"a": 1, "b": 2})])[0].matters
+
+
+async def test_a_server_that_does_not_answer_cannot_be_compared(tmp_path: Path) -> None:
+    """One is a no, with the reason; all of them is 2, as nothing was asked; and so is wrong usage."""
+    async with asked(tmp_path) as (_, one), ApacheFront(("127.0.0.1", 1)) as broken:
+        broken.remarks |= dict.fromkeys((101, 105, 206, 219, 319, 9999, 106), "name server not ready")
+        with nobody() as absent:
+            result, _ = await checked(one, absent)
+            assert (1, False) == (result.code, result.json["agree"])
+            assert result.problems[0].startswith(f"no connection to {absent}")
+            elsewhere = absent.replace("127.0.0.1", "localhost")
+            assert 2 == (await ctl("migrate", "check", "--from", absent, "--to", elsewhere)).code
+        result, _ = await checked(one, address_of(broken))
+        why = "refused with code 1: name server not ready"
+        assert (1, [f"{address_of(broken)}: {why}"]) == (result.code, result.problems)
+    for args in (["--from", "a"], ["--to", "a"], ["--from", "a", "--to", "a"], ["--from", "a:x", "--to", "b"]):
+        assert 2 == run("migrate", "check", *args).code
+
+
+async def test_it_is_repeated_until_they_agree(tmp_path: Path) -> None:
+    """A line of JSON each time; the last one says that they do."""
+    async with asked(tmp_path / "1") as (first, one), asked(tmp_path / "2") as (second, two):
+        await (await first.connect()).register(MASTER)
+        checking = asyncio.create_task(
+            ctl("migrate", "check", "--from", one, "--to", two, "--watch", "100ms", "--within", "5m", "-o", "json")
+        )
+        await until(lambda: answered(second, 106))
+        await (await second.connect()).register(MASTER)
+        result = await checking
+
+        gave_up = await ctl("migrate", "check", "--from", one, "--to", "127.0.0.1:1", "--within", "1ms")
+
+    agreed = [json.loads(line)["agree"] for line in result.lines]
+    assert (0, [False, True]) == (result.code, [agreed[0], agreed[-1]])
+    assert 1 == gave_up.code

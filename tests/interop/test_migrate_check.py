@@ -1,0 +1,85 @@
+"""`namesrvctl migrate check` between Apache's NameServer and ours: what it finds is true, and it finds what differs."""
+
+import json
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
+from tests.interop.peers.apache import ApacheNameServer, MqAdmin
+from tests.interop.peers.broker import Broker
+from tests.interop.peers.route import topics_of
+from tests.interop.peers.waiting import until_equal
+from tests.support.ctl import COMMAND
+from tests.support.daemon import Daemon
+
+
+@pytest.fixture(scope="module")
+def sides(place: Path, stage: ExitStack) -> tuple[str, str]:
+    """Apache's and ours, with the same real broker, two agents of many topics, and an order configuration."""
+    apache = stage.enter_context(ApacheNameServer(place / "apache", settings={"orderMessageEnable": "true"})).booted()
+    ours = stage.enter_context(Daemon(place / "ours", "--order-message-enable")).listening()
+    both = (apache.address, ours.where)
+    stage.enter_context(Broker(place / "broker", list(both), name="real")).booted()
+    for number, name in enumerate(("broker-a", "broker-b")):
+        stage.enter_context(agent(number, name, both)).registered()
+    admin = stage.enter_context(MqAdmin(place / "mqadmin", *both))
+    admin.succeed("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "topic-1", "-v", "broker-a:4;broker-b:4")
+    until_equal(topics_of(apache.address), lambda: topics_of(ours.where))
+    return both
+
+
+def agent(
+    number: int, name: str, servers: tuple[str, ...], cluster: str = "cluster", topics: int = 300
+) -> SyncBrokerAgent:
+    """A broker with topics that is registered with these servers."""
+    settings = AgentSettings(
+        cluster_name=cluster, broker_name=name, broker_addr=f"10.0.0.{number + 1}:10911", name_servers=";".join(servers)
+    )
+    return SyncBrokerAgent(settings, [TopicConfig(f"topic-{each}", 4, 4, each % 3 + 4) for each in range(topics)])
+
+
+def checked(sides: tuple[str, str], *more: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the last document."""
+    apache, ours = sides
+    command = [*COMMAND, "migrate", "check", "--from", apache, "--to", ours, "-o", "json", *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert "" == done.stderr
+    return done.returncode, json.loads(done.stdout if "--within" not in more else done.stdout.splitlines()[-1])
+
+
+def test_only_what_nobody_notices_differs(sides: tuple[str, str]) -> None:
+    """Of a real broker and two agents, with order configuration: the order of brokers, and bare keys to old clients."""
+    code, found = checked(sides)
+
+    assert (0, True) == (code, found["agree"])
+    assert {("topic", "first broker"), ("topic", "integers as bare keys")} == {
+        (it["kind"], it["fact"]) for it in found["differences"]
+    }
+    keys = next(it for it in found["differences"] if it["fact"] == "integers as bare keys")
+    assert [True, False] == list(keys["values"].values())
+    assert {"real", "topic-1"} <= set(keys["names"])
+
+
+def test_what_matters_is_found_until_it_is_over(sides: tuple[str, str], tmp_path: Path) -> None:
+    """A broker that names only one of them, an order configuration that was not copied; then both are mended."""
+    apache, _ = sides
+    with ExitStack() as only_there, MqAdmin(tmp_path, apache) as admin:
+        only_there.enter_context(agent(7, "broker-c", (apache,), topics=2)).registered()
+        admin.succeed("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "topic-2", "-v", "broker-a:1")
+        code, found = checked(sides)
+
+        assert (1, False) == (code, found["agree"])
+        assert {
+            ("broker", "cluster/broker-c/0", "present"),
+            ("cluster", "cluster", "groups"),
+            ("order config", "topic-2", "present"),
+            ("topic", "topic-2", "order"),
+            ("topic", "topic-0,topic-1", "queues on broker-c"),
+        } <= {(it["kind"], ",".join(it["names"]), it["fact"]) for it in found["differences"] if it["matters"]}
+        admin.succeed("deleteKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "topic-2")
+    code, found = checked(sides, "--within", "2m")
+    assert (0, True) == (code, found["agree"])
