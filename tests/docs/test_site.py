@@ -29,8 +29,10 @@ def leaves(nav: Any) -> list[str]:
 
 def test_every_page_is_in_the_navigation() -> None:
     """Once; a new page needs a place in `nav` of mkdocs.yml."""
-    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    assert sorted(page.relative_to(ROOT).as_posix() for page in pages()) == sorted(leaves(nav))
+    listed = leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    there = {page.relative_to(ROOT).as_posix() for page in pages()}
+    assert set() == there ^ {*listed}, "what is there and not in `nav` of mkdocs.yml, or the other way round"
+    assert len(listed) == len({*listed})
 
 
 @pytest.fixture(scope="module")
