@@ -19,7 +19,7 @@ from namesrv.routeinfo.records import (
     Scanned,
     Unregistered,
 )
-from namesrv.routeinfo.tables import QueueRow, Rerouted, difference, place_in
+from namesrv.routeinfo.tables import QueueRow, Rerouted, alike, difference, place_in
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Item
 from namesrv_runtime.line_log import encoded as _json
@@ -190,23 +190,22 @@ class HeartbeatLines:
         return beating
 
     def _routes(self, item: Item, published: RoutesPublished) -> bytes:
-        told = self._told
-        # by the rows, which topics with the same queues share, and by what it says
-        differences: dict[tuple[int, int], bytes] = {}
+        told, topics = self._told, published.topics
+        befores = [*map(published.rerouted.before.__getitem__, topics)]
+        afters = [*map(published.rerouted.after.get, topics)]
         topics_of: dict[bytes, list[str]] = {}
-        for topic in published.topics:
-            before, after = published.rerouted.before[topic], published.rerouted.after.get(topic)
-            rows = (id(before) if topic in told else 0, id(after))
-            fields = differences.get(rows)
-            if fields is None:
-                fields = _difference(before, after, published) if topic in told else _whole(after, published)
-                differences[rows] = fields
-            topics_of.setdefault(fields, []).append(topic)
+        for members, before, after in alike(topics, befores, afters).values():
+            new = () if told.issuperset(members) else [topic for topic in members if topic not in told]
+            if len(new) < len(members):
+                known = [topic for topic in members if topic in told] if new else members
+                topics_of.setdefault(_difference(before, after, published), []).extend(known)
+            if new:
+                topics_of.setdefault(_whole(after, published), []).extend(new)
             if after is None:
-                told.discard(topic)
+                told.difference_update(members)
             else:
-                told.add(topic)
-        changes = [b'{"topics":%b%b}' % (_json(sorted(topics)), fields) for fields, topics in topics_of.items()]
+                told.update(members)
+        changes = [b'{"topics":%b%b}' % (_json(topics), fields) for fields, topics in topics_of.items()]
         return self._line(item, b"route", b'"revision":%d,"changes":[%b]' % (published.revision, b",".join(changes)))
 
 

@@ -1,6 +1,7 @@
 """Numbers of route changes, and which topics have changed since a client last asked."""
 
 from collections.abc import Collection, Iterable
+from itertools import repeat
 from typing import Final
 
 from namesrv_remoting.bodies.base import Steps, parts
@@ -48,8 +49,11 @@ class RouteRevisions:
         while self._large:
             number, topics = self._large[0]
             for part in parts(topics, STEP_TOPICS):
-                # a small change may have come in between
-                last.update((topic, number) for topic in part if last.get(topic, 0) < number)
+                if max(map(last.get, part, repeat(0))) < number:
+                    last.update(dict.fromkeys(part, number))
+                else:
+                    # a small change has come in between
+                    last.update((topic, number) for topic in part if last.get(topic, 0) < number)
                 yield
             del self._large[0]
         if len(last) > len(routed) + self._spare_topics:

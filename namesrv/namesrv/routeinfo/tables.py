@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import attrgetter
@@ -10,11 +10,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged
 from namesrv.routeinfo.revisions import RouteRevisions
-from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 
 K = TypeVar("K")
+R = TypeVar("R")
 V = TypeVar("V")
 
 # The queues of one topic, ordered by broker name. Topics with the same queues share one such tuple, which is why a
@@ -214,13 +215,15 @@ class RouteTables:
         rerouted.groups_before.update(
             (name, known.get(name)) for name, group in changes.groups.items() if known.get(name) != group
         )
-        # topics whose rows stay, and whose routes do not
-        others = chain(remapped, *(self.topics_of_broker.get(name, ()) for name in self._moved(changes, rerouted)))
-        for number, topic in enumerate(others, start=1):
-            if topic not in rerouted.before and topic in self.topic_queue_table:
-                name = self.topic_names[topic]
-                rerouted.before[name] = rerouted.after[name] = self.topic_queue_table[topic]
-            if number % CHUNK_TOPICS == 0:
+        # topics whose rows stay, and whose routes do not; a group that goes is in no row any more
+        moved = [name for name in self._moved(changes, rerouted) if changes.groups.get(name, True)]
+        others = chain(remapped, *(self.topics_of_broker.get(name, ()) for name in moved))
+        for part in parts(others, CHUNK_TOPICS):
+            for topic in set(part).difference(rerouted.before):
+                if topic in self.topic_queue_table:
+                    name = self.topic_names[topic]
+                    rerouted.before[name] = rerouted.after[name] = self.topic_queue_table[topic]
+            if len(part) == CHUNK_TOPICS:
                 yield
         return prepared
 
@@ -233,32 +236,48 @@ class RouteTables:
                     yield
 
     def _prepare_rows(self, prepared: Prepared) -> Steps[None]:
-        rerouted, names = prepared.rerouted, self.topic_names
+        rerouted, rows = prepared.rerouted, prepared.changes.rows
         # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
         # values keep both alive, so that no id stands for two of them
-        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, object, object]] = {}
-        for number, (topic, row) in enumerate(prepared.changes.rows.items(), start=1):
-            before = self.topic_queue_table.get(topic)
-            step = steps.get((id(before), id(row)))
-            if step is None:
-                step = steps[id(before), id(row)] = (*_step_between(before or (), row or ()), before, row)
-            joined, left, more, _, _ = step
-            prepared.queue_count += more
-            prepared.route_count += len(joined) - len(left)
-            name = names.setdefault(topic, topic)
-            rerouted.before[name] = before
-            if row is None:
-                prepared.gone.append(name)
-            else:
-                rerouted.after[name] = row
-            for broker_name in joined:
-                prepared.joined.setdefault(broker_name, set()).add(name)
-            for broker_name in left:
-                prepared.left.setdefault(broker_name, set()).add(name)
+        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, QueueRow | None]] = {}
+        kept: list[QueueRow | None] = []
+        for part in parts(rows, CHUNK_TOPICS):
+            befores = [*map(self.topic_queue_table.get, part)]
+            afters = [*map(rows.__getitem__, part)]
+            # what goes is not looked for in one more table, as it leaves this one
+            names = [*map(self.topic_names.setdefault, part, part)] if any(afters) else part
+            rerouted.before.update(zip(names, befores, strict=True))
+            for pair, (members, before, after) in alike(names, befores, afters).items():
+                if pair not in steps:
+                    steps[pair] = (*_step_between(before or (), after or ()), after)
+                    kept += before, after
+                self._prepare_alike(prepared, members, *steps[pair])
+            if len(part) == CHUNK_TOPICS:
+                yield
+
+    def _prepare_alike(  # noqa: PLR0913, PLR0917 - what a step is
+        self,
+        prepared: Prepared,
+        names: Sequence[str],
+        joined: frozenset[str],
+        left: frozenset[str],
+        more: int,
+        after: QueueRow | None,
+    ) -> None:
+        """Prepare the same step of some topics, without any of Python's for each."""
+        prepared.queue_count += more * len(names)
+        prepared.route_count += (len(joined) - len(left)) * len(names)
+        if after is None:
+            prepared.gone += names
+        else:
+            prepared.rerouted.after.update(dict.fromkeys(names, after))
+        for broker_name in joined:
+            prepared.joined.setdefault(broker_name, set()).update(names)
+        for broker_name in left:
+            prepared.left.setdefault(broker_name, set()).update(names)
+            for topic in names if self.topic_queue_mapping_info_table else ():
                 if topic in self.topic_queue_mapping_info_table:
                     self._prepare_mapping(prepared, topic, broker_name, None)
-            if number % CHUNK_TOPICS == 0:
-                yield
 
     def _prepare_mapping(
         self, prepared: Prepared, topic: str, broker_name: str, mapping: TopicQueueMappingInfo | None
@@ -335,16 +354,35 @@ def plan_rows(
     """Make the same step with the row of each of these topics, yielding about every millisecond."""
     # rows are shared by thousands of topics
     steps: dict[int, QueueRow | None] = {}
-    for number, topic in enumerate(topics, start=1):
-        row = tables.topic_queue_table[topic]
-        if id(row) not in steps:
-            after = step(row)
-            steps[id(row)] = row if after == row else after
-        after = steps[id(row)]
-        if after is not row:
-            changes.rows[topic] = after
-        if number % CHUNK_TOPICS == 0:
+    for part in parts(topics, CHUNK_TOPICS):
+        # Those that were registered together lie together in memory, and so do their entries in every table: in the
+        # order of a set, each would be waited for.
+        names = sorted(part, key=id)
+        rows = [*map(tables.topic_queue_table.__getitem__, names)]
+        for (at, _), (members, row, _) in alike(names, rows, rows).items():
+            if at not in steps:
+                after = step(row)
+                steps[at] = row if after == row else after
+            if steps[at] is not row:
+                changes.rows.update(dict.fromkeys(members, steps[at]))
+        if len(part) == CHUNK_TOPICS:
             yield
+
+
+def alike(
+    topics: Sequence[str], befores: Sequence[R], afters: Sequence[R]
+) -> dict[tuple[int, int], tuple[Sequence[str], R, R]]:
+    """Topics by the ids of their rows before and after a change, which they nearly always share: and these rows."""
+    pairs = [*zip(map(id, befores), map(id, afters), strict=True)]
+    if pairs.count(pairs[0]) == len(pairs):
+        return {pairs[0]: (topics, befores[0], afters[0])}
+    found: dict[tuple[int, int], tuple[list[str], R, R]] = {}
+    for topic, pair, before, after in zip(topics, pairs, befores, afters, strict=True):
+        if pair in found:
+            found[pair][0].append(topic)
+        else:
+            found[pair] = [topic], before, after
+    return {**found}
 
 
 def row_with(row: QueueRow, broker_name: str, queues: QueueData | None) -> QueueRow | None:
