@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_spark_jobs.command.cli import main
-from namesrv_spark_jobs.command.follow import followed_directory, inherit
+from namesrv_spark_jobs.command.follow import followed_directory, inherit, take_in, to_read
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.errors import UsageError
 from tests.support.spark_logs import SMALL_GRID, first_server, second_server, write_closed, write_plain
 
@@ -67,3 +68,18 @@ def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
 
     inherit(out, aside, tmp_path / "logs")
     assert (aside / ".follow" / "source.json").read_text() == (out / ".follow" / "source.json").read_text()
+
+
+def test_size_of_what_is_followed_is_known_before_an_engine_is_chosen(tmp_path: Path) -> None:
+    """All that will be read counts: files that are new, and what was taken in before."""
+    logs, aside = tmp_path / "logs", tmp_path / "aside"
+    early = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first_server().lines)
+    aside.mkdir()
+    inherit(tmp_path / "nothing", aside, logs)
+    assert [str(early)] == to_read(logs, aside)
+    with EmbeddedEngine(tmp_path / "staging") as engine:
+        tables, _ = take_in(engine, logs, aside)
+    late = write_closed(logs, "ns-2-boot-2-1.jsonl.gz", second_server().lines)
+
+    assert 1 == len(tables)
+    assert [str(late), *tables] == to_read(logs, aside)

@@ -2,7 +2,10 @@
 
 import html
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -429,3 +432,20 @@ def test_week_of_a_hundred_brokers_is_a_file_of_five_megabytes() -> None:
     size = len(page(summary, charts).encode())
 
     assert 1_500_000 < size < 5_000_000
+
+
+@pytest.mark.slow
+def test_vega_is_bundled_once(tmp_path: Path) -> None:
+    """And kept in the user's cache; another process finds it there, and a home that cannot be written to will do."""
+    script = "from namesrv_spark_jobs.report.drawing import library; print(len(library()))"
+
+    def size(**environ: str) -> int:
+        told = {**os.environ, "PYTHONPATH": "spark_jobs", **environ}
+        return int(subprocess.check_output([sys.executable, "-c", script], env=told, text=True))
+
+    whole = size(XDG_CACHE_HOME=str(tmp_path / "new"))
+    (kept,) = (tmp_path / "new" / "namesrv").iterdir()
+    assert whole == len(kept.read_text(encoding="utf-8"))
+    kept.write_text("kept", encoding="utf-8")
+    assert len("kept") == size(XDG_CACHE_HOME=str(tmp_path / "new"))
+    assert whole == size(XDG_CACHE_HOME="", HOME="/dev/null")

@@ -51,20 +51,36 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+def to_read(source: Path, aside: Path) -> list[str]:
+    """What a report is made of: new files, and tables of what was taken in before."""
+    return [*_new(source, aside), *_tables(aside)]
+
+
 def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[str, bool]]:
     """Read the files that are new.
 
     Returns: tables with every line that was ever taken in; the files that these are from, and whether each is whole.
     """
-    state = aside / STATE
-    before: dict[str, bool] = json.loads((state / _SOURCE).read_text(encoding="utf-8"))["files"]
-    listed = {str(file) for file in source.rglob("*") if file.name.endswith(_CLOSED) and _is_visible(file, source)}
-    if new := sorted(listed - before.keys()):
-        engine.write_lines(new, state / _LINES)
+    if new := _new(source, aside):
+        engine.write_lines(new, aside / STATE / _LINES)
     cut = truncated(new)
-    files = {**before, **{file: file not in cut for file in new}}
-    write_json(state / _SOURCE, {"source": str(source), "files": files})
-    return sorted(str(file) for file in (state / _LINES).glob("*.parquet")), files
+    files = {**_files(aside), **{file: file not in cut for file in new}}
+    write_json(aside / STATE / _SOURCE, {"source": str(source), "files": files})
+    return _tables(aside), files
+
+
+def _files(aside: Path) -> dict[str, bool]:
+    files: dict[str, bool] = json.loads((aside / STATE / _SOURCE).read_text(encoding="utf-8"))["files"]
+    return files
+
+
+def _new(source: Path, aside: Path) -> list[str]:
+    listed = {str(file) for file in source.rglob("*") if file.name.endswith(_CLOSED) and _is_visible(file, source)}
+    return sorted(listed - _files(aside).keys())
+
+
+def _tables(aside: Path) -> list[str]:
+    return sorted(str(file) for file in (aside / STATE / _LINES).glob("*.parquet"))
 
 
 def _is_visible(file: Path, source: Path) -> bool:

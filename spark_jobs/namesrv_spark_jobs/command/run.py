@@ -52,8 +52,9 @@ def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable
     progress = {"spark.ui.showConsoleProgress": str(is_watched and not settings.quiet).lower()}
     with written_aside(out) as aside:
         if settings.follow:
-            found = []
-            follow.inherit(out, aside, follow.followed_directory(settings.inputs))
+            followed = follow.followed_directory(settings.inputs)
+            follow.inherit(out, aside, followed)
+            found = follow.to_read(followed, aside)
         else:
             # a mistyped path is told before anything starts
             found = log_files(settings.inputs, say)

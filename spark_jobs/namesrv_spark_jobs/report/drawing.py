@@ -1,7 +1,11 @@
 """Vega, from vl-convert: charts drawn as SVG, and the JavaScript that draws them in a browser."""
 
+import os
 import re
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 import vl_convert
@@ -36,5 +40,26 @@ def drawn(spec: Spec, name: str) -> str:
 
 @cache
 def library() -> str:
-    """Vega for a page, as `vegaEmbed`; with its interpreter of expressions, so that a page needs no `eval`."""
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    """Vega for a page, as `vegaEmbed`; with its interpreter of expressions, so that a page needs no `eval`.
+
+    Bundling it takes longer than a small report: it is kept where users keep what can be made again.
+    """
+    kept = _caches() / f"vega-{version('vl-convert-python')}.js"
+    try:
+        return kept.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        # not yet, or not readable
+        made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    # somebody without a home pays each time
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        aside = kept.with_suffix(f".{os.getpid()}")
+        aside.write_text(made, encoding="utf-8")
+        aside.replace(kept)
+    return made
+
+
+def _caches() -> Path:
+    """By the XDG rule, which knows absolute paths only."""
+    told = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (told if told.is_absolute() else Path("~/.cache").expanduser()) / "namesrv"
